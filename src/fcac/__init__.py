@@ -1,0 +1,1 @@
+"""Clustering data that may not leave where it is."""
