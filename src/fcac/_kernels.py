@@ -44,7 +44,9 @@ State = namedtuple(  # noqa: PYI024 - numba understands namedtuple, not typing.N
     ],
 )
 
-N_NODES, N_SEEN, N_ACTIVE, NEWEST, OLDEST, EDGES_USED, FREE_EDGE, N_EDGES, N_DELETED, DELETED_AGES, SINGULAR, N_LOST = range(12)
+N_NODES, N_SEEN, N_ACTIVE, NEWEST, OLDEST, EDGES_USED, FREE_EDGE, N_EDGES, N_DELETED, DELETED_AGES, SINGULAR, N_LOST = (
+    range(12)
+)
 N_INTS = 12
 THRESHOLD, LAST_WIDTH, LOG_DET, SCALE, MEAN_WIDTH = range(5)
 N_FLOATS = 5
@@ -59,6 +61,10 @@ _LN2_LO = 1.9082149292705877e-10
 _ONE_BITS = np.float32(1065353216.0)  # bits of float32 1.0, as a number
 _ULP32 = 2.0**-24
 _SCALE_LOW, _SCALE_HIGH = 2.0**-20, 2.0**20
+
+# Kernels called from Python, and those called by kernels only: the latter need no wrapper, which halves compile time.
+_ENTRY = {"nogil": True, "cache": True, "error_model": "numpy"}
+_INNER = {**_ENTRY, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 # ---------------------------------------------------------------- arithmetic
@@ -129,45 +135,7 @@ def _exp_neg(t):
     return scaled if t < 708.0 else 0.0
 
 
-@njit(nogil=True, cache=True)
-def _pairwise_sum(values, start, n):
-    """Sum in NumPy's order: short runs one by one, longer ones in eight lanes, long ones in halves."""
-    if n < 8:
-        total = 0.0
-        for i in range(start, start + n):
-            total += values[i]
-        return total
-    # An explicit stack instead of recursion: (start, length) still to be summed, partial results folded as halves meet.
-    starts = np.empty(64, np.int64)
-    lengths = np.empty(64, np.int64)
-    partial = np.empty(64)
-    stage = np.empty(64, np.int64)
-    top = 0
-    starts[0], lengths[0], stage[0] = start, n, 0
-    result = 0.0
-    while top >= 0:
-        at, length = starts[top], lengths[top]
-        if length <= 128:
-            result = _eight_lane_sum(values, at, length)
-            top -= 1
-        else:
-            half = (length // 2) - (length // 2) % 8
-            if stage[top] == 0:
-                stage[top] = 1
-                top += 1
-                starts[top], lengths[top], stage[top] = at, half, 0
-            elif stage[top] == 1:
-                partial[top] = result
-                stage[top] = 2
-                top += 1
-                starts[top], lengths[top], stage[top] = at + half, length - half, 0
-            else:
-                result = partial[top] + result
-                top -= 1
-    return result
-
-
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _eight_lane_sum(values, start, n):
     if n < 8:
         total = 0.0
@@ -194,7 +162,16 @@ def _eight_lane_sum(values, start, n):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit("float64(float64[::1], int64, int64)", **_INNER)
+def _pairwise_sum(values, start, n):
+    """Sum in NumPy's order: short runs one by one, longer ones in eight lanes, long ones in halves."""
+    if n <= 128:
+        return _eight_lane_sum(values, start, n)
+    half = (n // 2) - (n // 2) % 8
+    return _pairwise_sum(values, start, half) + _pairwise_sum(values, start + half, n - half)
+
+
+@njit(**_INNER)
 def _correntropy(x, w, two_s2, terms):
     """Mean over features of exp(-(x - w)^2 / (2 s^2)); `terms` is scratch space of length d."""
     d = x.shape[0]
@@ -207,8 +184,6 @@ def _correntropy(x, w, two_s2, terms):
     for j in range(d):
         diff = x[j] - w[j]
         terms[j] = _exp_neg(diff * diff / two_s2)
-    if d <= 128:
-        return _eight_lane_sum(terms, 0, d) / d
     return _pairwise_sum(terms, 0, d) / d
 
 
@@ -221,7 +196,7 @@ def _cim(correntropy):
 # ---------------------------------------------------------------- the bound
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+@njit(fastmath={"contract", "nsz"}, **_INNER)
 def _bounds(screen, n_nodes, x32, slope, bound):
     """Fill bound[k] with an upper bound (but for rounding) on the sum over features of the kernel."""
     d = x32.shape[0]
@@ -258,7 +233,7 @@ def _bounds(screen, n_nodes, x32, slope, bound):
             j += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _to_screen(x, shift, scale, x32):
     """Shift and scale a point into the screening copy's units; return the sum of its absolute values there."""
     reach = 0.0
@@ -291,7 +266,7 @@ def _screen_margin(d, reach, width):
 # ---------------------------------------------------------------- bandwidth
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _select(values, n, k):
     """k-th smallest of values[:n]; reorders values."""
     low, high = 0, n - 1
@@ -316,7 +291,7 @@ def _select(values, n, k):
     return values[k]
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def median(values, n):
     """Median of values[:n]; reorders values."""
     upper = _select(values, n, n // 2)
@@ -328,7 +303,7 @@ def median(values, n):
     return (lower + upper) / 2.0
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def bandwidth(points, rows, n, mean, spread):
     """Silverman's rule over points[rows[:n]], median over features. `mean`, `spread`: scratch of length d."""
     d = points.shape[1]
@@ -368,7 +343,7 @@ def bandwidth(points, rows, n, mean, spread):
 # ---------------------------------------------------------------- small pieces of the network
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _unlink(newer, older, ints, k):
     up, down = newer[k], older[k]
     if up >= 0:
@@ -381,7 +356,7 @@ def _unlink(newer, older, ints, k):
         ints[OLDEST] = up
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _push_front(newer, older, ints, k):
     head = ints[NEWEST]
     newer[k] = -1
@@ -393,7 +368,7 @@ def _push_front(newer, older, ints, k):
     ints[NEWEST] = k
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def write_screen(state, k):
     """Bring the screening copy of node k up to date."""
     scale = state.floats[SCALE]
@@ -402,22 +377,24 @@ def write_screen(state, k):
         state.screen[j, k] = (w[j] - state.shift[j]) * scale
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def mean_of(values, n):
     """Mean of values[:n], summed in NumPy's order."""
     return _pairwise_sum(values, 0, n) / n
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def set_mean_width(state):
     n = state.ints[N_NODES]
     state.floats[MEAN_WIDTH] = mean_of(state.widths, n) if n > 0 else state.floats[LAST_WIDTH]
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _append_node(state, x):
     k = state.ints[N_NODES]
-    state.nodes[k] = x
+    w = state.nodes[k]
+    for j in range(x.shape[0]):
+        w[j] = x[j]
     state.counts[k] = 1
     state.widths[k] = state.floats[LAST_WIDTH]
     state.first_half[k] = -1
@@ -428,7 +405,7 @@ def _append_node(state, x):
     return k
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _recent_width(state, work):
     """Bandwidth of the n_active most recent nodes."""
     ints = state.ints
@@ -440,7 +417,7 @@ def _recent_width(state, work):
     return bandwidth(state.nodes, work.rows, n, work.mean, work.spread)
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _move_node(state, k, x, divisor):
     w = state.nodes[k]
     scale = state.floats[SCALE]
@@ -453,7 +430,7 @@ def _move_node(state, k, x, divisor):
 # ---------------------------------------------------------------- edges
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _find_edge(state, a, b):
     half = state.first_half[a]
     while half >= 0:
@@ -463,7 +440,7 @@ def _find_edge(state, a, b):
     return -1
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def add_edge(state, a, b, age):
     """Link a and b; the pool must have room."""
     ints = state.ints
@@ -481,7 +458,7 @@ def add_edge(state, a, b, age):
         state.first_half[here] = half
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _detach(state, node, half):
     at = state.first_half[node]
     if at == half:
@@ -492,7 +469,21 @@ def _detach(state, node, half):
     state.half_next[at] = state.half_next[half]
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
+def _sort(values, n):
+    """Shell sort: a node has a handful of edges, and the library's sort takes seconds to compile."""
+    gap = n // 2
+    while gap > 0:
+        for i in range(gap, n):
+            value, j = values[i], i
+            while j >= gap and values[j - gap] > value:
+                values[j] = values[j - gap]
+                j -= gap
+            values[j] = value
+        gap //= 2
+
+
+@njit(**_INNER)
 def _delete_old_edges(state, s1, age_iqr_factor, work):
     """Delete those edges of s1 whose age is an outlier by the rule on medians of the ages below and above."""
     ints = state.ints
@@ -504,8 +495,8 @@ def _delete_old_edges(state, s1, age_iqr_factor, work):
         half = state.half_next[half]
     if degree < 2:
         return  # one age has none below and none above its median
-    ages = work.edge_ages[:degree]
-    ages.sort()
+    ages = work.edge_ages
+    _sort(ages, degree)
     middle = _sorted_median(ages, 0, degree)
     n_below, first_above = 0, degree
     for i in range(degree):
@@ -538,7 +529,7 @@ def _delete_old_edges(state, s1, age_iqr_factor, work):
         half = following
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _sorted_median(values, start, stop):
     middle = (start + stop) // 2
     if (stop - start) % 2:
@@ -546,7 +537,7 @@ def _sorted_median(values, start, stop):
     return (values[middle - 1] + values[middle]) / 2.0
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _delete_isolated_nodes(state, work):
     """Drop every node without an edge and close the gaps; positions keep their order."""
     ints = state.ints
@@ -568,8 +559,9 @@ def _delete_isolated_nodes(state, work):
         if to < 0:
             continue
         if to != k:
-            state.nodes[to] = state.nodes[k]
-            state.screen[:, to] = state.screen[:, k]
+            for j in range(state.nodes.shape[1]):
+                state.nodes[to, j] = state.nodes[k, j]
+                state.screen[j, to] = state.screen[j, k]
             state.counts[to] = state.counts[k]
             state.widths[to] = state.widths[k]
             state.first_half[to] = state.first_half[k]
@@ -590,7 +582,7 @@ def _delete_isolated_nodes(state, work):
 # ---------------------------------------------------------------- initial phase
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(fastmath={"contract", "reassoc", "nsz"}, **_INNER)
 def _dot(factor, start, row, n):
     total = 0.0
     for j in range(n):
@@ -598,7 +590,7 @@ def _dot(factor, start, row, n):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def extend_factor(state, k, one_minus_cim, work):
     """Add node k's row to the Cholesky factor of exp(R); the log-determinant is the sum of the logs of its pivots."""
     ints, floats = state.ints, state.floats
@@ -626,13 +618,14 @@ def extend_factor(state, k, one_minus_cim, work):
     floats[LOG_DET] += np.log(pivot)
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _set_threshold(state, work):
     """Give all nodes the bandwidth of the active ones and set V to the mean CIM to the nearest other node."""
     ints, floats = state.ints, state.floats
     n = ints[N_NODES]
     floats[LAST_WIDTH] = _recent_width(state, work)
-    state.widths[:n] = floats[LAST_WIDTH]
+    for k in range(n):
+        state.widths[k] = floats[LAST_WIDTH]
     set_mean_width(state)
     width = floats[MEAN_WIDTH]
     two_s2 = 2.0 * width * width
@@ -668,7 +661,7 @@ Work = namedtuple(  # noqa: PYI024
 )
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _two_winners(state, x, work):
     """Positions and CIM of the two nearest nodes, exact for those that can pass the vigilance test.
 
@@ -713,7 +706,7 @@ def _two_winners(state, x, work):
     return s1, s2, cim1, cim2
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def learn(state, work, block, start, topological, one_minus_cim, min_nodes, log_diversity, age_iqr_factor):
     """Learn block[start:]; return (index of the next point, why it stopped).
 
@@ -768,7 +761,7 @@ def learn(state, work, block, start, topological, one_minus_cim, min_nodes, log_
     return block.shape[0], DONE
 
 
-@njit(nogil=True, cache=True)
+@njit(**_INNER)
 def _update_edges(state, s1, s2, second, x):
     half = state.first_half[s1]
     while half >= 0:
@@ -791,10 +784,10 @@ def _update_edges(state, s1, s2, second, x):
 # ---------------------------------------------------------------- reading
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def nearest_nodes(nodes, screen, shift, scale, width, screened, block, position, distance):
     """Position of, and CIM to, the nearest node of every row; ties to the lowest position."""
-    n, d = nodes.shape
+    n, d = nodes.shape  # the screening copy may have room for more
     two_s2 = 2.0 * width * width
     scaled = width * scale
     slope = _slope(scaled)
@@ -808,7 +801,8 @@ def nearest_nodes(nodes, screen, shift, scale, width, screened, block, position,
         if screened:
             _bounds(screen, n, x32, slope, bound)
         else:
-            bound[:] = d  # units too far off for float32: every node is computed
+            for k in range(n):
+                bound[k] = d  # units too far off for float32: every node is computed
         # the most promising node first: its exact value prunes nearly all others
         lead = 0
         for k in range(1, n):
@@ -827,7 +821,7 @@ def nearest_nodes(nodes, screen, shift, scale, width, screened, block, position,
         distance[i] = best_cim
 
 
-@njit(nogil=True, cache=True)
+@njit(**_ENTRY)
 def all_distances(nodes, width, block, out):
     """CIM of every row to every node."""
     two_s2 = 2.0 * width * width

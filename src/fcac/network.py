@@ -98,6 +98,11 @@ class Network:
         result._state = kernels.State(*(array.copy() for array in self._state))
         return result
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # joblib may hand arrays back as read-only memory maps
+        self.__dict__.update(state)
+        self._state = kernels.State(*(np.require(array, requirements="W") for array in self._state))
+
     @property
     def _started(self) -> bool:
         return bool(self._state.ints[kernels.N_SEEN] > 0)
@@ -276,7 +281,7 @@ class Network:
         n = self.n_nodes or int(state.ints[kernels.N_LOST])
         if not n:
             raise ValueError("this network has no nodes yet: call fit or partial_fit with at least one row")
-        return state.nodes[:n], state.screen[:, :n], float(kernels.mean_of(state.widths, n))
+        return state.nodes[:n], state.screen, float(kernels.mean_of(state.widths, n))
 
     def readable_labels(self) -> Integers:
         """Cluster of each node that :meth:`nearest` can answer with."""

@@ -1,0 +1,112 @@
+"""Rows in, float64 blocks out: NumPy arrays, memory maps, pandas frames and Arrow tables, never copied whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+Floats = NDArray[np.float64]
+
+# One block is at most this many bytes as float64, whatever the number of features.
+_BLOCK_BYTES = 8_000_000
+
+
+class Rows:
+    """A table of numbers that can be read block by block.
+
+    Construction checks the form of the table (two dimensions, numeric, no sparse matrix) and every value; errors are
+    those of scikit-learn. Blocks are views where the data already is float64 in rows.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame, Arrow table or memory map
+    estimator : object or str
+        Named in error messages.
+    allow_empty : bool
+        Accept zero rows (a site with nothing new).
+    """
+
+    def __init__(self, X: Any, estimator: Any = None, *, allow_empty: bool = False) -> None:
+        if type(X).__module__.partition(".")[0] == "pyarrow":
+            X = _as_arrow_table(X)
+            self._slice = _slice_arrow
+            self.n_rows, self.n_features = X.num_rows, X.num_columns
+        elif hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns"):
+            self._slice = _slice_frame
+            self.n_rows, self.n_features = X.shape
+        else:
+            X = X if isinstance(X, np.ndarray) or hasattr(X, "tocsr") else _as_array(X)
+            self._slice = _slice_array
+            shape: tuple[int, ...] = getattr(X, "shape", ())
+            # check_array below explains a wrong number of dimensions in the words users know
+            self.n_rows, self.n_features = (shape[0], shape[1]) if len(shape) == 2 else (1, 1)
+        self._X = X
+        self._estimator = estimator
+        self._min_rows = 0 if allow_empty else 1
+        self.n_block = max(1, _BLOCK_BYTES // (8 * max(self.n_features, 1)))
+        for _ in self.blocks():
+            pass
+        if self.n_rows == 0:
+            self._checked(0, 1)
+
+    def blocks(self) -> Iterator[Floats]:
+        """Yield the rows in order as C-contiguous float64 arrays."""
+        for start in range(0, self.n_rows, self.n_block):
+            yield self._checked(start, start + self.n_block)
+
+    def _checked(self, start: int, stop: int) -> Floats:
+        block = self._slice(self._X, start, stop)
+        block = check_array(
+            block,
+            dtype="numeric",
+            order="C",
+            estimator=self._estimator,
+            ensure_min_samples=self._min_rows,
+            input_name="X",
+        )
+        # booleans and halves become floats here; numeric text was refused above
+        result: Floats = block.astype(np.float64, order="C", copy=False)
+        # the kernels are compiled for writable arrays; a read-only map costs one copied block, not a second compilation
+        return result if result.flags.writeable else result.copy()
+
+
+def _as_array(X: Any) -> Any:
+    if hasattr(X, "__array__") or isinstance(X, list | tuple):
+        return np.asarray(X)
+    return X
+
+
+def _as_arrow_table(X: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(X, pa.RecordBatch):
+        X = pa.Table.from_batches([X])
+    if not isinstance(X, pa.Table):
+        raise ValueError(f"X is a pyarrow {type(X).__name__}; pass a pyarrow Table or RecordBatch")
+    wrong = [
+        name
+        for name, kind in zip(X.column_names, X.schema.types, strict=True)
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    ]
+    if wrong:
+        raise ValueError(f"columns {', '.join(wrong)} are not numeric: select numeric columns, or encode these first")
+    return X
+
+
+def _slice_array(X: Any, start: int, stop: int) -> Any:
+    return X if getattr(X, "ndim", 0) != 2 or hasattr(X, "tocsr") else X[start:stop]
+
+
+def _slice_frame(X: Any, start: int, stop: int) -> Any:
+    return X.iloc[start:stop]
+
+
+def _slice_arrow(X: Any, start: int, stop: int) -> Any:
+    columns = X.slice(start, stop - start).columns
+    if not columns or not len(columns[0]):
+        return np.empty((0, len(columns)))
+    return np.column_stack([column.to_numpy().astype(np.float64, copy=False) for column in columns])
