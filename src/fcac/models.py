@@ -17,6 +17,7 @@ _SAVABLE = {
     "CAE": "fcac.clusterers",
     "CAEFC": "fcac.clusterers",
     "FCAC": "fcac.estimator",
+    "Codebook": "fcac.codebook",
 }
 
 
@@ -91,6 +92,12 @@ def from_bytes(data: bytes) -> Any:
         raise ValueError("the file names no estimator that this version of fcac knows")
     cls = getattr(import_module(_SAVABLE[name]), name)
     try:
+        if name == "Codebook":
+            return cls._from_parts(meta, arrays)
+        if params.get("privacy") is not None:
+            from fcac.privacy import mechanism_from_params
+
+            params["privacy"] = mechanism_from_params(params["privacy"])
         model = cls(**params)
         model._validate_params()
         model._restore(meta, arrays)

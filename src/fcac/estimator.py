@@ -1,0 +1,484 @@
+"""FCAC as a scikit-learn estimator: the whole federation in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fcac._rows import Rows
+from fcac.clusterers import _has_shape, _threads
+from fcac.codebook import Codebook
+from fcac.federation import Server, Site, play_round, site_order
+from fcac.federation.contribution import SiteName, plain_site
+from fcac.federation.stacking import stack, unstack
+from fcac.network import Floats, Integers
+
+
+class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
+    """Federated clustering via adaptive resonance theory: sites condense, a server clusters, nobody says how many.
+
+    Every site runs CA+ over its own rows, in one pass, and contributes its nodes; the server learns all sites' nodes.
+    Each call of `fit` or `partial_fit` is one round; sites and server go on where the last round ended, and nothing
+    learned is forgotten. Here all of it runs in one process; `fcac federation` runs the same code across machines.
+
+    Parameters
+    ----------
+    server : {"cae-fc", "communities"}, default="cae-fc"
+        How clusters are read from the sites' nodes: the paper's network and its connected components, or communities
+        of the neighbourhood graph of all sites' nodes.
+    privacy : mechanism, optional
+        `fcac.privacy.NodeRelease`, `LocalNoise` or `PaperLaplace`: applied at every site before anything leaves it.
+    n_clusters : int, optional
+        For ``server="communities"`` alone, for who knows the number; the paper's server has no use for it.
+    n_jobs : int, optional
+        Sites working at the same time (None or -1: one per processor). The result does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the server's shuffle. The result does not depend on anything else random.
+
+    Attributes
+    ----------
+    sites_ : dict of site name to Site
+    server_ : Server
+    n_rounds_ : int
+    n_clusters_ : int
+    labels_ : ndarray
+        Clusters of the rows of the last call (in site order for a dict); computed when first asked for.
+    n_features_in_ : int
+
+    References
+    ----------
+    N. Masuyama et al., "Privacy-preserving Continual Federated Clustering via Adaptive Resonance Theory".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac import FCAC
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(c, 0.1, size=(3000, 2)) for c in (0.0, 5.0)])
+    >>> site = rng.integers(4, size=len(X))
+    >>> model = FCAC(random_state=0).fit(X, groups=site)
+    >>> sorted(model.sites_), model.n_rounds_
+    ([0, 1, 2, 3], 1)
+    >>> a, b = model.predict([[0.0, 0.0], [5.0, 5.0]])
+    >>> bool(a != b)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "server": [StrOptions({"cae-fc", "communities"})],
+        "privacy": [HasMethods("perturb"), HasMethods("release"), None],
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        server: str = "cae-fc",
+        privacy: Any = None,
+        n_clusters: int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.server = server
+        self.privacy = privacy
+        self.n_clusters = n_clusters
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # ------------------------------------------------------------ learning
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Start anew and play one round.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+        y : ignored
+        groups : array-like of shape (n,), optional
+            Site of each row; None: one site.
+
+        Returns
+        -------
+        self
+        """
+        return self._play(X, groups, reset=True)
+
+    def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+        y : ignored
+        groups : array-like of shape (n,), optional
+            Site of each row; None: one site.
+
+        Returns
+        -------
+        self
+        """
+        return self._play(X, groups, reset=not hasattr(self, "server_"))
+
+    def _play(self, X: Any, groups: Any, *, reset: bool) -> Self:
+        self._validate_params()
+        data = _SiteRows(X, groups, self)
+        if not _is_dict_of_sites(X) and _has_shape(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        if not reset and data.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
+            )
+        if reset:
+            seed = self._seed()
+            server, sites = Server(self.server, seed, self._n_wanted()), {}
+        else:
+            server, sites = self.server_, dict(self.sites_)
+        for name in data:
+            if name not in sites:
+                sites[name] = Site(name, self.privacy)
+        play_round(server, sites, data, n_jobs=self.n_jobs)
+        self._adopt(server, sites, data.n_features)
+        self._last_rows = X
+        return self
+
+    def play_stream(
+        self, pieces: Iterator[tuple[Any, Any]], n_features: int, feature_names: list[str] | None = None
+    ) -> Self:
+        """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
+
+        The first call starts the model. `labels_` is not available afterwards; use `predict`.
+
+        Parameters
+        ----------
+        pieces : iterator of (site, rows)
+            Read once; a site's rows may come in several pieces.
+        n_features : int
+        feature_names : list of str, optional
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        started = hasattr(self, "server_")
+        if started and n_features != self.n_features_in_:
+            raise ValueError(f"the rows have {n_features} features, the model has {self.n_features_in_}")
+        server = self.server_ if started else Server(self.server, self._seed(), self._n_wanted())
+        sites = dict(self.sites_) if started else {}
+
+        def named() -> Iterator[tuple[SiteName, Any]]:
+            for name, rows in pieces:
+                name = plain_site(name)
+                if name not in sites:
+                    sites[name] = Site(name, self.privacy)
+                yield name, rows
+
+        play_round(server, sites, named(), n_jobs=self.n_jobs)
+        if not started and feature_names is not None:
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
+        self._adopt(server, sites, n_features)
+        self._last_rows = None
+        return self
+
+    def _n_wanted(self) -> int | None:
+        return self.n_clusters if self.server == "communities" else None
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _adopt(self, server: Server, sites: dict[SiteName, Site], n_features: int) -> None:
+        self.server_ = server
+        self.sites_ = {name: sites[name] for name in site_order(sites)}
+        self.n_features_in_ = n_features
+        self._last_labels: Integers | None = None
+
+    def forget(self, site: Any) -> Self:
+        """Drop a site: the server becomes what it would have been without it, exactly.
+
+        Parameters
+        ----------
+        site : str or int
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "server_")
+        name = plain_site(site)
+        if self.server_.sites == [name]:
+            raise ValueError(f"site {name!r} is the only one: without it there is no model")
+        self.server_.forget(name)
+        self.sites_.pop(name, None)
+        self._last_labels = None
+        return self
+
+    # ------------------------------------------------------------ reading
+
+    def _rows_to_read(self, X: Any) -> Rows:
+        check_is_fitted(self, "server_")
+        rows = Rows(X, self)
+        if _has_shape(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        if rows.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {rows.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
+            )
+        return rows
+
+    def predict(self, X: Any) -> Integers:
+        """Return the cluster of each row, by the server's model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        """
+        rows = self._rows_to_read(X)
+        return np.concatenate([self.server_.predict(b, _threads(len(b))) for b in rows.blocks()])
+
+    def score_samples(self, X: Any) -> Floats:
+        """Return minus the distance of each row to the nearest node: low means novel.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        scores : ndarray of shape (n,)
+        """
+        rows = self._rows_to_read(X)
+        return -np.concatenate([self.server_.distance_to_nearest(b, _threads(len(b))) for b in rows.blocks()])
+
+    def transform(self, X: Any) -> Floats:
+        """Return the distance of each row to every node of the server.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        distances : ndarray of shape (n, n_nodes)
+        """
+        rows = self._rows_to_read(X)
+        return np.concatenate([self.server_.distances(b, _threads(len(b))) for b in rows.blocks()])
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return a name for every column of :meth:`transform`."""
+        check_is_fitted(self, "server_")
+        return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
+
+    def fit_predict(self, X: Any, y: Any = None, groups: Any = None) -> Integers:
+        """Play one round anew and return the cluster of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+        y : ignored
+        groups : array-like of shape (n,), optional
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        """
+        return self.fit(X, groups=groups).labels_
+
+    @property
+    def n_rounds_(self) -> int:
+        """Rounds played."""
+        check_is_fitted(self, "server_")
+        return self.server_.n_rounds
+
+    @property
+    def n_clusters_(self) -> int:
+        """Number of clusters."""
+        check_is_fitted(self, "server_")
+        return self.server_.n_clusters
+
+    @property
+    def labels_(self) -> Integers:
+        """Clusters of the rows of the last call, computed when first asked for from the rows as passed."""
+        check_is_fitted(self, "server_")
+        if self._last_labels is None:
+            if self._last_rows is None:
+                raise AttributeError("labels_ is not kept with a loaded or streamed model: use predict")
+            rows = self._last_rows
+            parts = [rows[name] for name in rows] if _is_dict_of_sites(rows) else [rows]
+            self._last_labels = np.concatenate([self.predict(part) for part in parts])
+        return self._last_labels
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "server_")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # copies and pickles carry labels, not the caller's rows
+        if getattr(self, "_last_rows", None) is not None:
+            _ = self.labels_
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_last_rows" in state:
+            state["_last_rows"] = None
+        return state
+
+    def export(self, *, share_nodes: bool = False) -> Codebook:
+        """Return only what `predict` needs, without site states, counts or contributions.
+
+        Parameters
+        ----------
+        share_nodes : bool, default=False
+            With ``server="communities"`` the nodes behind the clusters are the sites' own, which can be raw records.
+            They are given out only if every contribution came from `NodeRelease` or with ``share_nodes=True``;
+            otherwise a condensed codebook is.
+
+        Returns
+        -------
+        Codebook
+        """
+        check_is_fitted(self, "server_")
+        names = getattr(self, "feature_names_in_", None)
+        return self.server_.export(share_nodes, None if names is None else [str(n) for n in names])
+
+    # ------------------------------------------------------------ storage
+
+    def _storable_params(self) -> dict[str, Any]:
+        params: dict[str, Any] = self.get_params(deep=False)
+        if params["privacy"] is not None:
+            from fcac.privacy import mechanism_to_params
+
+            params["privacy"] = mechanism_to_params(params["privacy"])
+        if not isinstance(params["random_state"], int | np.integer | None):
+            params["random_state"] = None  # the seed drawn from it is stored with the server
+        return params
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        check_is_fitted(self, "server_")
+        server_meta, server_arrays = self.server_.to_parts()
+        sites_meta, sites_arrays = stack([site.to_parts() for site in self.sites_.values()])
+        names = getattr(self, "feature_names_in_", None)
+        meta = {
+            "n_features": self.n_features_in_,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "server": server_meta,
+            "sites": sites_meta,
+        }
+        arrays = {f"server.{name}": array for name, array in server_arrays.items()}
+        arrays.update({f"sites.{name}": array for name, array in sites_arrays.items()})
+        return meta, arrays
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        def under(prefix: str) -> dict[str, NDArray[Any]]:
+            return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+
+        server = Server.from_parts(meta["server"], under("server."))
+        sites = {}
+        for site_meta, site_arrays in unstack(meta["sites"], under("sites.")):
+            site = Site.from_parts(site_meta, site_arrays, self.privacy)
+            sites[site.name] = site
+        if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
+            raise ValueError("the server in this file does not fit its parameters")
+        names = meta["feature_names"]
+        if names is not None:
+            if not isinstance(names, list) or len(names) != meta["n_features"]:
+                raise ValueError("the feature names in this file do not fit its nodes")
+            self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+        self._adopt(server, sites, int(meta["n_features"]))
+        self._last_rows = None
+
+
+class _SiteRows(Mapping[SiteName, Any]):
+    """The rows of each site, cut out of a table only when that site's turn has come."""
+
+    def __init__(self, X: Any, groups: Any, estimator: Any) -> None:
+        self._X = X
+        self._index: dict[SiteName, Any] = {}
+        if _is_dict_of_sites(X):
+            if groups is not None:
+                raise ValueError("groups is not used when X is a dict of sites: pass one of the two")
+            if not X:
+                raise ValueError("X is an empty dict: give at least one site")
+            tables = {plain_site(name): Rows(rows, estimator) for name, rows in X.items()}
+            widths = {table.n_features for table in tables.values()}
+            if len(widths) > 1:
+                raise ValueError(f"the sites' rows differ in their number of features: {sorted(widths)}")
+            self.n_features = widths.pop()
+            self._index = dict(tables)
+            return
+        table = Rows(X, estimator)
+        self.n_features = table.n_features
+        if groups is None:
+            self._index = {0: table}
+            return
+        self._X = X if hasattr(X, "iloc") or type(X).__module__.startswith("pyarrow") else np.asarray(X)
+        names = np.asarray(groups)
+        if names.shape != (table.n_rows,):
+            raise ValueError(f"groups must name the site of each of the {table.n_rows} rows, got shape {names.shape}")
+        if names.dtype.kind == "f" and not np.isfinite(names).all():
+            raise ValueError("groups holds NaN: every row must belong to a site")
+        if names.dtype.kind == "O":
+            names = np.array([_no_missing(name) for name in names], dtype=object)
+            order: dict[Any, list[int]] = {}
+            for i, name in enumerate(names):
+                order.setdefault(plain_site(name), []).append(i)
+            self._index = {name: np.array(rows) for name, rows in order.items()}
+            return
+        unique, inverse = np.unique(names, return_inverse=True)
+        by_site = np.argsort(inverse, kind="stable")
+        ends = np.cumsum(np.bincount(inverse))
+        for name, end, start in zip(unique, ends, np.append(0, ends[:-1]), strict=True):
+            self._index[plain_site(name)] = by_site[start:end]
+
+    def __getitem__(self, name: SiteName) -> Any:
+        rows = self._index[name]
+        if isinstance(rows, Rows):
+            return rows
+        return _CheckedBlock(_take(self._X, rows))
+
+    def __iter__(self) -> Iterator[SiteName]:
+        return iter(site_order(self._index))
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+
+class _CheckedBlock:
+    """Rows of one site, already checked as part of a table."""
+
+    def __init__(self, block: Floats) -> None:
+        self.n_features = block.shape[1]
+        self._block = block
+
+    def blocks(self) -> Iterator[Floats]:
+        yield self._block
+
+
+def _take(X: Any, rows: NDArray[np.int64]) -> Floats:
+    if hasattr(X, "iloc"):
+        return np.ascontiguousarray(X.iloc[rows].to_numpy(dtype=np.float64))
+    if isinstance(X, np.ndarray):
+        return np.ascontiguousarray(X[rows], dtype=np.float64)
+    return next(Rows(X.take(rows)).blocks()) if len(rows) else np.empty((0, X.num_columns))
+
+
+def _is_dict_of_sites(X: Any) -> bool:
+    # one of SciPy's sparse formats is a dict too
+    return isinstance(X, Mapping) and not hasattr(X, "tocsr")
+
+
+def _no_missing(name: Any) -> Any:
+    if name is None or (isinstance(name, float) and np.isnan(name)):
+        raise ValueError("groups holds missing values: every row must belong to a site")
+    return name

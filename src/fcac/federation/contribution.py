@@ -1,0 +1,141 @@
+"""What a site sends: prototype nodes with counts, under the site's name and a round number."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac import storage
+
+#: Sites are named by text or by whole numbers.
+SiteName = str | int
+
+# A statement about privacy travels with every contribution; it is short by design (the message may exceed its nodes by
+# less than 2 kB).
+_MAX_STATEMENT = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """Nodes and counts of one site in one round.
+
+    Parameters
+    ----------
+    site : str or int
+        Name of the site.
+    round : int
+        Round the site answers, from 1.
+    nodes : array of shape (K, d)
+        Prototype nodes; finite. K may be zero.
+    counts : array of shape (K,)
+        How many rows each node stands for; at least 1.
+    privacy : dict
+        Short statement of what was done to the rows or nodes, for reports; JSON-able.
+
+    Examples
+    --------
+    >>> from fcac.federation import Contribution
+    >>> sent = Contribution("clinic-a", 1, [[0.0, 1.0]], [12])
+    >>> Contribution.from_bytes(sent.to_bytes()) == sent
+    True
+    """
+
+    site: SiteName
+    round: int
+    nodes: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    privacy: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # frozen for users, normalised once here
+        set_field(self, "site", plain_site(self.site))
+        if isinstance(self.round, bool | np.bool_) or not isinstance(self.round, int | np.integer) or self.round < 1:
+            raise ValueError(f"round must be a whole number from 1 on, got {self.round!r}")
+        set_field(self, "round", int(self.round))
+        nodes = np.asarray(self.nodes, dtype=np.float64)
+        if nodes.ndim != 2 or nodes.shape[1] < 1:
+            raise ValueError(f"nodes must have two dimensions (nodes, features), got shape {nodes.shape}")
+        if not np.isfinite(nodes).all():
+            raise ValueError("nodes hold NaN or infinite values")
+        counts = np.asarray(self.counts)
+        if counts.shape != (len(nodes),):
+            raise ValueError(f"counts must have one value per node ({len(nodes)}), got shape {counts.shape}")
+        if len(counts) == 0:
+            counts = counts.astype(np.int64)
+        if counts.dtype.kind not in "iu" or (len(counts) and (counts.min() < 1 or counts.max() > 2**53)):
+            raise ValueError("counts must be whole numbers of at least 1")
+        if not isinstance(self.privacy, dict):
+            raise ValueError("privacy must be a dictionary of plain values")
+        set_field(self, "nodes", np.ascontiguousarray(nodes))
+        set_field(self, "counts", np.ascontiguousarray(counts, dtype=np.int64))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of the nodes."""
+        return int(self.nodes.shape[1])
+
+    @property
+    def key(self) -> tuple[SiteName, int]:
+        """Site and round: what makes two deliveries the same."""
+        return self.site, self.round
+
+    def to_bytes(self) -> bytes:
+        """Return the one byte form of this contribution."""
+        meta = {"site": self.site, "round": self.round, "privacy": self.privacy}
+        return storage.pack("contribution", meta, {"nodes": self.nodes, "counts": self.counts})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Contribution:
+        """Read a contribution; anything else is a ``ValueError`` that says what is wrong."""
+        meta, arrays = storage.unpack(data, kind="contribution")
+        if set(arrays) != {"nodes", "counts"} or arrays["nodes"].dtype != np.float64:
+            raise ValueError("a contribution holds the arrays nodes (float64) and counts, and nothing else")
+        try:
+            privacy = meta["privacy"]
+            if len(repr(privacy)) > _MAX_STATEMENT:
+                raise ValueError("the privacy statement of a contribution must be short")
+            return cls(meta["site"], meta["round"], arrays["nodes"], arrays["counts"], privacy)
+        except KeyError as error:
+            raise ValueError(f"a contribution needs the field {error}") from None
+
+    def digest(self) -> str:
+        """Return a fingerprint of the content, equal if and only if the bytes are."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Contribution) and self.to_bytes() == other.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content; use `key` in dictionaries
+
+
+def plain_site(name: Any) -> SiteName:
+    """Return a site's name as plain text or whole number; anything else is an error."""
+    if isinstance(name, np.generic):
+        name = name.item()
+    if isinstance(name, float) and name.is_integer():
+        name = int(name)
+    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+        raise ValueError(f"a site is named by text or a whole number, got {name!r}")
+    return name
+
+
+def site_order(names: Iterable[SiteName]) -> list[SiteName]:
+    """Sort site names: numbers as numbers and first, then text.
+
+    Examples
+    --------
+    >>> from fcac.federation import site_order
+    >>> site_order([10, 9, "b", "a"])
+    [9, 10, 'a', 'b']
+    """
+    return sorted(names, key=order_key)
+
+
+def order_key(name: SiteName) -> tuple[int, int, str]:
+    """Sorting key of a site's name."""
+    return (0, name, "") if isinstance(name, int) else (1, 0, name)

@@ -1,0 +1,93 @@
+"""One round of a federation inside one process."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fcac.federation.contribution import Contribution, SiteName, site_order
+from fcac.federation.server import Server
+from fcac.federation.site import Site
+
+
+def play_round(
+    server: Server,
+    sites: Mapping[SiteName, Site],
+    data: Mapping[SiteName, Any] | Iterable[tuple[SiteName, Any]],
+    *,
+    round: int | None = None,
+    n_jobs: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Contribution]:
+    """Let every site that has new rows contribute, and the server absorb what they send.
+
+    Parameters
+    ----------
+    server : Server
+    sites : mapping of name to Site
+        Must hold every site named in `data`.
+    data : mapping of name to rows, or iterable of (name, rows)
+        A mapping gives each site its rows at once; an iterable brings them in pieces, several per site if need be, and
+        is read once.
+    round : int, optional
+        Number of the round; by default one more than any site or the server has seen.
+    n_jobs : int, optional
+        Sites that work at the same time; None or -1: as many as there are processors. The result does not depend
+        on it.
+    progress : callable, optional
+        Called with the number of sites that have contributed.
+
+    Returns
+    -------
+    contributions : list of Contribution
+        In the order of sites. If any site fails, the server and all sites are as before, except that a site with a
+        state directory or a ledger keeps what it had already made durable.
+    """
+    number = round if round is not None else _next_round(server, sites)
+    whole = isinstance(data, Mapping)
+    try:
+        if isinstance(data, Mapping):
+            names = site_order(data)
+        else:
+            seen: set[SiteName] = set()
+            for name, rows in data:
+                sites[name].observe(rows)
+                seen.add(name)
+            names = site_order(seen)
+
+        done = itertools.count(1)
+
+        def contribute(name: SiteName) -> Contribution:
+            sent = sites[name].contribute(data[name] if whole else None, round=number)  # type: ignore[index]
+            if progress is not None:
+                progress(next(done))
+            return sent
+
+        before = {name: sites[name].checkpoint() for name in names}
+        try:
+            contributions = _map(contribute, names, n_jobs)
+            server.absorb(contributions)
+        except BaseException:
+            for name, state in before.items():
+                sites[name].roll_back(state)
+            raise
+    finally:
+        for site in sites.values():
+            site.discard()
+    return contributions
+
+
+def _next_round(server: Server, sites: Mapping[SiteName, Site]) -> int:
+    newest = max((item.round for batch in server.log for item in batch), default=0)
+    return 1 + max(newest, max((site.round for site in sites.values()), default=0))
+
+
+def _map(work: Callable[[SiteName], Contribution], names: list[SiteName], n_jobs: int | None) -> list[Contribution]:
+    n_threads = (os.cpu_count() or 1) if n_jobs is None or n_jobs < 0 else max(1, n_jobs)
+    if n_threads == 1 or len(names) < 2:
+        return [work(name) for name in names]
+    with ThreadPoolExecutor(min(n_threads, len(names))) as pool:
+        return list(pool.map(work, names))

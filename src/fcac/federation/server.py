@@ -1,0 +1,397 @@
+"""The server: absorbs contributions round by round and holds the clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.codebook import Codebook
+from fcac.federation.contribution import Contribution, SiteName, order_key, plain_site
+from fcac.network import Floats, Integers, Network, Rules
+
+KINDS = ("cae-fc", "communities")
+_CAE_FC = Rules(topological=True)
+
+
+class Server:
+    """Grows clusters from the nodes that sites contribute.
+
+    ``kind="cae-fc"`` is the paper's server: nodes of a round are handed over in two groups, those with high winning
+    counts first, each group shuffled, and learned one by one by CAE_FC, which goes on over rounds; clusters are its
+    connected components. ``kind="communities"`` keeps the latest nodes of every site and reads clusters off their
+    neighbourhood graph.
+
+    Contributions are kept, for :meth:`forget` and for recognising repeats: memory grows by (features + 1) x 8 bytes
+    for every node of every contribution, and forgetting costs one replay of what remains.
+
+    Parameters
+    ----------
+    kind : {"cae-fc", "communities"}
+    random_state : int, default=0
+        Seed of the shuffles. Round 1 uses it as it is; a later round's shuffle depends on it and on the round's number
+        only, so that a replay without a site is exact.
+    n_clusters : int, optional
+        For communities alone: number of clusters, for who knows it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.federation import Server, Site
+    >>> rng = np.random.default_rng(0)
+    >>> server = Server()
+    >>> sites = [Site(name) for name in ("a", "b")]
+    >>> accepted = server.absorb([site.contribute(rng.normal(size=(500, 2))) for site in sites])
+    >>> len(accepted), server.n_rounds, server.sites
+    (2, 1, ['a', 'b'])
+    """
+
+    def __init__(self, kind: str = "cae-fc", random_state: int = 0, n_clusters: int | None = None) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"server kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        if n_clusters is not None and kind != "communities":
+            raise ValueError(
+                'n_clusters is for server="communities" alone: the paper\'s server finds the number itself'
+            )
+        self.kind = kind
+        self.random_state = int(random_state)
+        self.n_clusters_wanted = n_clusters
+        #: absorbed contributions, one list per round, sites in order
+        self.log: list[list[Contribution]] = []
+        self._digests: dict[tuple[SiteName, int], str] = {}
+        self._reader = _make_reader(kind, n_clusters)
+
+    # ------------------------------------------------------------ rounds
+
+    def check(self, contribution: Contribution) -> bool:
+        """Tell whether a contribution is new (True) or a repeat (False); raise ``ValueError`` if it cannot be taken."""
+        if not isinstance(contribution, Contribution):
+            raise ValueError(f"expected a Contribution, got {type(contribution).__name__}")
+        d = self.n_features
+        if d is not None and contribution.n_features != d:
+            raise ValueError(
+                f"site {contribution.site} sent nodes of {contribution.n_features} features, the federation has {d}"
+            )
+        known = self._digests.get(contribution.key)
+        if known is None:
+            return True
+        if known == contribution.digest():
+            return False
+        raise ValueError(
+            f"site {contribution.site} sent round {contribution.round} twice with different content: "
+            "a round counts once; send new rows in a new round"
+        )
+
+    def absorb(self, contributions: Iterable[Contribution]) -> list[Contribution]:
+        """Close one round with these contributions, in whatever order they arrived.
+
+        A contribution that is already in is ignored; a late one (of an earlier round) takes part in this round. If
+        any cannot be taken, nothing is.
+
+        Parameters
+        ----------
+        contributions : iterable of Contribution
+
+        Returns
+        -------
+        accepted : list of Contribution
+            Those that were new, in the order of sites. Nothing new: no round is closed.
+        """
+        fresh: dict[tuple[SiteName, int], Contribution] = {}
+        for item in contributions:
+            if not self.check(item):
+                continue
+            if item.key in fresh and fresh[item.key] != item:
+                raise ValueError(f"site {item.site} sent round {item.round} twice with different content in one list")
+            fresh[item.key] = item
+        accepted = sorted(fresh.values(), key=lambda item: (order_key(item.site), item.round))
+        if len({item.n_features for item in accepted}) > 1:
+            widths = ", ".join(f"{item.site}: {item.n_features}" for item in accepted)
+            raise ValueError(f"contributions differ in their number of features ({widths})")
+        if accepted:
+            self._reader.take(accepted, self._shuffler(accepted))
+            self.log.append(accepted)
+            self._digests.update({item.key: item.digest() for item in accepted})
+        return accepted
+
+    def forget(self, site: SiteName) -> None:
+        """Become the server that would have been if this site had never contributed, exactly.
+
+        Parameters
+        ----------
+        site : str or int
+        """
+        name = plain_site(site)
+        if name not in self.sites:
+            known = ", ".join(map(str, self.sites)) or "none"
+            raise ValueError(f"no contribution of site {name!r} is here; sites known: {known}")
+        remaining = [[item for item in batch if item.site != name] for batch in self.log]
+        reader, log = _make_reader(self.kind, self.n_clusters_wanted), [batch for batch in remaining if batch]
+        for batch in log:
+            reader.take(batch, self._shuffler(batch))
+        self._reader, self.log = reader, log
+        self._digests = {key: digest for key, digest in self._digests.items() if key[0] != name}
+
+    def _shuffler(self, batch: Sequence[Contribution]) -> np.random.RandomState:
+        """Random generator of a round, from the seed and the round's number only."""
+        number = max(item.round for item in batch)
+        if number == 1:
+            return np.random.RandomState(self.random_state)
+        return np.random.RandomState(np.random.SeedSequence([self.random_state, number]).generate_state(4))
+
+    # ------------------------------------------------------------ what there is
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds closed with at least one contribution."""
+        return len(self.log)
+
+    @property
+    def sites(self) -> list[SiteName]:
+        """Sites that have contributed, in order."""
+        return sorted({item.site for batch in self.log for item in batch}, key=order_key)
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features; None before the first contribution."""
+        return self.log[0][0].n_features if self.log else None
+
+    def latest(self) -> dict[SiteName, Contribution]:
+        """Return the contribution with the highest round of every site."""
+        result: dict[SiteName, Contribution] = {}
+        for batch in self.log:
+            for item in batch:
+                if item.site not in result or item.round > result[item.site].round:
+                    result[item.site] = item
+        return {site: result[site] for site in self.sites}
+
+    # ------------------------------------------------------------ reading
+
+    @property
+    def reader(self) -> Any:
+        """What turns nodes into clusters: the read-out behind predict."""
+        return self._reader
+
+    @property
+    def network(self) -> Network:
+        """The CAE_FC network (paper's server), as it would be if the data ended here."""
+        if not isinstance(self._reader, _ComponentReader):
+            raise AttributeError("server='communities' has no CAE_FC network")
+        return self._reader.settled()
+
+    @property
+    def nodes(self) -> Floats:
+        """Nodes that stand behind the clusters."""
+        nodes: Floats = self._reader.nodes
+        return nodes
+
+    @property
+    def counts(self) -> Integers:
+        """Winning count of every node (at the server for the paper's, at the sites for communities)."""
+        counts: Integers = self._reader.counts
+        return counts
+
+    @property
+    def edges(self) -> Integers:
+        """Linked nodes, as positions (m, 2)."""
+        edges: Integers = self._reader.edges
+        return edges
+
+    @property
+    def node_labels(self) -> Integers:
+        """Cluster of every node."""
+        labels: Integers = self._reader.node_labels
+        return labels
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters."""
+        return len(np.unique(self.node_labels))
+
+    @property
+    def threshold(self) -> float:
+        """Distance to the nearest node beyond which a row is unlike anything seen."""
+        return float(self._reader.threshold)
+
+    def predict(self, X: Floats, n_threads: int = 1) -> Integers:
+        """Return the cluster of every row of a float64 array."""
+        self._require_nodes()
+        labels: Integers = self._reader.predict(X, n_threads)
+        return labels
+
+    def distance_to_nearest(self, X: Floats, n_threads: int = 1) -> Floats:
+        """Return the distance of every row to its nearest node."""
+        self._require_nodes()
+        distance: Floats = self._reader.distance_to_nearest(X, n_threads)
+        return distance
+
+    def distances(self, X: Floats, n_threads: int = 1) -> Floats:
+        """Return the distance of every row to every node."""
+        self._require_nodes()
+        distances: Floats = self._reader.distances(X, n_threads)
+        return distances
+
+    def export(self, share_nodes: bool = False, feature_names: list[str] | None = None) -> Codebook:
+        """Return only what predict needs; see :meth:`fcac.FCAC.export`."""
+        self._require_nodes()
+        released = all(item.privacy.get("mechanism") == "NodeRelease" for batch in self.log for item in batch)
+        book: Codebook = self._reader.export(share_nodes or released)
+        return Codebook(
+            book.nodes,
+            book.labels,
+            bandwidth=book.bandwidth,
+            scale=book.scale,
+            threshold=book.threshold,
+            feature_names=feature_names,
+        )
+
+    def _require_nodes(self) -> None:
+        if not self.log:
+            raise ValueError("this server has no contributions yet")
+
+    # ------------------------------------------------------------ storage
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a description and arrays that restore this server, contributions included."""
+        items = [item for batch in self.log for item in batch]
+        statements: list[dict[str, Any]] = []
+        entries = []
+        for number, batch in enumerate(self.log):
+            for item in batch:
+                if item.privacy not in statements:
+                    statements.append(item.privacy)
+                entries.append([item.site, item.round, number, statements.index(item.privacy)])
+        meta = {
+            "kind": self.kind,
+            "random_state": self.random_state,
+            "n_clusters": self.n_clusters_wanted,
+            "entries": entries,
+            "statements": statements,
+        }
+        arrays: dict[str, NDArray[Any]] = {}
+        if items:
+            arrays["log_nodes"] = np.concatenate([item.nodes for item in items])
+            arrays["log_counts"] = np.concatenate([item.counts for item in items])
+            arrays["log_sizes"] = np.array([len(item.nodes) for item in items], np.int64)
+        reader_meta, reader_arrays = self._reader.to_parts()
+        meta["reader"] = reader_meta
+        arrays.update({f"reader_{name}": array for name, array in reader_arrays.items()})
+        return meta, arrays
+
+    @classmethod
+    def from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Server:
+        """Rebuild a server from :meth:`to_parts`; it goes on exactly as the original would have."""
+        server = cls(meta["kind"], meta["random_state"], meta["n_clusters"])
+        entries, statements = meta["entries"], meta["statements"]
+        if entries:
+            nodes, counts, sizes = arrays["log_nodes"], arrays["log_counts"], arrays["log_sizes"]
+            ends = np.cumsum(sizes)
+            if len(sizes) != len(entries) or (sizes < 0).any() or ends[-1] != len(nodes) or len(counts) != len(nodes):
+                raise ValueError("the contributions in this file do not fit their index")
+            for (site, number, batch, statement), end, size in zip(entries, ends, sizes, strict=True):
+                if batch not in (len(server.log) - 1, len(server.log)):
+                    raise ValueError("the rounds in this file are out of order")
+                if batch == len(server.log):
+                    server.log.append([])
+                rows = slice(int(end - size), int(end))
+                item = Contribution(site, number, nodes[rows], counts[rows], statements[statement])
+                server.log[-1].append(item)
+                server._digests[item.key] = item.digest()
+        parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}
+        server._reader.restore(meta["reader"], parts, server.log)
+        return server
+
+
+def hand_over(batch: Sequence[Contribution], shuffler: np.random.RandomState) -> Floats:
+    """Order a round's nodes for the paper's server: often-winning nodes of all sites first, each group shuffled.
+
+    A node belongs to the first group if its count reaches the 75th percentile of its own site's counts.
+    """
+    strong, weak = [], []
+    for item in batch:
+        if not len(item.counts):
+            continue
+        often = item.counts >= np.percentile(item.counts, 75)
+        strong.append(item.nodes[often])
+        weak.append(item.nodes[~often])
+    if not strong:
+        return np.empty((0, batch[0].n_features))
+    groups = []
+    for group in (np.concatenate(strong), np.concatenate(weak)):
+        order = np.arange(len(group))
+        shuffler.shuffle(order)
+        groups.append(group[order])
+    return np.concatenate(groups)
+
+
+class _ComponentReader:
+    """The paper's read-out: CAE_FC over the nodes of every round; clusters are connected components."""
+
+    def __init__(self) -> None:
+        self._network: Network | None = None
+        self._settled: Network | None = None
+
+    def take(self, batch: Sequence[Contribution], shuffler: np.random.RandomState) -> None:
+        network = Network(batch[0].n_features, _CAE_FC) if self._network is None else self._network.copy()
+        network.learn(hand_over(batch, shuffler))
+        self._network, self._settled = network, None
+
+    def settled(self) -> Network:
+        if self._network is None:
+            raise ValueError("this server has no contributions yet")
+        if self._settled is None:
+            self._settled = self._network.settled()
+        return self._settled
+
+    @property
+    def nodes(self) -> Floats:
+        return self.settled().nodes
+
+    @property
+    def counts(self) -> Integers:
+        return self.settled().counts
+
+    @property
+    def edges(self) -> Integers:
+        return self.settled().edges_with_ages()[0]
+
+    @property
+    def node_labels(self) -> Integers:
+        return self.settled().components()
+
+    @property
+    def threshold(self) -> float:
+        return self.settled().threshold
+
+    def predict(self, X: Floats, n_threads: int) -> Integers:
+        network = self.settled()
+        return network.readable_labels()[network.nearest(X, n_threads)[0]]
+
+    def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
+        return self.settled().nearest(X, n_threads)[1]
+
+    def distances(self, X: Floats, n_threads: int) -> Floats:
+        return self.settled().distances(X, n_threads)
+
+    def export(self, share_nodes: bool) -> Codebook:
+        """The server's own nodes are moving averages over sites; they are what predict needs."""
+        nodes, _, width = self.settled()._readable()
+        return Codebook(nodes, self.settled().readable_labels(), bandwidth=width, threshold=self.threshold)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return ({}, {}) if self._network is None else self._network.to_parts()
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: list[list[Contribution]]) -> None:
+        self._network = Network.from_parts(meta, arrays) if log else None
+        if self._network is not None and self._network.n_features != log[0][0].n_features:
+            raise ValueError("the network in this file does not fit its contributions")
+
+
+def _make_reader(kind: str, n_clusters: int | None) -> Any:
+    if kind == "cae-fc":
+        return _ComponentReader()
+    from fcac.federation.community_reader import CommunityReader
+
+    return CommunityReader(n_clusters)

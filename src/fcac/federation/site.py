@@ -1,0 +1,235 @@
+"""A site: its rows stay, its nodes go."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac import storage
+from fcac._rows import Rows
+from fcac.clusterers import CAPlus
+from fcac.federation.contribution import Contribution, SiteName, plain_site
+from fcac.network import Network, Rules
+
+_CA_PLUS = Rules(topological=False)
+_STATE_FILE = "site.fcac"
+
+
+class Site:
+    """One holder of data: condenses its own rows with CA+ (or a private release) and contributes the nodes.
+
+    Rows are learned once, in their order, and not kept. A site goes on over rounds where it left off.
+
+    Parameters
+    ----------
+    name : str or int
+    privacy : mechanism, optional
+        A row mechanism (`PaperLaplace`, `LocalNoise`) that perturbs rows before CA+ sees them, or a node mechanism
+        (`NodeRelease`) that takes the place of CA+. None: nodes are sent as they are.
+    state_dir : path-like, optional
+        Directory in which the site keeps its state between rounds and runs (written atomically). If it already holds
+        the state of this site, the site goes on from there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.federation import Site
+    >>> site = Site("clinic-a")
+    >>> sent = site.contribute(np.random.default_rng(0).normal(size=(500, 3)))
+    >>> sent.site, sent.round, int(sent.counts.sum())
+    ('clinic-a', 1, 500)
+    """
+
+    def __init__(self, name: SiteName, privacy: Any = None, state_dir: str | os.PathLike[str] | None = None) -> None:
+        self.name = plain_site(name)
+        if privacy is not None and not (hasattr(privacy, "perturb") or hasattr(privacy, "release")):
+            raise TypeError(f"privacy must be a mechanism with perturb or release, got {type(privacy).__name__}")
+        self.privacy = privacy
+        self.state_dir = None if state_dir is None else Path(state_dir)
+        self.round = 0
+        self._network: Network | None = None
+        self._released: Any = None
+        self._draft: Network | None = None
+        self._draft_rows: list[NDArray[np.float64]] = []
+        if self.state_dir is not None:
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+            if (self.state_dir / _STATE_FILE).exists():
+                self._restore(*storage.read(self.state_dir / _STATE_FILE, kind="site"))
+
+    # ------------------------------------------------------------ rows in, contribution out
+
+    def observe(self, rows: Any) -> None:
+        """Take rows of the coming round; they count once :meth:`contribute` closes the round.
+
+        For data that arrives in pieces. Without privacy the pieces are learned at once and not kept; a mechanism that
+        needs the round's rows together keeps them until the round is closed.
+        """
+        table = rows if hasattr(rows, "blocks") else Rows(rows, "Site", allow_empty=True)
+        self._check_width(table.n_features)
+        for block in table.blocks():
+            if self.privacy is None:
+                self._draft_network(table.n_features).learn(block)
+            else:
+                self._draft_rows.append(block.copy())
+
+    def checkpoint(self) -> tuple[Any, ...]:
+        """Return a token for :meth:`roll_back`; cheap, since states are replaced and never changed."""
+        return self._network, self._released, self.round
+
+    def roll_back(self, token: tuple[Any, ...]) -> None:
+        """Return to a checkpoint in memory. What is on disk, a ledger's charges above all, stays."""
+        if self.state_dir is None and not hasattr(self.privacy, "release"):
+            self._network, self._released, self.round = token
+
+    def discard(self) -> None:
+        """Forget rows observed since the last contribution."""
+        self._draft, self._draft_rows = None, []
+
+    def contribute(self, rows: Any = None, round: int | None = None) -> Contribution:
+        """Close a round: learn the new rows and return what leaves the site.
+
+        Parameters
+        ----------
+        rows : array-like of shape (n, d), optional
+            New rows, each to be given once. Zero rows are fine; a node mechanism answers them like any other batch.
+        round : int, optional
+            Number of the round asked for; the next one if not given. The latest round asked for again is answered
+            with the same bytes, without learning anything.
+
+        Returns
+        -------
+        Contribution
+            All nodes of the site, not only those of this round.
+        """
+        number = self.round + 1 if round is None else int(round)
+        if number < 1 or number < self.round:
+            raise ValueError(f"round {number} is over: site {self.name} has answered round {self.round} already")
+        if number == self.round:
+            return self._current()
+        try:
+            if rows is not None:
+                self.observe(rows)
+            self._close_round(number)
+        finally:
+            self.discard()
+        return self._current()
+
+    def _close_round(self, number: int) -> None:
+        """Compute the new state, store it, and only then take it over."""
+        network, released = self._network, self._released
+        if self.privacy is None:
+            network = self._draft if self._draft is not None else network
+        else:
+            rows = self._joined_rows()
+            if hasattr(self.privacy, "release"):
+                _, _, released = self.privacy.release(rows, released, site=self.name, round=number)
+            elif len(rows):
+                noised = self.privacy.perturb(rows, site=self.name, round=number)
+                network = self._draft_network(rows.shape[1])
+                network.learn(np.ascontiguousarray(noised, dtype=np.float64))
+        if network is None and released is None:
+            raise ValueError(f"site {self.name} has no rows yet: nothing to contribute")
+        if self.state_dir is not None:
+            self._store(number, network, released)
+        self._network, self._released, self.round = network, released, number
+
+    def _current(self) -> Contribution:
+        if self._released is not None:
+            nodes, counts = self._released.nodes, self._released.counts
+        else:
+            assert self._network is not None
+            settled = self._network.settled()
+            nodes, counts = settled.nodes, settled.counts
+        return Contribution(self.name, self.round, nodes, counts, self.statement())
+
+    def statement(self) -> dict[str, Any]:
+        """Return the short privacy statement that travels with contributions."""
+        if self.privacy is None:
+            return {"mechanism": "none"}
+        brief: dict[str, Any] = self.privacy.statement()
+        return brief
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def model(self) -> Any:
+        """The site's CA+ model, or its released state under a node mechanism; None before the first round."""
+        if self._released is not None:
+            return self._released
+        if self._network is None:
+            return None
+        model = CAPlus()
+        meta, arrays = self._network.to_parts()
+        model._restore({"network": meta, "feature_names": None}, arrays)
+        return model
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features seen so far; None before the first row."""
+        if self._network is not None:
+            return self._network.n_features
+        if self._released is not None:
+            return int(self._released.nodes.shape[1])
+        return None
+
+    def _check_width(self, d: int) -> None:
+        known = self._draft.n_features if self._draft is not None else self.n_features
+        if known is None and self._draft_rows:
+            known = self._draft_rows[0].shape[1]
+        if known is not None and d != known:
+            raise ValueError(f"site {self.name} has rows of {known} features, these have {d}")
+
+    def _draft_network(self, d: int) -> Network:
+        if self._draft is None:
+            self._draft = Network(d, _CA_PLUS) if self._network is None else self._network.copy()
+        return self._draft
+
+    def _joined_rows(self) -> NDArray[np.float64]:
+        if self._draft_rows:
+            return np.concatenate(self._draft_rows)
+        return np.empty((0, self.n_features or getattr(self.privacy, "n_features", None) or 1))
+
+    def _to_parts(self, number: int, network: Network | None, released: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        meta: dict[str, Any] = {"site": self.name, "round": number, "network": None, "released": None}
+        arrays: dict[str, Any] = {}
+        if network is not None:
+            meta["network"], arrays = network.to_parts()
+        elif released is not None:
+            meta["released"], arrays = released.to_parts()
+        return meta, arrays
+
+    def _store(self, number: int, network: Network | None, released: Any) -> None:
+        assert self.state_dir is not None
+        meta, arrays = self._to_parts(number, network, released)
+        storage.write_atomic(self.state_dir / _STATE_FILE, storage.pack("site", meta, arrays))
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a description and arrays that restore this site (without its privacy mechanism)."""
+        return self._to_parts(self.round, self._network, self._released)
+
+    @classmethod
+    def from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], privacy: Any = None) -> Site:
+        """Rebuild a site from :meth:`to_parts`."""
+        site = cls(meta["site"], privacy)
+        site._restore(meta, arrays)
+        return site
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        if meta.get("site") != self.name:
+            raise ValueError(f"this state belongs to site {meta.get('site')!r}, not to {self.name!r}")
+        number = meta.get("round")
+        if not isinstance(number, int) or number < 0:
+            raise ValueError("this site state has no round number")
+        if meta.get("network") is not None:
+            if self.privacy is not None and hasattr(self.privacy, "release"):
+                raise ValueError(f"site {self.name} has CA+ state from rounds without NodeRelease; start it anew")
+            self._network = Network.from_parts(meta["network"], arrays)
+        if meta.get("released") is not None:
+            if self.privacy is None or not hasattr(self.privacy, "release"):
+                raise ValueError(f"site {self.name} has released state; go on with NodeRelease")
+            self._released = self.privacy.state_from_parts(meta["released"], arrays)
+        self.round = number

@@ -1,0 +1,225 @@
+"""Sites, server, rounds: the federation core."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fcac.federation import Contribution, Server, Site, play_round, site_order
+
+
+def rows(seed: int, n: int = 300, d: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(rng.integers(3, size=(n, 1)) * 4.0, 1.0, size=(n, d))
+
+
+def same_server(a: Server, b: Server) -> bool:
+    meta_a, arrays_a = a.to_parts()
+    meta_b, arrays_b = b.to_parts()
+    return meta_a == meta_b and all(np.array_equal(arrays_a[k], arrays_b[k]) for k in arrays_a | arrays_b)
+
+
+def contributions(n_sites: int = 4, n_rounds: int = 3) -> list[list[Contribution]]:
+    sites = [Site(name) for name in range(n_sites)]
+    return [[site.contribute(rows(100 * r + s), round=r + 1) for s, site in enumerate(sites)] for r in range(n_rounds)]
+
+
+def absorbed(batches: list[list[Contribution]]) -> Server:
+    server = Server()
+    for batch in batches:
+        server.absorb(batch)
+    return server
+
+
+def test_order_of_arrival_does_not_matter() -> None:
+    batches = contributions()
+    assert same_server(absorbed(batches), absorbed([batch[::-1] for batch in batches]))
+
+
+def test_repeats_are_ignored_and_contradictions_rejected() -> None:
+    batches = contributions(2, 1)
+    server, once = absorbed(batches), absorbed(batches)
+    assert server.absorb(batches[0]) == []
+    assert server.absorb([Contribution.from_bytes(batches[0][0].to_bytes())]) == []
+    assert same_server(server, once)
+    assert server.n_rounds == 1
+    first = batches[0][0]
+    other = Contribution(first.site, first.round, first.nodes + 1, first.counts)
+    with pytest.raises(ValueError, match="twice with different content"):
+        server.absorb([other, Contribution("new", 2, first.nodes, first.counts)])
+    assert same_server(server, once)
+
+
+def test_one_bad_contribution_changes_nothing() -> None:
+    batches = contributions(2, 2)
+    server, before = absorbed(batches[:1]), absorbed(batches[:1])
+    with pytest.raises(ValueError, match="features"):
+        server.absorb([batches[1][0], Contribution("x", 2, np.zeros((3, 7)), [1, 1, 1])])
+    assert same_server(server, before)
+
+
+def test_late_contribution_joins_the_next_round() -> None:
+    batches = contributions(3, 2)
+    late = batches[0].pop()
+    server = absorbed([batches[0], [*batches[1], late]])
+    assert server.n_rounds == 2
+    assert [item.key for item in server.log[1]] == [(0, 2), (1, 2), (2, 1), (2, 2)]
+
+
+def test_missing_site_changes_nothing_but_its_absence() -> None:
+    batches = contributions(3, 2)
+    without = [batches[0], batches[1][:2]]
+    server = absorbed(without)
+    assert {item.site for item in server.log[1]} == {0, 1}
+    assert 2 in server.sites
+
+
+@pytest.mark.parametrize("gone", [0, 2, 3])
+def test_forget_equals_never_having_had_the_site(gone: int) -> None:
+    batches = contributions()
+    server = absorbed(batches)
+    server.forget(gone)
+    never = absorbed([[item for item in batch if item.site != gone] for batch in batches])
+    assert same_server(server, never)
+    # and both go on alike
+    more = [Contribution(9, 4, rows(5), np.ones(300, int))]
+    server.absorb(more)
+    never.absorb(more)
+    assert same_server(server, never)
+
+
+def test_forget_a_site_that_alone_made_a_round() -> None:
+    batches = contributions(2, 3)
+    batches[1] = batches[1][:1]
+    server = absorbed(batches)
+    server.forget(0)
+    never = absorbed([batches[0][1:], batches[2][1:]])
+    assert same_server(server, never)
+    with pytest.raises(ValueError, match="no contribution of site 0"):
+        server.forget(0)
+
+
+def test_server_survives_storage() -> None:
+    batches = contributions(3, 3)
+    server = absorbed(batches[:2])
+    again = Server.from_parts(*server.to_parts())
+    assert same_server(server, again)
+    server.absorb(batches[2])
+    again.absorb(batches[2])
+    assert same_server(server, again)
+    X = rows(7)
+    assert np.array_equal(server.predict(X), again.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"nodes": [[np.nan, 1.0]]}, "NaN"),
+        ({"nodes": [[np.inf, 1.0]]}, "infinite"),
+        ({"nodes": [1.0, 2.0]}, "two dimensions"),
+        ({"counts": [0]}, "at least 1"),
+        ({"counts": [-3]}, "at least 1"),
+        ({"counts": [1.5]}, "whole numbers"),
+        ({"counts": [1, 2]}, "one value per node"),
+        ({"round": 0}, "round"),
+        ({"round": 1.5}, "round"),
+        ({"round": True}, "round"),
+        ({"site": ""}, "site"),
+        ({"site": 1.5}, "site"),
+        ({"site": None}, "site"),
+    ],
+)
+def test_bad_contributions_are_refused(changes: dict, words: str) -> None:
+    good = {"site": "a", "round": 1, "nodes": [[0.0, 1.0]], "counts": [1]}
+    with pytest.raises(ValueError, match=words):
+        Contribution(**{**good, **changes})
+
+
+def test_contribution_bytes() -> None:
+    sent = Contribution("a", 2, np.arange(6.0).reshape(2, 3), [4, 5], {"mechanism": "none"})
+    data = sent.to_bytes()
+    assert data == Contribution("a", 2, np.arange(6.0).reshape(2, 3), [4, 5], {"mechanism": "none"}).to_bytes()
+    assert Contribution.from_bytes(data) == sent
+    assert len(data) < 2 * 4 * 8 + 2000
+    for damaged in (b"", b"hello", data[:-1], data[:40], data[:100] + b"x" + data[101:]):
+        with pytest.raises(ValueError, match=r"FCAC|contribution|damaged"):
+            Contribution.from_bytes(damaged)
+
+
+def test_site_is_continual_and_order_of_pieces_is_that_of_rows() -> None:
+    X = rows(1, 500)
+    whole, pieces, two_rounds = Site("a"), Site("a"), Site("a")
+    expected = whole.contribute(X)
+    for part in np.array_split(X, 7):
+        pieces.observe(part)
+    assert pieces.contribute() == expected
+    two_rounds.contribute(X[:100])
+    second = two_rounds.contribute(X[100:])
+    assert second.round == 2
+    assert np.array_equal(second.nodes, expected.nodes)
+
+
+def test_site_answers_the_same_round_with_the_same_bytes() -> None:
+    site = Site("a")
+    first = site.contribute(rows(1), round=1)
+    assert site.contribute(rows(2), round=1).to_bytes() == first.to_bytes()
+    site.contribute(rows(2), round=4)
+    with pytest.raises(ValueError, match="round 3 is over"):
+        site.contribute(rows(3), round=3)
+
+
+def test_site_with_few_rows_sends_them_and_goes_on() -> None:
+    X = rows(3, 25)
+    site = Site("small")
+    assert len(site.contribute(X[:4]).nodes) == 4
+    site.contribute(X[4:])
+    assert np.array_equal(site.model.nodes_, Site("x").contribute(X).nodes)
+
+
+def test_site_keeps_its_state_on_disk(tmp_path) -> None:
+    memory, disk = Site("a"), Site("a", state_dir=tmp_path / "a")
+    for seed in range(3):
+        expected = memory.contribute(rows(seed))
+        disk = Site("a", state_dir=tmp_path / "a")
+        assert disk.contribute(rows(seed)) == expected
+    assert Site("a", state_dir=tmp_path / "a").contribute(round=3) == expected
+    with pytest.raises(ValueError, match="belongs to site 'a'"):
+        Site("b", state_dir=tmp_path / "a")
+
+
+def test_site_refuses_bad_rows_and_stays_as_it_was() -> None:
+    site = Site("a")
+    before = site.contribute(rows(1))
+    for bad in (rows(1, d=4), np.array([[np.nan, 0, 0]]), [["x", "y", "z"]]):
+        with pytest.raises(ValueError):  # noqa: PT011 - any of three messages
+            site.contribute(bad)
+    assert site.round == 1
+    assert site.contribute(round=1) == before
+    with pytest.raises(ValueError, match="no rows yet"):
+        Site("b").contribute()
+    with pytest.raises(TypeError, match="mechanism"):
+        Site("c", privacy="lots")
+
+
+def test_round_with_a_failing_site_leaves_all_as_before() -> None:
+    server, sites = Server(), {name: Site(name) for name in "ab"}
+    play_round(server, sites, {"a": rows(1), "b": rows(2)})
+    reference = Server()
+    play_round(reference, {name: Site(name) for name in "ab"}, {"a": rows(1), "b": rows(2)})
+    with pytest.raises(ValueError, match="features"):
+        play_round(server, sites, {"a": rows(3), "b": rows(4, d=5)})
+    assert same_server(server, reference)
+    assert [site.round for site in sites.values()] == [1, 1]
+    play_round(server, sites, [("b", rows(4)[:50]), ("a", rows(3)), ("b", rows(4)[50:])])
+    assert server.n_rounds == 2
+
+
+def test_site_order_takes_numbers_as_numbers() -> None:
+    assert site_order(["b", 10, 9, "a"]) == [9, 10, "a", "b"]
+
+
+def test_unknown_kind() -> None:
+    with pytest.raises(ValueError, match="server kind"):
+        Server("k-means")
+    with pytest.raises(ValueError, match="n_clusters"):
+        Server("cae-fc", n_clusters=3)
