@@ -1,0 +1,47 @@
+# make demo   set up and run the main job        make test   set up and pass the tests
+# make check  lint and types only                make bench  speed against its contenders
+# make docs   build the documentation            make soak   the long tests (kill moments, faults, audits)
+# make clean  remove what was built
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test check soak bench docs clean
+
+demo: $(VENV)/core.stamp
+	$(BIN)/fcac demo
+
+test: check
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak"
+
+check: $(VENV)/all.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+soak: $(VENV)/all.stamp
+	$(BIN)/python -m pytest -q -m soak
+
+bench: $(VENV)/all.stamp
+	$(BIN)/python benchmarks/speed.py
+
+docs: $(VENV)/all.stamp
+	$(BIN)/zensical build --clean --strict
+
+clean:
+	rm -rf $(VENV) build dist site out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The demo needs the core only; the tests need every extra.
+$(VENV)/core.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	test -e $(VENV)/all.stamp || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/all.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all]"
+	touch $@
