@@ -70,8 +70,7 @@ def without_rows(share: Share, going: Rows) -> Share:
 
 
 class MUFC(CentroidClusterer):
-    """Sites send rounded seeds with counts; the server clusters points drawn from them; rows can be
-    forgotten.
+    """Sites send rounded seeds with counts, the server clusters points drawn from them, rows can go again.
 
     A site picks ``n_clusters`` of its own rows as k-means++ seeds and counts the rows nearest to each. It
     sends the seeds, rounded to a grid, with the counts. For each seed the server draws as many points as the
