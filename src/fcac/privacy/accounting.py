@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 #: Largest delta anybody may ask for: beyond it a promise per record means little in a data set of usual size.
 MAX_DELTA = 1e-5
@@ -89,6 +90,7 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
     return max(0.0, min(at_left, at_right)) * _ROUND_UP
 
 
+@lru_cache(maxsize=1024)
 def rho_from_epsilon(epsilon: float, delta: float) -> float:
     """Largest rho whose epsilon at this delta is not above the given one (rounded down).
 
@@ -137,6 +139,17 @@ def gaussian_scale(squared_sensitivity: int, rho: float) -> float:
     while Fraction(squared_sensitivity) > 2 * Fraction(rho) * Fraction(scale) ** 2:
         scale = math.nextafter(scale, math.inf)
     return scale
+
+
+def show(number: float) -> str:
+    """A number as people write it: 1e-6, not 1e-06.
+
+    >>> show(1e-6), show(4.0)
+    ('1e-6', '4')
+    """
+    text = f"{number:g}"
+    mantissa, mark, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if mark else text
 
 
 def separation(rho: float) -> float:

@@ -85,6 +85,14 @@ class InsecureTestSampler:
         result: IntArray = np.asarray(values, dtype=np.int64) + np.rint(noise).astype(np.int64)
         return result
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, InsecureTestSampler):
+            return NotImplemented
+        return (self.seed, self.factor) == (other.seed, other.factor)
+
+    def __hash__(self) -> int:
+        return hash((self.seed, self.factor))
+
     def __repr__(self) -> str:
         return f"InsecureTestSampler(seed={self.seed}, factor={self.factor})"
 

@@ -1,0 +1,137 @@
+"""One step of the release, in integers: records go to cells, and one record can move the totals only so far.
+
+The proof of the release rests on three facts about :func:`cell_totals`, and this module is written so that they
+hold exactly, not up to rounding:
+
+1. Where a record goes depends on that record and on released values alone. Distances are integers small enough to be
+   exact in float64, so even a matrix product gives the same answer whatever the other rows are.
+2. A record adds 1 to one count and to one ring.
+3. A record adds to one sum an integer vector of norm at most ``radius``: residuals are cut and rounded toward zero,
+   and the norm is then checked in integers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.privacy.bounds import FloatArray
+
+IntArray = NDArray[np.int64]
+
+#: Grid steps across the range of a feature. Records live on integers from -UNIT/2 to UNIT/2.
+UNIT = 2**16
+
+#: Rings of the histogram of residual norms; each is sqrt(2) times as wide as the one inside it.
+N_RINGS = 10
+
+#: Widest data the integers are sized for: distances stay below 2**53, sums below 2**62.
+MAX_FEATURES = 2**17
+MAX_ROWS = 2**40
+
+_ROWS_AT_ONCE = 4096
+
+
+class Totals(NamedTuple):
+    """What one step adds up before noise."""
+
+    counts: IntArray
+    sums: IntArray
+    rings: IntArray
+
+
+def to_grid(unit_rows: FloatArray) -> IntArray:
+    """Put points of [0, 1] on the integer grid, the middle at 0."""
+    return np.rint((np.asarray(unit_rows) - 0.5) * UNIT).astype(np.int64)
+
+
+def from_grid(points: FloatArray | IntArray) -> FloatArray:
+    """Return grid points (or means of them) to [0, 1]."""
+    result: FloatArray = np.asarray(points, dtype=np.float64) / UNIT + 0.5
+    return result
+
+
+def widest_radius(n_features: int) -> int:
+    """Half the diagonal of the cube, in grid steps, rounded up: no record is farther from the middle."""
+    squared = n_features * (UNIT // 2) ** 2
+    root = math.isqrt(squared)
+    return root if root * root == squared else root + 1
+
+
+def ring_edges(n_features: int) -> IntArray:
+    """Squared outer radii of the rings but the last, which takes everything beyond."""
+    widest = widest_radius(n_features)
+    return np.array([(widest * widest) >> (N_RINGS - 1 - ring) for ring in range(N_RINGS - 1)], dtype=np.int64)
+
+
+def nearest(rows: IntArray, codebook: IntArray) -> IntArray:
+    """Position of the nearest codeword of every row; ties go to the lowest position.
+
+    All numbers in the product are integers below 2**53, so float64 arithmetic is exact in any order.
+    """
+    words = codebook.astype(np.float64)
+    own = np.einsum("ij,ij->i", words, words)
+    result = np.empty(len(rows), dtype=np.int64)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        block = rows[start : start + _ROWS_AT_ONCE].astype(np.float64)
+        result[start : start + _ROWS_AT_ONCE] = np.argmin(own - 2.0 * (block @ words.T), axis=1)
+    return result
+
+
+def cut(residuals: IntArray, radius: int) -> IntArray:
+    """Shorten integer vectors to norm at most ``radius``, rounding toward zero.
+
+    >>> import numpy as np
+    >>> cut(np.array([[3, 4], [30, -40]]), 10).tolist()
+    [[3, 4], [6, -8]]
+    """
+    squared = np.einsum("ij,ij->i", residuals, residuals)
+    limit = radius * radius
+    long = squared > limit
+    if not long.any():
+        return residuals
+    result = residuals.copy()
+    factor = radius / np.sqrt(squared[long].astype(np.float64))
+    short = np.trunc(residuals[long] * factor[:, None]).astype(np.int64)
+    # The product may have been rounded up to the next integer: shave until the integers themselves say it is right.
+    while (over := np.einsum("ij,ij->i", short, short) > limit).any():
+        short[over] = np.trunc(short[over] * (1.0 - 2.0**-20)).astype(np.int64)
+    result[long] = short
+    return result
+
+
+def cell_totals(rows: IntArray, codebook: IntArray, bases: IntArray, radius: int) -> Totals:
+    """Add up counts, cut residuals and rings.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Records on the grid.
+    codebook : ndarray of shape (K, d)
+        A record belongs to the nearest of these.
+    bases : ndarray of shape (K, d)
+        Residuals are measured from the base of the cell.
+    radius : int
+        Longest residual, in grid steps.
+
+    Returns
+    -------
+    Totals
+        ``counts`` (K,), ``sums`` (K, d) and ``rings`` (N_RINGS,), the number of records by length of residual.
+    """
+    cells = nearest(rows, codebook)
+    n_cells, n_features = codebook.shape
+    counts = np.bincount(cells, minlength=n_cells).astype(np.int64)
+    sums = np.zeros((n_cells, n_features), dtype=np.int64)
+    rings = np.zeros(N_RINGS, dtype=np.int64)
+    edges = ring_edges(n_features)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        here = cells[start : start + _ROWS_AT_ONCE]
+        residuals = rows[start : start + _ROWS_AT_ONCE] - bases[here]
+        squared = np.einsum("ij,ij->i", residuals, residuals)
+        rings += np.bincount(np.searchsorted(edges, squared), minlength=N_RINGS)
+        np.add.at(sums, here, cut(residuals, radius))
+    return Totals(counts, sums, rings)

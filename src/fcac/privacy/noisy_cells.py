@@ -1,0 +1,226 @@
+"""The release itself: a codebook that grows while noised totals are all it ever sees of the records.
+
+Five steps. The first has one cell and learns where the batch lies; the next ones split the heaviest cells and move
+them to noised means. Everything that steers a step (codewords, the radius residuals are cut to, the number of cells)
+is a public constant or computed from totals that were noised before, so the steps compose adaptively and their costs
+add up to the rho that was charged. docs/privacy/proof.md has the proof; the names there are the names here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fcac.privacy.accounting import gaussian_rho, gaussian_scale
+from fcac.privacy.bounds import FloatArray
+from fcac.privacy.cells import (
+    UNIT,
+    IntArray,
+    cell_totals,
+    from_grid,
+    ring_edges,
+    to_grid,
+    widest_radius,
+)
+from fcac.privacy.sampler import Sampler
+
+# Public constants, chosen on synthetic data (benchmarks/privacy_utility.py); none was chosen on the benchmark sets.
+#: Share of rho each step gets.
+STEP_SHARES = (0.10, 0.20, 0.20, 0.25, 0.25)
+#: Cells at each step, as a share of the final number; the first step always has one cell.
+CELL_SHARES = (0.0, 0.25, 0.5, 1.0, 1.0)
+#: Within a step: share for the counts, and for the rings (no rings in the last step); sums get the rest.
+COUNT_SHARE, RING_SHARE = 0.12, 0.06
+#: A cell is alive if its noised count is above this many deviations of the count noise.
+ALIVE = 2.0
+#: Share of records whose residuals should fit into the next radius.
+RADIUS_QUANTILE = 0.5
+#: Two halves of a split cell start this far from its middle, in radii.
+SPLIT = 0.3
+#: Fewest and most cells if the number is to be chosen from the noised count.
+FEWEST_CELLS, MOST_CELLS = 3, 8
+_SMALLEST_RADIUS = UNIT // 100
+# Room for rounding in the shares, so that the sum of the rounded-up costs stays below the rho that is charged.
+_SLACK = 1.0 - 1e-9
+
+
+@dataclass(frozen=True)
+class Step:
+    """Everything one step used and everything it revealed. The proof covers all of it, not only the final nodes."""
+
+    codebook: IntArray
+    bases: IntArray
+    radius: int
+    counts: IntArray
+    sums: IntArray
+    rings: IntArray | None
+    count_scale: float
+    sum_scale: float
+    ring_scale: float | None
+
+    @property
+    def rho(self) -> float:
+        """Cost of the noise that was drawn, computed again from the scales."""
+        rings = 0.0 if self.ring_scale is None else gaussian_rho(1, self.ring_scale)
+        return gaussian_rho(1, self.count_scale) + gaussian_rho(self.radius**2, self.sum_scale) + rings
+
+
+class Outcome(NamedTuple):
+    """Result of one release."""
+
+    unit_nodes: FloatArray
+    counts: FloatArray
+    node_noise: FloatArray
+    vigilance: float
+    steps: list[Step]
+
+
+def release_cells(
+    rows: IntArray,
+    rho: float,
+    sampler: Sampler,
+    public_generator: np.random.Generator,
+    n_cells: int | None = None,
+    start: FloatArray | None = None,
+) -> Outcome:
+    """Release cells of a batch at total cost at most ``rho``.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Records on the integer grid; may be empty.
+    rho : float
+        Total cost in zCDP.
+    sampler : Sampler
+        Source of the noise.
+    public_generator : numpy.random.Generator
+        Randomness anybody may know; it only chooses in which direction cells are split.
+    n_cells : int, optional
+        Number of cells at the end; None chooses it from the noised count of the first step.
+    start : ndarray of shape (d,), optional
+        A released guess at the middle of the data, in [0, 1].
+
+    Returns
+    -------
+    Outcome
+    """
+    n_features = rows.shape[1]
+    middle = np.full(n_features, 0.5) if start is None else start
+    codebook = middle[None, :].copy()
+    bases = codebook.copy()
+    radius = widest_radius(n_features)
+    final_cells = n_cells
+    steps: list[Step] = []
+    for number, share in enumerate(STEP_SHARES):
+        last = number == len(STEP_SHARES) - 1
+        step = noised_step(rows, to_grid(codebook), to_grid(bases), radius, rho * share * _SLACK, last, sampler)
+        steps.append(step)
+        counts = step.counts.astype(np.float64)
+        alive = counts > ALIVE * step.count_scale
+        if not alive.any():
+            alive[np.argmax(counts)] = True
+        means, trust, noise = noised_means(step)
+        if last:
+            # A shrunk node is nearest to the truth, an unshrunk one keeps nodes apart; half-way serves both.
+            moved = np.clip(from_grid(step.bases) + np.sqrt(trust)[:, None] * means, 0.0, 1.0)
+            sent = np.maximum(1.0, np.rint(counts[alive]))
+            return Outcome(moved[alive], sent, (trust * noise)[alive], radius / UNIT, steps)
+        moved = np.clip(from_grid(step.bases) + trust[:, None] * means, 0.0, 1.0)
+        if final_cells is None:
+            final_cells = _affordable_cells(float(counts.sum()), n_features, rho)
+        radius = _next_radius(step, n_features)
+        wanted = max(2, int(np.ceil(final_cells * CELL_SHARES[number + 1]))) if final_cells > 1 else 1
+        codebook, bases = _split(moved[alive], counts[alive], wanted, radius / UNIT, public_generator)
+    raise AssertionError("unreachable: the last step returns")
+
+
+def noised_step(
+    rows: IntArray,
+    codebook: IntArray,
+    bases: IntArray,
+    radius: int,
+    rho: float,
+    last: bool,
+    sampler: Sampler,
+) -> Step:
+    """Add up one step and noise it; this function is the only place where records are looked at."""
+    totals = cell_totals(rows, codebook, bases, radius)
+    ring_share = 0.0 if last else RING_SHARE
+    count_scale = gaussian_scale(1, rho * COUNT_SHARE)
+    sum_scale = gaussian_scale(radius**2, rho * (1.0 - COUNT_SHARE - ring_share))
+    ring_scale = None if last else gaussian_scale(1, rho * ring_share)
+    return Step(
+        codebook=codebook,
+        bases=bases,
+        radius=radius,
+        counts=sampler.add_noise(totals.counts, count_scale),
+        sums=sampler.add_noise(totals.sums, sum_scale),
+        rings=None if ring_scale is None else sampler.add_noise(totals.rings, ring_scale),
+        count_scale=count_scale,
+        sum_scale=sum_scale,
+        ring_scale=ring_scale,
+    )
+
+
+def noised_means(step: Step) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean residual of every cell, how far to trust it, and its noise variance, all from released values.
+
+    The trust is the positive-part James-Stein factor: in many features, a mean that is not longer than its noise is
+    mostly noise, and the cell had better stay where it was.
+
+    Returns
+    -------
+    means : ndarray of shape (K, d)
+        In units of [0, 1] features.
+    trust : ndarray of shape (K,)
+        In [0, 1].
+    noise : ndarray of shape (K,)
+        Variance per feature.
+    """
+    n_features = step.codebook.shape[1]
+    weight = np.maximum(step.counts.astype(np.float64), 1.0)
+    means = step.sums / weight[:, None] / UNIT
+    noise = (step.sum_scale / weight / UNIT) ** 2
+    length = np.maximum((means**2).sum(axis=1), 1e-300)
+    trust = np.maximum(0.0, 1.0 - max(n_features - 2, 0.5) * noise / length)
+    return means, trust, noise
+
+
+def _affordable_cells(noised_count: float, n_features: int, rho: float) -> int:
+    """More records, fewer features or more budget: more cells whose means rise above the noise."""
+    signal = 0.5 * max(noised_count, 1.0) * np.sqrt(2.0 * rho / n_features)
+    return int(np.clip(signal, FEWEST_CELLS, MOST_CELLS))
+
+
+def _next_radius(step: Step, n_features: int) -> int:
+    """Radius of the ring that holds the wanted quantile of the noised residuals."""
+    assert step.rings is not None
+    filled = np.cumsum(np.maximum(step.rings, 0))
+    if filled[-1] == 0:
+        return widest_radius(n_features)
+    ring = int(np.argmax(filled >= RADIUS_QUANTILE * filled[-1]))
+    squared_edges = [*ring_edges(n_features).tolist(), widest_radius(n_features) ** 2]
+    return int(np.clip(int(np.sqrt(squared_edges[ring])), _SMALLEST_RADIUS, widest_radius(n_features)))
+
+
+def _split(
+    cells: FloatArray, counts: FloatArray, wanted: int, radius: float, generator: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Split the heaviest cell, again and again, until there are as many as wanted.
+
+    Both halves keep the old middle as their base, so that their residuals stay short.
+    """
+    codebook, bases, weights = list(cells), list(cells), list(counts)
+    while len(codebook) < wanted:
+        heaviest = int(np.argmax(weights))
+        direction = generator.normal(size=cells.shape[1])
+        shift = SPLIT * radius * direction / np.linalg.norm(direction)
+        middle = codebook[heaviest]
+        codebook[heaviest] = middle + shift
+        codebook.append(middle - shift)
+        bases.append(bases[heaviest])
+        weights[heaviest] /= 2.0
+        weights.append(weights[heaviest])
+    return np.clip(codebook, 0.0, 1.0), np.array(bases)
