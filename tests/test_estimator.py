@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fcac import FCAC, load, save
+from fcac import FCAC, CAPlus, load, save
+from fcac.privacy import Ledger, LocalNoise, NodeRelease, PaperLaplace, PrivacyWarning
 
 TRACES = sorted(Path(__file__).parent.glob("data/traces/*__fcac.npz"))
 if "FCAC_TRACES" in os.environ:
@@ -187,3 +188,52 @@ def test_export_holds_only_what_predict_needs(tmp_path) -> None:
     distance = -model.score_samples(pd.DataFrame(X, columns=["a", "b"]))
     np.testing.assert_allclose(again.nearest(X)[1], distance, rtol=1e-12)
     assert again.feature_names == ["a", "b"]
+
+
+def test_paper_noise_is_wired_and_reproducible() -> None:
+    X, site = blobs(9)
+
+    def fitted(**kwargs) -> FCAC:
+        with pytest.warns(PrivacyWarning, match="no privacy guarantee"):
+            return FCAC(random_state=0, privacy=PaperLaplace(15, random_state=1, **kwargs)).fit(X, groups=site)
+
+    model = fitted()
+    assert same_model(model, fitted())
+    assert not same_model(model, FCAC(random_state=0).fit(X, groups=site))
+    sent = model.server_.log[0][0]
+    assert sent.privacy == {"mechanism": "PaperLaplace", "epsilon": 15.0, "rounds": 1}
+    # exact reproduction: every site gets default_rng(seed)
+    rows = X[site == 2]
+    noise = np.random.default_rng(1).laplace(scale=np.ptp(rows, axis=0) / 15, size=rows.shape)
+    paper = fitted(paper_streams=True)
+    np.testing.assert_array_equal(paper.sites_[2].model.nodes_, CAPlus().fit(rows + noise).nodes_)
+
+
+def test_private_release_is_wired(tmp_path) -> None:
+    X, site = blobs(10)
+    ledger = Ledger(tmp_path / "spent.db", budget=20.0)
+    privacy = NodeRelease(4.0, bounds=[[-3, 13], [-3, 13]], ledger=ledger)
+    model = FCAC(random_state=0, privacy=privacy).fit(X, groups=site)
+    model.partial_fit(X + 0.01, groups=site)
+    assert all(item.privacy["mechanism"] == "NodeRelease" for item in model.server_.log[1])
+    assert model.server_.log[1][0].privacy["rounds"] == 2
+    assert model.server_.log[0][0].privacy["spent"] == pytest.approx(4.0, abs=0.01)
+    save(model, tmp_path / "m.fcac")
+    again = load(tmp_path / "m.fcac")
+    assert again.privacy == privacy
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_local_noise_is_wired() -> None:
+    X, site = blobs(11)
+    model = FCAC(privacy=LocalNoise(8.0, bounds=[[-3, 13], [-3, 13]])).fit(X, groups=site)
+    assert model.server_.log[0][0].privacy["mechanism"] == "LocalNoise"
+
+
+def test_private_site_without_rows_answers_like_any_other() -> None:
+    X, _ = blobs(12)
+    privacy = NodeRelease(4.0, bounds=[[-3, 13], [-3, 13]])
+    model = FCAC(random_state=0, privacy=privacy).fit({"a": X, "b": np.empty((0, 2))})
+    assert [item.site for item in model.server_.log[0]] == ["a", "b"]
+    with pytest.raises(ValueError, match="0 sample"):
+        FCAC().fit({"a": X, "b": np.empty((0, 2))})

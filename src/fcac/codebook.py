@@ -1,4 +1,4 @@
-"""Only what `predict` needs: nodes, their clusters and how to measure. This is what is exported and what sites fetch."""
+"""Only what `predict` needs: nodes, their clusters and how to measure; what is exported and what sites fetch."""
 
 from __future__ import annotations
 

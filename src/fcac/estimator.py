@@ -357,9 +357,9 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     def _storable_params(self) -> dict[str, Any]:
         params: dict[str, Any] = self.get_params(deep=False)
         if params["privacy"] is not None:
-            from fcac.privacy import mechanism_to_params
+            from fcac.mechanisms import to_params
 
-            params["privacy"] = mechanism_to_params(params["privacy"])
+            params["privacy"] = to_params(params["privacy"])
         if not isinstance(params["random_state"], int | np.integer | None):
             params["random_state"] = None  # the seed drawn from it is stored with the server
         return params
@@ -410,7 +410,9 @@ class _SiteRows(Mapping[SiteName, Any]):
                 raise ValueError("groups is not used when X is a dict of sites: pass one of the two")
             if not X:
                 raise ValueError("X is an empty dict: give at least one site")
-            tables = {plain_site(name): Rows(rows, estimator) for name, rows in X.items()}
+            # a site under a private release answers every round, rows or not
+            silent = hasattr(estimator.privacy, "release")
+            tables = {plain_site(n): Rows(rows, estimator, allow_empty=silent) for n, rows in X.items()}
             widths = {table.n_features for table in tables.values()}
             if len(widths) > 1:
                 raise ValueError(f"the sites' rows differ in their number of features: {sorted(widths)}")

@@ -95,9 +95,9 @@ def from_bytes(data: bytes) -> Any:
         if name == "Codebook":
             return cls._from_parts(meta, arrays)
         if params.get("privacy") is not None:
-            from fcac.privacy import mechanism_from_params
+            from fcac.mechanisms import from_params
 
-            params["privacy"] = mechanism_from_params(params["privacy"])
+            params["privacy"] = from_params(params["privacy"])
         model = cls(**params)
         model._validate_params()
         model._restore(meta, arrays)

@@ -21,10 +21,18 @@ _PAPER_NAMES = {"nodes": "#Nodes", "clusters": "#Clusters"}
 
 #: Why a cell of FCAC may differ from the paper's although the rules are the same.
 REASONS = {
-    ("ozone-level-8hr", "iid"): "one exact tie in trial 5, broken here to the lowest position, in the paper the other way",
-    ("skin-segmentation", "iid"): "integer data full of exact ties, whose order in the paper came from its machine's sort",
-    ("skin-segmentation", "non-iid"): "integer data full of exact ties, whose order in the paper came from its machine's "
-    "sort",
+    (
+        "ozone-level-8hr",
+        "iid",
+    ): "one exact tie in trial 5, broken here to the lowest position, in the paper the other way",
+    (
+        "skin-segmentation",
+        "iid",
+    ): "integer data full of exact ties, whose order in the paper came from its machine's sort",
+    (
+        "skin-segmentation",
+        "non-iid",
+    ): "integer data full of exact ties, whose order in the paper came from its machine's sort",
     ("Fashion-MNIST", "iid"): "the paper computed this set in single precision; here it is double",
     ("Fashion-MNIST", "non-iid"): "the paper computed this set in single precision; here it is double",
 }

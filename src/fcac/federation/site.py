@@ -13,6 +13,7 @@ from fcac import storage
 from fcac._rows import Rows
 from fcac.clusterers import CAPlus
 from fcac.federation.contribution import Contribution, SiteName, plain_site
+from fcac.mechanisms import statement
 from fcac.network import Network, Rules
 
 _CA_PLUS = Rules(topological=False)
@@ -126,7 +127,7 @@ class Site:
         else:
             rows = self._joined_rows()
             if hasattr(self.privacy, "release"):
-                _, _, released = self.privacy.release(rows, released, site=self.name, round=number)
+                released = self._release(rows, number)
             elif len(rows):
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
                 network = self._draft_network(rows.shape[1])
@@ -137,21 +138,28 @@ class Site:
             self._store(number, network, released)
         self._network, self._released, self.round = network, released, number
 
+    def _release(self, rows: NDArray[np.float64], number: int) -> Any:
+        """Release privately; with a state directory a round that was drawn before is found, not drawn again."""
+        name = str(self.name)
+        if self.state_dir is None:
+            return self.privacy.release(rows, self._released, site=name, round=number)[2]
+        from fcac.privacy import release_once
+
+        stored = release_once(
+            self.privacy, rows, self._released, name, number, self.state_dir / f"release-{number:06d}.fcac"
+        )
+        return stored.state
+
     def _current(self) -> Contribution:
         if self._released is not None:
-            nodes, counts = self._released.nodes, self._released.counts
+            # noised counts are fractions; a node that was kept stands for at least one record
+            nodes, counts = self._released.nodes, np.maximum(np.rint(self._released.counts), 1).astype(np.int64)
+            n_releases = self._released.n_releases
         else:
             assert self._network is not None
             settled = self._network.settled()
-            nodes, counts = settled.nodes, settled.counts
-        return Contribution(self.name, self.round, nodes, counts, self.statement())
-
-    def statement(self) -> dict[str, Any]:
-        """Return the short privacy statement that travels with contributions."""
-        if self.privacy is None:
-            return {"mechanism": "none"}
-        brief: dict[str, Any] = self.privacy.statement()
-        return brief
+            nodes, counts, n_releases = settled.nodes, settled.counts, self.round
+        return Contribution(self.name, self.round, nodes, counts, statement(self.privacy, n_releases))
 
     # ------------------------------------------------------------ state
 
@@ -191,7 +199,8 @@ class Site:
     def _joined_rows(self) -> NDArray[np.float64]:
         if self._draft_rows:
             return np.concatenate(self._draft_rows)
-        return np.empty((0, self.n_features or getattr(self.privacy, "n_features", None) or 1))
+        bounds = getattr(self.privacy, "bounds", None)
+        return np.empty((0, self.n_features or (1 if bounds is None else len(bounds))))
 
     def _to_parts(self, number: int, network: Network | None, released: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         meta: dict[str, Any] = {"site": self.name, "round": number, "network": None, "released": None}
@@ -231,5 +240,7 @@ class Site:
         if meta.get("released") is not None:
             if self.privacy is None or not hasattr(self.privacy, "release"):
                 raise ValueError(f"site {self.name} has released state; go on with NodeRelease")
-            self._released = self.privacy.state_from_parts(meta["released"], arrays)
+            from fcac.privacy import ReleasedState
+
+            self._released = ReleasedState.from_parts(meta["released"], arrays)
         self.round = number
