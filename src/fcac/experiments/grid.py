@@ -88,13 +88,13 @@ def permuted_sites(
     dataset: str, scenario: str, number: int, data_dir: str | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], dict[int, NDArray[np.float64]]]:
     """Return the rows of a trial in its order, their classes, and the rows of each site."""
-    from fcac.experiments.datasets import SPECS
+    from fcac.experiments.datasets import find
     from fcac.partition import paper_dirichlet, paper_iid
 
     X, y = _loaded(dataset, data_dir)
     order = np.random.RandomState(number).permutation(len(y))
     X, y = X[order], y[order]
-    n_sites = SPECS[dataset].n_sites
+    n_sites = find(dataset).n_sites
     parts = paper_iid(y, n_sites) if scenario == "iid" else paper_dirichlet(y, n_sites)
     return X, y, {site: X[rows] for site, rows in enumerate(parts)}
 

@@ -60,7 +60,7 @@ class Server:
         self.n_clusters_wanted = n_clusters
         #: absorbed contributions, one list per round, sites in order
         self.log: list[list[Contribution]] = []
-        self._digests: dict[tuple[SiteName, int], str] = {}
+        self._known: dict[tuple[SiteName, int], Contribution] = {}
         self._reader = _make_reader(kind, n_clusters)
 
     # ------------------------------------------------------------ rounds
@@ -74,10 +74,10 @@ class Server:
             raise ValueError(
                 f"site {contribution.site} sent nodes of {contribution.n_features} features, the federation has {d}"
             )
-        known = self._digests.get(contribution.key)
+        known = self._known.get(contribution.key)
         if known is None:
             return True
-        if known == contribution.digest():
+        if known == contribution:
             return False
         raise ValueError(
             f"site {contribution.site} sent round {contribution.round} twice with different content: "
@@ -113,7 +113,7 @@ class Server:
         if accepted:
             self._reader.take(accepted, self._shuffler(accepted))
             self.log.append(accepted)
-            self._digests.update({item.key: item.digest() for item in accepted})
+            self._known.update(fresh)
         return accepted
 
     def forget(self, site: SiteName) -> None:
@@ -132,7 +132,7 @@ class Server:
         for batch in log:
             reader.take(batch, self._shuffler(batch))
         self._reader, self.log = reader, log
-        self._digests = {key: digest for key, digest in self._digests.items() if key[0] != name}
+        self._known = {key: item for key, item in self._known.items() if key[0] != name}
 
     def _shuffler(self, batch: Sequence[Contribution]) -> np.random.RandomState:
         """Random generator of a round, from the seed and the round's number only."""
@@ -298,7 +298,7 @@ class Server:
                 rows = slice(int(end - size), int(end))
                 item = Contribution(site, number, nodes[rows], counts[rows], statements[statement])
                 server.log[-1].append(item)
-                server._digests[item.key] = item.digest()
+                server._known[item.key] = item
         parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}
         server._reader.restore(meta["reader"], parts, server.log)
         return server
