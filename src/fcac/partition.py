@@ -94,9 +94,7 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
     by_class = _rows_by_class(codes)
     for _ in range(_MAX_DRAWS):
         sizes = [
-            np.diff(
-                _cuts(generator.dirichlet(np.full(n_sites, alpha)), len(rows)), prepend=0, append=len(rows)
-            )
+            np.diff(_cuts(generator.dirichlet(np.full(n_sites, alpha)), len(rows)), prepend=0, append=len(rows))
             for rows in by_class
         ]
         if np.sum(sizes, axis=0).min() >= min_rows:
@@ -104,8 +102,7 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
     else:
         raise _too_demanding(min_rows, n_sites, alpha)
     pieces = [
-        np.split(generator.permutation(rows), np.cumsum(size)[:-1])
-        for rows, size in zip(by_class, sizes, strict=True)
+        np.split(generator.permutation(rows), np.cumsum(size)[:-1]) for rows, size in zip(by_class, sizes, strict=True)
     ]
     return [generator.permutation(np.concatenate(of_site)) for of_site in zip(*pieces, strict=True)]
 
@@ -140,9 +137,7 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
     """
     codes, labels = _checked_labels(y, n_sites)
     if not 1 <= n_classes <= len(labels):
-        raise ValueError(
-            f"n_classes must be between 1 and the number of labels, {len(labels)}; it is {n_classes}"
-        )
+        raise ValueError(f"n_classes must be between 1 and the number of labels, {len(labels)}; it is {n_classes}")
     if n_sites * n_classes < len(labels):
         raise ValueError(
             f"{n_sites} sites with {n_classes} labels each cannot hold all {len(labels)} labels: "
@@ -278,9 +273,7 @@ def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
     return [np.concatenate(of_site) for of_site in zip(*pieces, strict=True)]
 
 
-def paper_dirichlet(
-    y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: int = 40, seed: int = 0
-) -> list[Rows]:
+def paper_dirichlet(y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: int = 40, seed: int = 0) -> list[Rows]:
     """Split as in the paper's non-IID scenario.
 
     Label by label, the label's rows are shuffled and cut by shares drawn from a Dirichlet distribution, where
@@ -379,16 +372,13 @@ def _site_column(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
     """Return the entries as plain Python values; a missing one is an error."""
     # An array of a mixed list would turn its numbers into text, so only arrays and the like are asked for
     # their form.
-    column: list[Any] = (
-        values.tolist() if hasattr(values, "tolist") else [_plain(name) for name in _listed(values)]
-    )
+    column: list[Any] = values.tolist() if hasattr(values, "tolist") else [_plain(name) for name in _listed(values)]
     if not isinstance(column, list) or not column or any(isinstance(name, (list, dict)) for name in column):
         raise ValueError("the site column must hold one site per row: it is empty or not one-dimensional")
     missing = [i for i, name in enumerate(column) if not isinstance(name, str) and str(name) in _MISSING]
     if missing:
         raise ValueError(
-            f"the site column has {len(missing)} missing entries, the first in row {missing[0]}: "
-            "give every row a site"
+            f"the site column has {len(missing)} missing entries, the first in row {missing[0]}: give every row a site"
         )
     return column
 
