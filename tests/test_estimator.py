@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcac import FCAC, CAPlus, load, save
@@ -237,3 +238,59 @@ def test_private_site_without_rows_answers_like_any_other() -> None:
     assert [item.site for item in model.server_.log[0]] == ["a", "b"]
     with pytest.raises(ValueError, match="0 sample"):
         FCAC().fit({"a": X, "b": np.empty((0, 2))})
+
+
+def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
+    return adjusted_rand_score(a, b) == 1.0
+
+
+def test_communities_are_wired(tmp_path) -> None:
+    X, site = blobs(13, 1200)
+    model = FCAC(server="communities").fit(X[:600], groups=site[:600])
+    model.partial_fit(X[600:], groups=site[600:])
+    truth = np.round(X[600:, 0] / 5.0)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
+    one_shot = FCAC(server="communities")
+    one_shot.fit({s: np.concatenate([X[:600][site[:600] == s], X[600:][site[600:] == s]]) for s in range(4)})
+    assert same_partition(one_shot.predict(X), model.predict(X))
+    labels, confidence = model.predict_with_confidence(X)
+    np.testing.assert_array_equal(labels, model.predict(X))
+    assert 0 < confidence.min() <= confidence.max() <= 1
+    assert model.is_novel([[500.0, 500.0], X[0]]).tolist() == [True, False]
+    assert len(np.unique(model.clusters_at(2))) == 2
+    assert {change.kind for change in model.lineage_} >= {"born"}
+    save(model, tmp_path / "m.fcac")
+    again = load(tmp_path / "m.fcac")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    model.forget(2)
+    again.forget(2)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    without = FCAC(server="communities").fit(
+        {s: np.concatenate([X[:600][site[:600] == s], X[600:][site[600:] == s]]) for s in (0, 1, 3)}
+    )
+    assert same_partition(without.predict(X), model.predict(X))
+
+
+def test_communities_do_not_hand_out_other_sites_nodes() -> None:
+    X, site = blobs(14)
+    model = FCAC(server="communities").fit(X, groups=site)
+    raw = {tuple(node) for node in model.server_.nodes}
+    book = model.export()
+    assert not raw & {tuple(node) for node in book.nodes}
+    assert np.mean(book.predict(X) == model.labels_) > 0.99
+    assert not book.is_novel(X).all()
+    shared = model.export(share_nodes=True)
+    assert {tuple(node) for node in shared.nodes} == raw
+    np.testing.assert_array_equal(shared.predict(X), model.labels_)
+
+
+def test_confidence_is_for_communities() -> None:
+    X, site = blobs(14)
+    model = FCAC().fit(X, groups=site)
+    with pytest.raises(AttributeError, match="communities"):
+        model.predict_with_confidence(X)
+    with pytest.raises(AttributeError, match="communities"):
+        model.clusters_at(2)
+    assert model.lineage_ == []
+    assert model.is_novel([[500.0, 500.0], model.server_.nodes[0]]).tolist() == [True, False]

@@ -264,6 +264,59 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         rows = self._rows_to_read(X)
         return -np.concatenate([self.server_.distance_to_nearest(b, _threads(len(b))) for b in rows.blocks()])
 
+    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+        """Tell for each row whether it is unlike anything seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        novel : ndarray of bool, shape (n,)
+        """
+        rows = self._rows_to_read(X)
+        return np.concatenate([self.server_.is_novel(b, _threads(len(b))) for b in rows.blocks()])
+
+    def predict_with_confidence(self, X: Any) -> tuple[Integers, Floats]:
+        """Return the cluster of each row and how firmly it belongs; for ``server="communities"``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        confidence : ndarray of shape (n,)
+            Share of the votes of the nearest nodes for that cluster, between 0 and 1.
+        """
+        rows = self._rows_to_read(X)
+        if self.server != "communities":
+            raise AttributeError('confidence needs server="communities": the paper\'s server has no soft membership')
+        parts = [self.server_.reader.model.predict(b, return_confidence=True) for b in rows.blocks()]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def clusters_at(self, level: int) -> Integers:
+        """Return another cut of the hierarchy: a label for every node of the server; for ``server="communities"``.
+
+        Parameters
+        ----------
+        level : int
+            Number of clusters wanted.
+        """
+        check_is_fitted(self, "server_")
+        if self.server != "communities":
+            raise AttributeError('clusters_at needs server="communities"')
+        labels: Integers = self.server_.reader.model.clusters_at(level)
+        return labels
+
+    @property
+    def lineage_(self) -> list[Any]:
+        """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``."""
+        check_is_fitted(self, "server_")
+        return list(getattr(self.server_.reader, "lineage", []))
+
     def transform(self, X: Any) -> Floats:
         """Return the distance of each row to every node of the server.
 

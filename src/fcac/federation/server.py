@@ -119,6 +119,9 @@ class Server:
     def forget(self, site: SiteName) -> None:
         """Become the server that would have been if this site had never contributed, exactly.
 
+        The paper's server replays what remains; communities drop the site's nodes and cluster the others, where
+        clusters keep the names they had.
+
         Parameters
         ----------
         site : str or int
@@ -128,10 +131,15 @@ class Server:
             known = ", ".join(map(str, self.sites)) or "none"
             raise ValueError(f"no contribution of site {name!r} is here; sites known: {known}")
         remaining = [[item for item in batch if item.site != name] for batch in self.log]
-        reader, log = _make_reader(self.kind, self.n_clusters_wanted), [batch for batch in remaining if batch]
-        for batch in log:
-            reader.take(batch, self._shuffler(batch))
-        self._reader, self.log = reader, log
+        log = [batch for batch in remaining if batch]
+        if self.kind == "communities":
+            self._reader.drop(name)
+        else:
+            reader = _ComponentReader()
+            for batch in log:
+                reader.take(batch, self._shuffler(batch))
+            self._reader = reader
+        self.log = log
         self._known = {key: item for key, item in self._known.items() if key[0] != name}
 
     def _shuffler(self, batch: Sequence[Contribution]) -> np.random.RandomState:
@@ -226,6 +234,12 @@ class Server:
         self._require_nodes()
         distance: Floats = self._reader.distance_to_nearest(X, n_threads)
         return distance
+
+    def is_novel(self, X: Floats, n_threads: int = 1) -> NDArray[np.bool_]:
+        """Tell for every row whether it is unlike anything seen."""
+        self._require_nodes()
+        novel: NDArray[np.bool_] = self._reader.is_novel(X, n_threads)
+        return novel
 
     def distances(self, X: Floats, n_threads: int = 1) -> Floats:
         """Return the distance of every row to every node."""
@@ -372,13 +386,18 @@ class _ComponentReader:
     def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
         return self.settled().nearest(X, n_threads)[1]
 
+    def is_novel(self, X: Floats, n_threads: int) -> NDArray[np.bool_]:
+        return self.distance_to_nearest(X, n_threads) > self.threshold
+
     def distances(self, X: Floats, n_threads: int) -> Floats:
         return self.settled().distances(X, n_threads)
 
     def export(self, share_nodes: bool) -> Codebook:
         """The server's own nodes are moving averages over sites; they are what predict needs."""
-        nodes, _, width = self.settled()._readable()
-        return Codebook(nodes, self.settled().readable_labels(), bandwidth=width, threshold=self.threshold)
+        network = self.settled()
+        _, arrays = network.to_parts()
+        width = float(arrays["bandwidths"].mean())
+        return Codebook(arrays["nodes"], network.readable_labels(), bandwidth=width, threshold=self.threshold)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return ({}, {}) if self._network is None else self._network.to_parts()
