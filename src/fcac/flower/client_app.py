@@ -1,0 +1,63 @@
+"""The site's side as a Flower ``ClientApp``: thin over :class:`fcac.flower.agent.SiteAgent`.
+
+Flower sends the text of an exception to the server. So every handler catches everything: what went wrong is written
+to the site's own log, and the server gets the code "unavailable", whatever the reason.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from fcac.flower import messages
+from fcac.flower.agent import NothingNew, SiteAgent, log, log_to_file
+from fcac.flower.messages import Reply
+from fcac.flower.settings import SiteSettings
+
+#: Key of the node configuration that names the site's settings file.
+SETTINGS_KEY = "fcac-site"
+
+app = ClientApp()
+
+
+@app.train("contribute")
+def contribute(message: Message, context: Context) -> Message:
+    """Answer a round with the site's contribution."""
+
+    def work(agent: SiteAgent, request: dict[str, Any]) -> Reply:
+        name = agent.settings.name
+        have = dict(zip(request["sites"], request["have"], strict=True)).get(name, 0)
+        return Reply(messages.CONTRIBUTION, name, agent.contribute(int(request["round"]), int(have)))
+
+    return _answer(message, context, work)
+
+
+@app.query("take_model")
+def take_model(message: Message, context: Context) -> Message:
+    """Keep the global model, for labelling at the site."""
+
+    def work(agent: SiteAgent, request: dict[str, Any]) -> Reply:
+        agent.take_model(int(request["round"]), bytes(request["model"]))
+        return Reply(messages.DONE, agent.settings.name)
+
+    return _answer(message, context, work)
+
+
+def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[str, Any]], Reply]) -> Message:
+    name = ""
+    try:
+        settings = SiteSettings.load(str(context.node_config[SETTINGS_KEY]))
+        name = settings.name
+        log_to_file(Path(settings.state))
+        reply = work(SiteAgent(settings), messages.read_request(message.content))
+    except NothingNew:
+        reply = Reply(messages.NOTHING_NEW, name)
+    except Exception:
+        log().error("request not answered:\n%s", traceback.format_exc())
+        reply = Reply(messages.UNAVAILABLE, name)
+    return Message(messages.write_reply(reply), reply_to=message)

@@ -1,0 +1,258 @@
+"""Directories: what ``init`` makes, and how sites are added, forgotten and revoked in it.
+
+The directory of a federation::
+
+    federation.toml     what a person reads and edits
+    schema.toml         columns and bounds, the same for all
+    app/                what Flower calls an app: two lines that point into this package
+    ca/                 the private authority (guard ca.key)
+    server/             certificate, Flower's database and settings
+    state/              the model, contributions, journal, report
+    bundles/NAME/       what site NAME gets: schema, authority's certificate, its own key, its settings
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+from fcac import storage
+from fcac.flower import keys
+from fcac.flower.coordinator import Coordinator
+from fcac.flower.settings import FEDERATION_FILE, FederationSettings, check_site_name
+from fcac.schema import Schema
+
+BUNDLE_FILE = "bundle.toml"
+KEY_FILE = "node.key"
+STATE = "state"
+
+_FEDERATION = """\
+# A federation of sites. Made by `fcac federation init`; change the numbers as you see fit.
+# Sites are changed with `fcac federation add`, `forget` and `revoke`.
+
+[federation]
+name = "{name}"
+address = "{address}"   # where sites reach the server
+insecure = {insecure}   # true: no encryption, no keys; for one machine only
+schema = "schema.toml"
+server = "cae-fc"   # or "communities"
+seed = {seed}
+
+[rounds]
+timeout = {timeout}   # seconds a site has to answer
+wait = {wait}   # seconds to wait for sites to connect before a round begins
+
+[limits]
+max_nodes = 20000   # most nodes in one contribution
+bounds_margin = 1.0   # nodes may lie this many widths outside the bounds of the schema
+# max_node_share = 0.25   # largest share of a round's nodes that one site can have
+# max_count_share = 0.25   # largest share of a round's counts that one site can have
+"""
+
+_BUNDLE = """\
+# What site {site} needs to take part in "{name}". Keep this directory to yourself: node.key is your identity.
+
+site = "{site}"
+federation = "{name}"
+address = "{address}"
+insecure = {insecure}
+"""
+
+_APP = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "fcac-federation"
+version = "1.0.0"
+description = "Points Flower at the installed fcac package"
+license = "MIT"
+dependencies = []
+
+[tool.hatch.build.targets.wheel]
+packages = ["."]
+
+[tool.flwr.app]
+publisher = "fcac"
+
+[tool.flwr.app.components]
+serverapp = "fcac.flower.server_app:app"
+clientapp = "fcac.flower.client_app:app"
+
+[tool.flwr.app.config]
+fcac-federation = ""
+fcac-rounds = 1
+fcac-ticket = ""
+fcac-poll = 1.0
+"""
+
+
+def init(
+    directory: str | Path,
+    sites: list[str],
+    schema: str | Path,
+    *,
+    address: str = "127.0.0.1:18000",
+    name: str | None = None,
+    insecure: bool = False,
+    seed: int = 0,
+    timeout: float = 300.0,
+    wait: float = 60.0,
+) -> Path:
+    """Make the directory of a federation, its authority, and a bundle for every site.
+
+    Parameters
+    ----------
+    directory : path-like
+        Must not hold a federation yet.
+    sites : list of str
+    schema : path-like
+    address : str
+        ``host:port`` at which sites reach the server.
+    name : str, optional
+        By default the directory's.
+    insecure : bool
+        No encryption and no keys; loopback addresses only.
+    seed : int
+        Of the server's shuffles.
+    timeout, wait : float
+        Seconds a site has to answer, and to connect.
+
+    Returns
+    -------
+    Path
+        The directory.
+    """
+    root = Path(directory)
+    host, _ = keys.split_address(address)
+    if insecure and not keys.is_loopback(host):
+        raise ValueError(f"--insecure is for this machine alone: {host} is not a loopback address")
+    if (root / FEDERATION_FILE).exists():
+        raise ValueError(f"{root} holds a federation already: use 'add' for more sites, or another directory")
+    if not sites or len(set(sites)) != len(sites):
+        raise ValueError("--sites needs at least one name, each once, as in --sites a,b,c")
+    for site in sites:
+        check_site_name(site)
+    Schema.load(schema)
+    for folder in ("app", "ca", "server", STATE, "bundles"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for secret in ("ca", "server", "bundles"):
+        (root / secret).chmod(0o700)
+    shutil.copyfile(schema, root / "schema.toml")
+    storage.write_atomic(root / "app" / "pyproject.toml", _APP.encode())
+    label = name or root.resolve().name
+    if not insecure:
+        keys.make_authority(root / "ca", label)
+        renew(root, address)
+    text = _FEDERATION.format(
+        name=_plain(label), address=address, insecure=str(insecure).lower(), seed=seed, timeout=timeout, wait=wait
+    )
+    # last: a directory with this file is a complete federation
+    storage.write_atomic(root / FEDERATION_FILE, text.encode())
+    for site in sites:
+        add(root, site)
+    return root
+
+
+def renew(root: Path, address: str | None = None) -> None:
+    """Make a new server certificate, from the same authority: sites need nothing new."""
+    where = FederationSettings.load(root).address if address is None else address
+    host = keys.split_address(where)[0]
+    # the server's own programs reach it as localhost
+    hosts = list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
+    keys.make_server_certificate(root / "ca", root / "server", hosts)
+
+
+def add(root: Path, site: str) -> Path:
+    """Add a site, or take one back; return its bundle.
+
+    A site that was forgotten goes on with its old key. A revoked one gets a new key and needs its new bundle.
+    """
+    check_site_name(site)
+    settings = FederationSettings.load(root)
+    known = settings.members.get(site)
+    bundle = root / "bundles" / site
+    if known is not None and known.status == "active":
+        raise ValueError(f"site {site} takes part already")
+    if known is not None and known.status == "forgotten":
+        _edit_member(root, site, {"status": "active"})
+        return bundle
+    if bundle.exists():
+        shutil.rmtree(bundle)
+    bundle.mkdir(mode=0o700)
+    shutil.copyfile(root / "schema.toml", bundle / "schema.toml")
+    public = ""
+    if not settings.insecure:
+        shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
+        public = keys.make_site_key(bundle / KEY_FILE)
+        storage.write_atomic(bundle / f"{KEY_FILE}.pub", public.encode() + b"\n")
+    facts = {"site": site, "name": settings.name, "address": settings.address}
+    text = _BUNDLE.format(**facts, insecure=str(settings.insecure).lower())
+    storage.write_atomic(bundle / BUNDLE_FILE, text.encode())
+    if known is None:
+        path = root / FEDERATION_FILE
+        entry = f'\n[sites.{site}]\nstatus = "active"\nkey = "{public}"\n'
+        storage.write_atomic(path, (path.read_text("utf-8").rstrip("\n") + "\n" + entry).encode())
+    else:
+        _edit_member(root, site, {"status": "active", "key": public})
+    _desk(root).note("added", site=site)
+    return bundle
+
+
+def forget(root: Path, site: str) -> bool:
+    """Take a site's contributions out of the model, exactly, and ask it no more; False if it had none."""
+    _require_member(root, site)
+    if FederationSettings.load(root).members[site].status == "active":
+        _edit_member(root, site, {"status": "forgotten"})
+    return _desk(root).forget(site)
+
+
+def revoke(root: Path, site: str) -> str:
+    """Shut a site out; what it contributed stays. Return its public key."""
+    _require_member(root, site)
+    public = FederationSettings.load(root).members[site].key
+    _edit_member(root, site, {"status": "revoked"})
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(root / "bundles" / site)
+    _desk(root).note("revoked", site=site)
+    return public
+
+
+def read_bundle(bundle: str | Path) -> dict[str, object]:
+    """Return what a bundle says."""
+    path = Path(bundle) / BUNDLE_FILE
+    if not path.is_file():
+        raise ValueError(f"{bundle} is no site bundle: it has no {BUNDLE_FILE}")
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def _desk(root: Path) -> Coordinator:
+    return Coordinator(root / STATE, FederationSettings.load(root))
+
+
+def _require_member(root: Path, site: str) -> None:
+    members = FederationSettings.load(root).members
+    if site not in members:
+        raise ValueError(f"there is no site {site!r}; there are {', '.join(sorted(members)) or 'none'}")
+
+
+def _edit_member(root: Path, site: str, changes: dict[str, str]) -> None:
+    """Change values in a site's section, leaving everything else, comments too, as a person wrote it."""
+    path = root / FEDERATION_FILE
+    lines = path.read_text("utf-8").splitlines()
+    start = lines.index(f"[sites.{site}]")
+    for number in range(start + 1, len(lines)):
+        if lines[number].startswith("["):
+            break
+        key = lines[number].partition("=")[0].strip()
+        if key in changes:
+            lines[number] = f'{key} = "{changes[key]}"'
+    storage.write_atomic(path, ("\n".join(lines) + "\n").encode())
+
+
+def _plain(text: str) -> str:
+    return re.sub(r'[\\"\x00-\x1f]', "", text) or "federation"

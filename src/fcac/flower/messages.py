@@ -1,0 +1,61 @@
+"""What requests and replies hold. Replies carry a code, the site's name and, at most, a contribution: nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from flwr.app import ConfigRecord, RecordDict
+
+#: Kinds of requests, as Flower's message types.
+CONTRIBUTE = "train.contribute"
+TAKE_MODEL = "query.take_model"
+
+#: Codes of replies.
+CONTRIBUTION, NOTHING_NEW, UNAVAILABLE, DONE = 1, 2, 3, 4
+CODES = {CONTRIBUTION: "contribution", NOTHING_NEW: "nothing new", UNAVAILABLE: "unavailable", DONE: "done"}
+
+_RECORD = "fcac"
+
+
+class Reply(NamedTuple):
+    """A site's answer: a code, the site's name, and bytes where there is something to send."""
+
+    code: int
+    site: str = ""
+    data: bytes = b""
+
+
+def ask_contribution(round: int, have: Mapping[str, int]) -> RecordDict:
+    """Ask for a round; `have` is the newest round that the server holds of the site (or, not knowing it, of all)."""
+    values: dict[str, Any] = {"round": round, "sites": list(have), "have": list(have.values())}
+    return RecordDict({_RECORD: ConfigRecord(values)})
+
+
+def offer_model(round: int, model: bytes) -> RecordDict:
+    """Hand out the global model after a round."""
+    return RecordDict({_RECORD: ConfigRecord({"round": round, "model": model})})
+
+
+def read_request(content: RecordDict) -> dict[str, Any]:
+    """Return the plain values of a request."""
+    return dict(content[_RECORD])
+
+
+def write_reply(reply: Reply) -> RecordDict:
+    """Turn a reply into a message's content."""
+    values: dict[str, Any] = {"code": reply.code, "site": reply.site}
+    if reply.data:
+        values["data"] = reply.data
+    return RecordDict({_RECORD: ConfigRecord(values)})
+
+
+def read_reply(content: RecordDict) -> Reply:
+    """Read a reply; whatever else arrives is a ``ValueError``."""
+    record = content.get(_RECORD) if isinstance(content, RecordDict) else None
+    if not isinstance(record, ConfigRecord):
+        raise ValueError("the reply holds no fcac record")
+    code, site, data = record.get("code"), record.get("site"), record.get("data", b"")
+    if isinstance(code, bool) or code not in CODES or not isinstance(site, str) or not isinstance(data, bytes):
+        raise ValueError("the reply has no known form")
+    return Reply(int(code), site[:100], data)

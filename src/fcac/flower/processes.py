@@ -1,0 +1,187 @@
+"""Flower's programs, started and stopped so that nobody has to know them.
+
+Every program gets an own Flower home, no telemetry, no update check, and runs in a session of its own, so that it can be
+stopped with everything it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from fcac.flower import keys
+
+_STOP_SECONDS = 15.0
+
+
+class FlowerError(RuntimeError):
+    """A Flower program did not do what it was asked; the message says which and where its log is."""
+
+
+def program(name: str) -> str:
+    """Return the path of a Flower program: beside the running Python first, then on the search path."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None:
+        raise FlowerError(f"{name} is not installed: pip install 'fcac[flower]'")
+    return found
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of a Flower program: own home, quiet, and with its sister programs on the search path."""
+    home.mkdir(parents=True, exist_ok=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(home)}
+    return {**os.environ, **quiet, "PATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start(
+    command: list[str], home: Path, log: IO[bytes], extra: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own; what it prints goes to the log."""
+    return subprocess.Popen(
+        [program(command[0]), *command[1:]],
+        env={**environment(home), **(extra or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop a program and everything it started, gently at first."""
+    # The session's number is the program's own, so this reaches its children and nobody else.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Turn SIGTERM into KeyboardInterrupt, so that Ctrl-C and a service manager end things the same way."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# ------------------------------------------------------------ the server's programs
+
+
+def superlink_command(root: Path, port: int, host: str, insecure: bool) -> list[str]:
+    """Return the command line of the SuperLink."""
+    command = ["flower-superlink", "--host", host, "--port", str(port), "--disable-runtime-dependency-installation"]
+    command += ["--database", str(root / "server" / "superlink.db")]
+    if insecure:
+        return [*command, "--insecure"]
+    server = root / "server"
+    return [
+        *command,
+        *("--ssl-ca-certfile", str(root / "ca" / "ca.crt")),
+        *("--ssl-certfile", str(server / "server.crt")),
+        *("--ssl-keyfile", str(server / "server.key")),
+        "--enable-supernode-auth",
+    ]
+
+
+def write_connection(root: Path, port: int, insecure: bool) -> Path:
+    """Write how Flower's command line reaches the SuperLink from its own machine; return its home."""
+    home = root / "server" / "flwr-home"
+    home.mkdir(parents=True, exist_ok=True)
+    trust = (
+        "insecure = true" if insecure else f"root-certificates = {json.dumps(str((root / 'ca' / 'ca.crt').resolve()))}"
+    )
+    text = f'[superlink]\ndefault = "fcac"\n\n[superlink.fcac]\naddress = "127.0.0.1:{port}"\n{trust}\n'
+    (home / "config.toml").write_text(text, "utf-8")
+    return home
+
+
+def is_healthy(root: Path, port: int, insecure: bool) -> bool:
+    """Ask the SuperLink, once, whether it is ready."""
+    scheme, context = "http", None
+    if not insecure:
+        scheme, context = "https", ssl.create_default_context(cafile=str(root / "ca" / "ca.crt"))
+    try:
+        with urllib.request.urlopen(f"{scheme}://127.0.0.1:{port}/health", timeout=2, context=context) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def flwr(home: Path, *arguments: str, timeout: float = 120.0) -> dict[str, Any]:
+    """Run Flower's command line and return its JSON answer; its exit code alone says nothing."""
+    done = subprocess.run(
+        [program("flwr"), *arguments, "--format", "json"],
+        env=environment(home),
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout,
+        check=False,
+    )
+    text = done.stdout.decode("utf-8", "replace")
+    try:
+        answer: dict[str, Any] = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    except ValueError:
+        answer = {"success": False, "error-message": (text + done.stderr.decode("utf-8", "replace")).strip()[-500:]}
+    return answer
+
+
+# ------------------------------------------------------------ the site's program
+
+
+def supernode_command(bundle: Path, address: str, insecure: bool, settings: Path) -> list[str]:
+    """Return the command line of a SuperNode."""
+    command = ["flower-supernode", "--superlink", address, "--host", "127.0.0.1", "--port", str(free_port())]
+    command += ["--node-config", f"fcac-site={json.dumps(str(settings))}"]
+    if insecure:
+        host = keys.split_address(address)[0]
+        if not keys.is_loopback(host):
+            raise ValueError(f"without encryption only this machine can be reached: {host} is not a loopback address")
+        return [*command, "--insecure"]
+    return [
+        *command,
+        *("--root-certificates", str(bundle / "ca.crt")),
+        *("--auth-supernode-private-key", str(bundle / "node.key")),
+    ]
+
+
+def wait_until(condition: Any, seconds: float, process: subprocess.Popen[bytes] | None = None) -> bool:
+    """Wait for a condition; False when time is up or the process has ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        if process is not None and process.poll() is not None:
+            return False
+        time.sleep(0.2)
+    return False

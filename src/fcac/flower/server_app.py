@@ -1,0 +1,44 @@
+"""The server's side as a Flower ``ServerApp``: thin over :class:`fcac.flower.rounds.Conductor`."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fcac import storage
+from fcac.flower.coordinator import Coordinator
+from fcac.flower.rounds import Conductor, Pace
+from fcac.flower.settings import FederationSettings
+
+#: Where, below the federation's directory, the server keeps its state.
+STATE = "state"
+#: Result of the latest run, for the command that waits for it.
+RUN_FILE = "run.json"
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Play the rounds that the run's configuration asks for."""
+    config = context.run_config
+    directory = Path(str(config["fcac-federation"]))
+    settings = FederationSettings.load(directory)
+    desk = Coordinator(directory / STATE, settings)
+    poll = float(config.get("fcac-poll", 1.0))
+    pace = Pace(settings.timeout, settings.wait, poll)
+    result: dict[str, Any] = {"ticket": str(config.get("fcac-ticket", "")), "ended": "failed", "closed": 0}
+    try:
+        conductor = Conductor(grid, desk, pace, reload=lambda: FederationSettings.load(directory))
+        result["closed"] = conductor.play(int(config.get("fcac-rounds", 1)))
+        result["ended"] = "well"
+    except Exception:
+        result["error"] = traceback.format_exc()
+        raise
+    finally:
+        storage.write_atomic(desk.state / RUN_FILE, json.dumps(result).encode())

@@ -1,0 +1,265 @@
+"""The long-running commands: a server that keeps its list of keys up to date, a site, and runs of rounds."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fcac import storage
+from fcac.flower import keys, processes
+from fcac.flower.coordinator import Coordinator
+from fcac.flower.deploy import BUNDLE_FILE, STATE, read_bundle
+from fcac.flower.processes import FlowerError
+from fcac.flower.settings import FEDERATION_FILE, FederationSettings, SiteSettings
+
+Say = Callable[[str], None]
+
+_NODES_FILE = "registered.json"
+_START_SECONDS = 120.0
+_LIST_EVERY = 45.0
+
+
+class ServerProcess:
+    """The SuperLink of a federation, with the keys of its active sites registered."""
+
+    def __init__(self, root: Path, host: str | None = None) -> None:
+        self.root = root
+        self.settings = FederationSettings.load(root)
+        own_host, self.port = keys.split_address(self.settings.address)
+        if self.settings.insecure and not keys.is_loopback(host or own_host):
+            raise ValueError("without encryption the server listens on a loopback address only")
+        # A name or an outer address may belong to a router; the machine itself listens everywhere then.
+        self.host = host or (own_host if keys.is_loopback(own_host) else "0.0.0.0")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_path = root / "server" / "superlink.log"
+        self._seen = 0
+
+    def start(self) -> None:
+        """Start and wait until it answers; then register keys."""
+        if not self.settings.insecure:
+            import datetime
+
+            ends = keys.server_certificate_ends(self.root / "server" / "server.crt")
+            if ends <= datetime.datetime.now(datetime.UTC):
+                raise FlowerError(f"the server's certificate expired on {ends:%Y-%m-%d}: run 'fcac federation renew'")
+        if processes.is_healthy(self.root, self.port, self.settings.insecure):
+            raise FlowerError(f"something answers on port {self.port} already: is this server running?")
+        self.home = processes.write_connection(self.root, self.port, self.settings.insecure)
+        command = processes.superlink_command(self.root.resolve(), self.port, self.host, self.settings.insecure)
+        with self.log_path.open("ab") as log:
+            self.process = processes.start(command, self.home, log)
+        ready = processes.wait_until(
+            lambda: processes.is_healthy(self.root, self.port, self.settings.insecure), _START_SECONDS, self.process
+        )
+        if not ready:
+            self.stop()
+            raise FlowerError(f"the server did not start; see {self.log_path}")
+        self.sync_keys()
+
+    def sync_keys(self) -> list[str]:
+        """Register keys of active sites and take out those of revoked ones; return what was done."""
+        stamp = (self.root / FEDERATION_FILE).stat().st_mtime_ns
+        if stamp == self._seen or self.settings.insecure:
+            return []
+        self.settings = FederationSettings.load(self.root)
+        path = self.root / "server" / _NODES_FILE
+        known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        wanted = {m.key: name for name, m in self.settings.members.items() if m.status != "revoked" and m.key}
+        done = []
+        for key in sorted(set(wanted) - set(known)):
+            answer = self._register(key, wanted[key])
+            known[key] = str(answer["node-id"])
+            done.append(f"{wanted[key]} may connect")
+            storage.write_atomic(path, json.dumps(known, indent=1).encode())
+        for key in sorted(set(known) - set(wanted)):
+            answer = processes.flwr(self.home, "supernode", "unregister", known[key])
+            if not answer.get("success"):
+                raise FlowerError(f"a key could not be taken out: {answer.get('error-message')}")
+            del known[key]
+            done.append("a revoked key was taken out")
+            storage.write_atomic(path, json.dumps(known, indent=1).encode())
+        self._seen = stamp
+        return done
+
+    def _register(self, key: str, site: str) -> dict[str, Any]:
+        path = self.root / "server" / f"{site}.pub"
+        path.write_text(key + "\n", "utf-8")
+        try:
+            answer = processes.flwr(self.home, "supernode", "register", str(path), "--name", site)
+        finally:
+            path.unlink()
+        if not answer.get("success"):
+            raise FlowerError(f"the key of {site} could not be registered: {answer.get('error-message')}")
+        return answer
+
+    def watch(self, say: Say) -> None:
+        """Stay until the SuperLink ends, taking over changes of ``federation.toml``."""
+        assert self.process is not None
+        while self.process.poll() is None:
+            for line in self.sync_keys():
+                say(line)
+            time.sleep(1.0)
+        raise FlowerError(f"the server has stopped by itself; see {self.log_path}")
+
+    def stop(self) -> None:
+        """Stop the SuperLink and what it started."""
+        if self.process is not None:
+            processes.stop(self.process)
+
+
+class SiteProcess:
+    """The SuperNode of a site."""
+
+    def __init__(self, bundle: Path, settings: SiteSettings) -> None:
+        facts = read_bundle(bundle)
+        self.bundle, self.settings = bundle, settings
+        self.state = Path(settings.state)
+        self.address, self.insecure = str(facts["address"]), bool(facts["insecure"])
+        self.log_path = self.state / "supernode.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Write the site's settings and start."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        path = (self.state / "settings.json").resolve()
+        self.settings.save(path)
+        command = processes.supernode_command(self.bundle.resolve(), self.address, self.insecure, path)
+        with self.log_path.open("ab") as log:
+            self.process = processes.start(command, self.state / "flwr-home", log)
+
+    def watch(self) -> None:
+        """Stay until the SuperNode ends."""
+        assert self.process is not None
+        code = self.process.wait()
+        raise FlowerError(f"the site's connection has ended (code {code}); see {self.log_path}")
+
+    def stop(self) -> None:
+        """Stop the SuperNode and what it started."""
+        if self.process is not None:
+            processes.stop(self.process)
+
+
+def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> SiteSettings:
+    """Return the settings of a site from its bundle and its operator's choices; check that they can work."""
+    facts = read_bundle(bundle)
+    settings = SiteSettings(
+        name=str(facts["site"]),
+        data=str(data.resolve()),
+        state=str(state.resolve()),
+        schema=str((bundle / "schema.toml").resolve()),
+        **privacy,
+    )
+    from fcac.federation import Site
+
+    state.mkdir(parents=True, exist_ok=True)
+    mechanism = settings.mechanism()
+    if mechanism is not None:
+        mechanism.sampler.check_ready()
+    Site(settings.name, mechanism, state)  # refuses a state that was made under other privacy
+    return settings
+
+
+def run_rounds(root: Path, rounds: int, say: Say, poll: float = 0.5) -> dict[str, Any]:
+    """Submit a run, follow it in the journal, and return its result.
+
+    Raises
+    ------
+    FlowerError
+        If the run failed. What had arrived is kept; the next run goes on from there.
+    """
+    settings = FederationSettings.load(root)
+    port = keys.split_address(settings.address)[1]
+    if not processes.is_healthy(root, port, settings.insecure):
+        raise FlowerError(f"no server answers on port {port}: start 'fcac federation server {root}' first")
+    home = processes.write_connection(root, port, settings.insecure)
+    desk = Coordinator(root / STATE, settings)
+    ticket = secrets.token_hex(8)
+    seen = len(desk.journal())
+    config = {"fcac-federation": str(root.resolve()), "fcac-rounds": rounds, "fcac-ticket": ticket}
+    pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
+    answer = processes.flwr(home, "run", str(root / "app"), "--run-config", pairs)
+    if not answer.get("success"):
+        raise FlowerError(f"the run was not taken: {answer.get('error-message')}")
+    run_id = str(answer["run-id"])
+    next_look = time.monotonic() + _LIST_EVERY
+    try:
+        while True:
+            seen = _tell(desk, seen, say)
+            result = _result(desk.state / "run.json", ticket)
+            if result is None and time.monotonic() >= next_look:
+                _check_alive(root, home, port, settings.insecure, run_id)
+                next_look = time.monotonic() + _LIST_EVERY
+            if result is not None:
+                _tell(desk, seen, say)
+                if result["ended"] != "well":
+                    raise FlowerError(f"the run failed:\n{result.get('error', '')}")
+                return result
+            time.sleep(poll)
+    except KeyboardInterrupt:
+        processes.flwr(home, "stop", run_id)
+        raise
+
+
+def _check_alive(root: Path, home: Path, port: int, insecure: bool, run_id: str) -> None:
+    again = f"run 'fcac federation run {root}' again to go on where it stopped"
+    if not processes.is_healthy(root, port, insecure):
+        raise FlowerError(f"the server does not answer any more; start it, then {again}")
+    answer = processes.flwr(home, "list", "--run-id", run_id)
+    status = str((answer.get("runs") or [{}])[0].get("status", ""))
+    if status.startswith("finished") and status != "finished:completed":
+        raise FlowerError(f"the run ended as {status}; {again}")
+
+
+def _result(path: Path, ticket: str) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return result if result["ticket"] == ticket else None
+
+
+def _tell(desk: Coordinator, seen: int, say: Say) -> int:
+    entries = desk.journal()
+    for entry in entries[seen:]:
+        say(in_words(entry))
+    return len(entries)
+
+
+def in_words(entry: dict[str, Any]) -> str:
+    """Return a journal entry as a line for people."""
+    site, number = entry.get("site", ""), entry.get("round", "")
+    match entry["event"]:
+        case "asking":
+            absent = f"; not connected: {', '.join(entry['absent'])}" if entry.get("absent") else ""
+            unnamed = [f"{entry['unnamed']} not named yet"] if entry.get("unnamed") else []
+            return f"round {number}: asking {', '.join([*entry['sites'], *unnamed]) or 'nobody'}{absent}"
+        case "accepted":
+            return f"round {number}: {site} sent {entry['nodes']} nodes ({entry['bytes']:,} bytes)"
+        case "rejected":
+            return f"round {number}: what {site} sent was rejected: {entry['reason']}"
+        case "closed":
+            return f"round {number}: closed with {', '.join(map(str, entry['sites']))}"
+        case "failed":
+            return f"round {number}: {site} failed (code {entry['code']})"
+        case "model taken":
+            return f"{site} has the model of round {number}"
+        case event:
+            return f"round {number}: {site} {event}" if number else f"{site} {event}"
+
+
+def state_of(bundle: Path, state: Path | None) -> Path:
+    """Return the state directory of a site: the one given, the one last used with this bundle, or one inside it."""
+    pointer = bundle / "state-directory"
+    if state is not None:
+        return state
+    return Path(pointer.read_text("utf-8").strip()) if pointer.exists() else bundle / "state"
+
+
+def remember_state(bundle: Path, state: Path) -> None:
+    """Note in the bundle where the site's state lies, so that other commands find it."""
+    if (bundle / BUNDLE_FILE).exists() and state.resolve() != (bundle / "state").resolve():
+        storage.write_atomic(bundle / "state-directory", f"{state.resolve()}\n".encode())
