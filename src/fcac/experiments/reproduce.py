@@ -151,16 +151,18 @@ def rounded_blocks(rows: Sequence[tables.Entry], scenarios: Sequence[str], epsil
 def draw_diagrams(rows: Sequence[tables.Entry], epsilons: Sequence[float], out: Path) -> list[Path]:
     """Draw the critical-difference diagrams, if the extra `experiments` is installed."""
     try:
-        from fcac.experiments.diagrams import cd_diagram
-        from fcac.experiments.statistics import compare
+        import matplotlib  # noqa: F401
+        import scikit_posthocs  # noqa: F401
     except ImportError:
         return []
+    from fcac.experiments.statistics import cd_diagram, compare
+
     drawn = []
     for name, scenarios, epsilon in comparison_names(epsilons):
         blocks = rounded_blocks(rows, scenarios, epsilon)
         if len(blocks) < 4 or len({frozenset(b) for b in blocks.values()}) > 1 or len(next(iter(blocks.values()))) < 3:
             continue
-        path = out / ("cd_" + name.replace(", eps = ", "_") + ".pdf")
+        path = out / ("cd_" + name.replace(", eps = ", "_"))
         cd_diagram(path, compare(blocks), title=name)
         drawn.append(path)
     return drawn

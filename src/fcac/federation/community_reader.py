@@ -89,7 +89,8 @@ class CommunityReader:
         return self._model.predict(X)
 
     def is_novel(self, X: Floats, n_threads: int) -> NDArray[np.bool_]:
-        return self._model.predict(X, novelty=True) == -1
+        novel: NDArray[np.bool_] = self._model.predict(X, novelty=True) == -1
+        return novel
 
     def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
         return self._model.distance_to_nearest(X)
