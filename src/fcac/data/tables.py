@@ -176,6 +176,11 @@ class Tables:
         """Names of the features, in order."""
         return self.schema.feature_names
 
+    @property
+    def has_sites(self) -> bool:
+        """Whether the rows can belong to more than one site."""
+        return self._site_column is not None or self._split is not None or len(set(self._sites)) > 1
+
     def pieces(self, progress: Progress | None = None) -> Iterator[tuple[SiteName, Floats]]:
         """Yield (site, rows) in the order of the files.
 

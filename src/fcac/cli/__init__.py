@@ -1,0 +1,148 @@
+"""The command line: ``fcac`` and its commands.
+
+Commands import what they need when they run, so that ``fcac --help`` is quick and works whatever is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from fcac.cli import console, learning, options, privacy, reading
+
+__all__ = ["app", "main", "run"]
+
+# Groups of commands that are loaded only when one of them is called: name -> (module, what the list of commands says).
+_LAZY = {
+    "reproduce": ("fcac.cli.reproduce", "Re-run the paper's evaluation and say, cell by cell, whether it agrees."),
+    "federation": ("fcac.cli.federation", "Run sites and a server on different machines."),
+}
+
+
+class _RootGroup(TyperGroup):
+    """The root: knows the lazy groups by name and loads them when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *_LAZY]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _LAZY:
+            return TyperGroup(name=cmd_name, help=_LAZY[cmd_name][1], short_help=_LAZY[cmd_name][1])
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name in _LAZY:
+            module = import_module(_LAZY[name][0])
+            command = typer.main.get_group(module.app)
+            command.name = name
+            return name, command, args[1:]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RootGroup,
+    name="fcac",
+    invoke_without_command=True,
+    suggest_commands=False,  # click makes suggestions of its own
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from fcac import __version__
+
+        console.say(f"fcac {__version__}")
+        raise typer.Exit
+
+
+def root(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Cluster data that may not leave where it is.
+
+    Each site condenses its own rows to a few nodes; a server finds the clusters in all sites' nodes. Nobody says how
+    many clusters there are, and later rounds add to what is known.
+
+    Start with [bold]fcac demo[/bold], or with your own tables:
+
+    [bold]fcac fit data/*.csv --out model.fcac --report report.html[/bold]
+    """
+    if ctx.invoked_subcommand is None:
+        console.say(ctx.get_help())
+
+
+app.callback(help=console.help_text(root))(root)
+for _command in (
+    reading.demo,
+    learning.fit,
+    learning.update,
+    reading.predict,
+    reading.report,
+    reading.inspect,
+    reading.export,
+    learning.forget,
+    reading.schema,
+    privacy.ledger,
+    privacy.audit,
+):
+    app.command(help=console.help_text(_command))(_command)
+
+
+def _build() -> click.Command:
+    """Return the whole command line, with the help of arguments that some versions of click drop."""
+    command = typer.main.get_command(app)
+    assert isinstance(command, click.Group)
+    for child in command.commands.values():
+        for parameter in child.params:
+            if isinstance(parameter, click.Argument):
+                parameter.help = options.ARGUMENTS[parameter.name or ""]
+    return command
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code; errors become one line on the standard error.
+
+    Parameters
+    ----------
+    args : sequence of str
+        Without the name of the program.
+
+    Returns
+    -------
+    int
+        0 done, 1 failed, 2 used wrongly, 130 interrupted.
+    """
+    command = _build()
+    name = f"fcac {args[0]}" if args and not args[0].startswith("-") else "fcac"
+    try:
+        with console.plain_warnings():
+            result: Any = command.main(list(args), prog_name="fcac", standalone_mode=False)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # the reader has seen enough; what is still buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        return console.explain(error, name)
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    sys.exit(run(sys.argv[1:]))

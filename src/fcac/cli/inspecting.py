@@ -1,0 +1,139 @@
+"""What a model file holds, for people and for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fcac.cli.console import counted, say
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Return the facts about a model file as plain values."""
+    from fcac import storage
+    from fcac.cli.modelfile import columns_of, load_model
+
+    model, schema = load_model(path)
+    meta, _ = storage.read(path, kind="model")
+    facts: dict[str, Any] = {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "holds": type(model).__name__,
+        "versions": meta.get("versions", {}),
+        "features": columns_of(model),
+        "schema": None if schema is None else schema.to_dict(),
+        "site_states": False,
+        "contributions": 0,
+    }
+    if hasattr(model, "server_"):
+        facts.update(_federation(model))
+    elif hasattr(model, "nearest"):
+        facts.update(n_features=model.n_features, nodes=len(model.nodes), clusters=len(set(model.labels.tolist())))
+    else:
+        facts.update(
+            n_features=int(model.n_features_in_),
+            nodes=len(model.nodes_),
+            clusters=int(model.n_clusters_),
+            rows_seen=int(model.n_samples_seen_),
+        )
+    return facts
+
+
+def _federation(model: Any) -> dict[str, Any]:
+    server = model.server_
+    sites = []
+    for name, item in server.latest().items():
+        rounds = sum(entry.site == name for batch in server.log for entry in batch)
+        sites.append(
+            {
+                "site": name,
+                "rounds": rounds,
+                "nodes": len(item.nodes),
+                "records": int(item.counts.sum()),
+                "privacy": item.privacy,
+            }
+        )
+    return {
+        "server": server.kind,
+        "n_features": int(model.n_features_in_),
+        "rounds": int(model.n_rounds_),
+        "nodes": len(server.nodes),
+        "clusters": int(model.n_clusters_),
+        "seed": server.random_state,
+        "sites": sites,
+        "site_states": bool(model.sites_),
+        "contributions": sum(len(batch) for batch in server.log),
+        "privacy": None if model.privacy is None else sites[0]["privacy"],
+    }
+
+
+def show(facts: dict[str, Any]) -> None:
+    """Print the facts for a person."""
+    words = {
+        "FCAC": "a federation (sites and server)",
+        "Codebook": "a codebook: labelled nodes, for predict only",
+    }
+    say(f"{facts['file']}: {words.get(facts['holds'], 'a ' + facts['holds'] + ' model')}, {_size(facts['bytes'])}")
+    server = f" ({facts['server']} server)" if "server" in facts else ""
+    say(f"  clusters     {facts['clusters']:,} in {counted(facts['nodes'], 'node')}{server}")
+    if "rounds" in facts:
+        say(f"  rounds       {facts['rounds']:,}")
+    say(f"  features     {facts['n_features']:,}{_names(facts['features'])}")
+    if facts["schema"] is not None:
+        say("  schema       inside; update and predict use it")
+    if "sites" in facts:
+        say(f"  privacy      {privacy_in_words(facts['privacy'])}")
+        _show_sites(facts["sites"])
+    made_by = facts["versions"].get("fcac")
+    say(f"  written by   fcac {made_by}" if made_by else "  written by   an unknown version")
+    if facts["site_states"] or facts["contributions"]:
+        say(
+            f"  inside       {'states of all sites and ' if facts['site_states'] else ''}"
+            f"{counted(facts['contributions'], 'contribution')}, for update and forget."
+        )
+        if facts["privacy"] is None or facts["privacy"].get("mechanism") != "NodeRelease":
+            say(
+                "               Nodes can be raw records: do not give this file away; `fcac export` makes one to share."
+            )
+    else:
+        say("  inside       no site states, no contributions")
+
+
+def _show_sites(sites: list[dict[str, Any]], most: int = 20) -> None:
+    width = max(4, *(len(str(site["site"])) for site in sites[:most]))
+    say(f"  sites        {'site':<{width}}  {'rounds':>6}  {'nodes':>7}  {'records':>11}")
+    for site in sites[:most]:
+        numbers = f"{site['rounds']:>6,}  {site['nodes']:>7,}  {site['records']:>11,}"
+        say(f"               {site['site']!s:<{width}}  {numbers}")
+    if len(sites) > most:
+        say(f"               and {len(sites) - most:,} more (--json lists all)")
+
+
+def privacy_in_words(statement: dict[str, Any] | None) -> str:
+    """Say in a line what was done to rows or nodes before they left."""
+    if statement is None or statement.get("mechanism") == "none":
+        return "none: sites send their nodes as they are"
+    name, epsilon = statement["mechanism"], statement.get("epsilon", 0.0)
+    if name == "NodeRelease":
+        return (
+            f"noised release, differentially private per record: eps = {statement.get('spent', epsilon):g} "
+            f"at delta = {statement.get('delta', 0):g} over {counted(statement.get('rounds', 1), 'round')}"
+        )
+    if name == "LocalNoise":
+        return f"local noise, eps = {epsilon:g} per record"
+    return f"the paper's noise, eps = {epsilon:g} per feature: no guarantee"
+
+
+def _names(names: list[str] | None) -> str:
+    if names is None:
+        return ""
+    return f": {', '.join(names[:8])}" + (" ..." if len(names) > 8 else "")
+
+
+def _size(n: int) -> str:
+    size = float(n)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,158 @@
+"""Label batches with any kind of model, and write them as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fcac.cli.console import BadUse
+from fcac.data import Batch, DataError, Tables
+
+_ENDINGS = (".parquet", ".pq", ".feather", ".arrow", ".csv")
+
+
+class Labeller:
+    """Gives labels, distances and novelty for a block of rows.
+
+    Parameters
+    ----------
+    model : FCAC, Codebook or a clusterer
+    tables : Tables
+        Checked to have the model's number of features.
+    """
+
+    def __init__(self, model: Any, tables: Tables) -> None:
+        self._model = model
+        self._is_book = hasattr(model, "nearest")
+        expected = model.n_features if self._is_book else model.n_features_in_
+        if tables.n_features != expected:
+            raise DataError(f"the data have {tables.n_features} features, the model has {expected}")
+        if self._is_book:
+            self._threshold = model.threshold
+        else:
+            self._threshold = model.server_.threshold if hasattr(model, "server_") else model.threshold_
+
+    def __call__(self, block: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+        if not len(block):
+            return np.empty(0, np.int64), np.empty(0), np.empty(0, bool)
+        if self._is_book:
+            position, distance = self._model.nearest(block)
+            label = self._model.labels[position]
+        else:
+            # names were checked when the tables were opened
+            label, distance = self._unnamed("predict", block), -self._unnamed("score_samples", block)
+        return label, distance, distance > self._threshold
+
+    def _unnamed(self, method: str, block: NDArray[np.float64]) -> Any:
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            return getattr(self._model, method)(block)
+
+
+class LabelWriter:
+    """Writes labels batch by batch; the file appears only when all is written.
+
+    Parameters
+    ----------
+    path : Path
+        Its ending chooses the format.
+    keep : list of str
+        Columns to copy from the data.
+    tables : Tables
+    """
+
+    def __init__(self, path: Path, keep: list[str], tables: Tables) -> None:
+        if path.suffix.lower() not in _ENDINGS:
+            raise BadUse(f"--out {path.name} must end in {', '.join(_ENDINGS)}")
+        clash = [name for name in keep if name in ("site", "label", "distance", "novel")]
+        if clash:
+            raise BadUse(f"--keep {clash[0]}: the output has a column of this name already")
+        self._path, self._keep = path, keep
+        self._with_site = tables.has_sites
+        self._writer: Any = None
+        self._clusters: set[int] = set()
+        self.n_rows = 0
+        self.n_novel = 0
+
+    @property
+    def n_clusters(self) -> int:
+        """How many different labels were written."""
+        return len(self._clusters)
+
+    def __enter__(self) -> Self:
+        handle, self._temporary = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.", suffix=".part")
+        self._sink = os.fdopen(handle, "wb")
+        return self
+
+    def write(
+        self, batch: Batch, label: NDArray[np.int64], distance: NDArray[np.float64], novel: NDArray[np.bool_]
+    ) -> None:
+        """Write one line per row read; rows that were left out get empty cells."""
+        columns: dict[str, pa.Array] = {}
+        n = batch.table.num_rows
+        if self._with_site:
+            sites = np.empty(len(batch.block), object)
+            for site, rows in batch.sites:
+                sites[slice(None) if rows is None else rows] = str(site)
+            columns["site"] = _spread(sites, batch.kept, n, pa.string())
+        for name in self._keep:
+            columns[name] = batch.table.column(batch.table.schema.names.index(name))
+        columns["label"] = _spread(label, batch.kept, n, pa.int64())
+        columns["distance"] = _spread(distance, batch.kept, n, pa.float64())
+        columns["novel"] = _spread(novel, batch.kept, n, pa.bool_())
+        table = pa.RecordBatch.from_pydict(columns)
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        self._writer.write_batch(table)
+        self.n_rows += n
+        self.n_novel += int(novel.sum())
+        self._clusters.update(np.unique(label).tolist())
+
+    def _open(self, schema: pa.Schema) -> Any:
+        ending = self._path.suffix.lower()
+        if ending == ".csv":
+            import pyarrow.csv as csv
+
+            return csv.CSVWriter(self._sink, schema)
+        if ending in (".feather", ".arrow"):
+            return pa.ipc.new_file(self._sink, schema)
+        import pyarrow.parquet as pq
+
+        return pq.ParquetWriter(self._sink, schema)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._writer is not None:
+                self._writer.close()
+            if error is None:
+                self._sink.flush()
+                os.fsync(self._sink.fileno())
+                mask = os.umask(0o077)
+                os.umask(mask)
+                os.chmod(self._temporary, 0o666 & ~mask)
+                os.replace(self._temporary, self._path)
+        finally:
+            self._sink.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
+
+
+def _spread(values: Any, kept: NDArray[np.bool_] | None, n: int, kind: pa.DataType) -> pa.Array:
+    """Put the values of the kept rows at their places among all n rows; the others are empty."""
+    if kept is None:
+        return pa.array(values, type=kind)
+    places = np.full(n, -1, np.int64)
+    places[kept] = np.arange(len(values))
+    return pa.array(values, type=kind).take(pa.array(places, mask=places < 0))

@@ -1,0 +1,239 @@
+"""Options that several commands share, and how they become tables and mechanisms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fcac.cli.console import BadUse
+
+if TYPE_CHECKING:
+    from fcac.data import Tables
+    from fcac.schema import Schema
+
+_DATA = "Data and sites"
+_PRIVACY = "Privacy"
+
+#: What each argument is, by its name.
+ARGUMENTS = {
+    "data": "CSV, Parquet, Feather or NPZ files, or directories of them.",
+    "model": "A model file.",
+    "site": "Name of the site.",
+    "path": "A ledger file.",
+}
+
+Data = Annotated[list[Path], typer.Argument(help=ARGUMENTS["data"], metavar="DATA...", show_default=False)]
+ModelPath = Annotated[Path, typer.Argument(help=ARGUMENTS["model"], metavar="MODEL", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+SchemaPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema", help="What the columns mean; see `fcac schema`.", rich_help_panel=_DATA, show_default=False
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop", help="Column to leave out (repeat).", metavar="COLUMN", rich_help_panel=_DATA, show_default=False
+    ),
+]
+SiteColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--site-column", help="Column that names the site of each row.", metavar="COLUMN", rich_help_panel=_DATA,
+        show_default=False,
+    ),
+]  # fmt: skip
+Site = Annotated[
+    str | None,
+    typer.Option(
+        "--site", help="All rows belong to this site. Otherwise each file is a site, named by the file.",
+        metavar="NAME", rich_help_panel=_DATA, show_default=False,
+    ),
+]  # fmt: skip
+Sites = Annotated[
+    int | None,
+    typer.Option(
+        "--sites", help="Simulate this many sites, called 1, 2, ...", metavar="N", min=1, rich_help_panel=_DATA,
+        show_default=False,
+    ),
+]  # fmt: skip
+Partition = Annotated[
+    str,
+    typer.Option(
+        "--partition", help="With --sites: iid, dirichlet or classes; the last two follow --label-column.",
+        rich_help_panel=_DATA,
+    ),
+]  # fmt: skip
+Alpha = Annotated[
+    float, typer.Option("--alpha", help="With --partition dirichlet: small makes sites differ.", rich_help_panel=_DATA)
+]
+ClassesPerSite = Annotated[
+    int, typer.Option("--classes-per-site", help="With --partition classes.", min=1, rich_help_panel=_DATA)
+]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--label-column", help="Column of known labels: never clustered by.", metavar="COLUMN", rich_help_panel=_DATA,
+        show_default=False,
+    ),
+]  # fmt: skip
+RecordId = Annotated[
+    str | None,
+    typer.Option(
+        "--record-id", help="Column that names the person behind each row: the ledger then adds up per person.",
+        metavar="COLUMN", rich_help_panel=_PRIVACY, show_default=False,
+    ),
+]  # fmt: skip
+Part = Annotated[
+    str | None,
+    typer.Option(
+        "--part", help="Name of a part fixed without looking at values (a day): different parts do not add up.",
+        metavar="NAME", rich_help_panel=_PRIVACY, show_default=False,
+    ),
+]  # fmt: skip
+Epsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--epsilon", help="Release noised nodes, differentially private per record, at this cost per round. "
+        "Needs --schema with public bounds.",
+        rich_help_panel=_PRIVACY, show_default=False,
+    ),
+]  # fmt: skip
+Delta = Annotated[float, typer.Option("--delta", help="With --epsilon.", rich_help_panel=_PRIVACY)]
+LedgerPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--ledger", help="With --epsilon: file in which spending is added up, charged before noise is drawn.",
+        rich_help_panel=_PRIVACY, show_default=False,
+    ),
+]  # fmt: skip
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget", help="With a new --ledger: epsilon that may be spent over all rounds.", rich_help_panel=_PRIVACY,
+        show_default=False,
+    ),
+]  # fmt: skip
+LocalEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--local-noise", help="Local privacy, for one record per device: epsilon of a whole record. Needs --schema.",
+        metavar="EPSILON", rich_help_panel=_PRIVACY, show_default=False,
+    ),
+]  # fmt: skip
+PaperNoise = Annotated[
+    float | None,
+    typer.Option(
+        "--paper-noise", help="The paper's noise, to reproduce it. It is no guarantee.", metavar="EPSILON",
+        rich_help_panel=_PRIVACY, show_default=False,
+    ),
+]  # fmt: skip
+Seed = Annotated[int, typer.Option("--seed", help="Of the server's shuffle and of simulated sites.", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def open_data(
+    data: list[Path],
+    schema: Schema | None,
+    columns: list[str] | None = None,
+    *,
+    drop: list[str] | None = None,
+    site_column: str | None = None,
+    site: str | None = None,
+    sites: int | None = None,
+    partition: str = "iid",
+    alpha: float = 0.5,
+    classes_per_site: int = 2,
+    label_column: str | None = None,
+    record_id: str | None = None,
+    keep: list[str] | None = None,
+    seed: int = 0,
+) -> Tables:
+    """Open tables as the options of a command say."""
+    from fcac.data import Split, open_tables, site_from_text
+
+    if partition != "iid" and sites is None:
+        raise BadUse("--partition is for simulated sites: give --sites N")
+    split = None if sites is None else Split(sites, partition, alpha, classes_per_site, seed)
+    return open_tables(
+        data,
+        schema,
+        columns=columns,
+        drop=drop or [],
+        site_column=site_column,
+        site=None if site is None else site_from_text(site),
+        split=split,
+        label_column=label_column,
+        record_id_column=record_id,
+        keep=keep or [],
+    )
+
+
+def load_schema(path: Path | None) -> Schema | None:
+    """Read the schema named on the command line, if any."""
+    from fcac.schema import Schema
+
+    return None if path is None else Schema.load(path)
+
+
+def make_mechanism(
+    schema: Schema | None,
+    *,
+    epsilon: float | None,
+    delta: float,
+    ledger: Path | None,
+    budget: float | None,
+    local_noise: float | None,
+    paper_noise: float | None,
+    seed: int,
+) -> Any:
+    """Return the privacy mechanism that the options ask for, or None."""
+    wished = {"--epsilon": epsilon, "--local-noise": local_noise, "--paper-noise": paper_noise}
+    given = [name for name, value in wished.items() if value is not None]
+    if len(given) > 1:
+        raise BadUse(f"{' and '.join(given)} exclude each other: choose one")
+    for name, value in wished.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise BadUse(f"{name} must be a positive number, not {value}")
+    if epsilon is None and (ledger is not None or budget is not None):
+        raise BadUse("--ledger and --budget are for --epsilon")
+    if not given:
+        return None
+    if given != ["--paper-noise"] and schema is None:
+        raise BadUse(f"{given[0]} needs --schema with public bounds; `fcac schema DATA --out schema.toml` starts one")
+
+    from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace
+
+    if paper_noise is not None:
+        return PaperLaplace(paper_noise, random_state=seed)
+    assert schema is not None
+    if local_noise is not None:
+        return LocalNoise(local_noise, schema.require_bounds())
+    assert epsilon is not None
+    return NodeRelease(epsilon, schema.require_bounds(), delta, _open_ledger(ledger, budget, delta))
+
+
+def _open_ledger(path: Path | None, budget: float | None, delta: float) -> Any:
+    from fcac.privacy import Ledger
+
+    if path is None:
+        if budget is not None:
+            raise BadUse("--budget needs --ledger, the file in which spending is added up")
+        return None
+    # the model file remembers the ledger, and `fcac update` may be called from elsewhere
+    path = path.resolve()
+    if path.exists():
+        ledger = Ledger.open(path)
+        if budget is not None and budget != ledger.budget:
+            raise BadUse(
+                f"{path.name} has a budget of {ledger.budget:g}, not {budget:g}: leave out --budget, or change it with "
+                f"`fcac ledger {path.name} --set-budget {budget:g}`"
+            )
+        return ledger
+    if budget is None:
+        raise BadUse("a new ledger needs --budget: the epsilon that may be spent over all rounds")
+    return Ledger(path, budget, delta)

@@ -1,0 +1,150 @@
+"""Commands about privacy: what was spent, and whether the promise holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fcac.cli import options as opt
+from fcac.cli.console import BadUse, Progress, note, say
+
+
+def ledger(
+    path: Annotated[Path, typer.Argument(help=opt.ARGUMENTS["path"], metavar="PATH", show_default=False)],
+    site: Annotated[str | None, typer.Option("--site", help="Only this site.", show_default=False)] = None,
+    set_budget: Annotated[
+        float | None,
+        typer.Option(
+            "--set-budget", help="Change the budget; the change is entered for all to see.", show_default=False
+        ),
+    ] = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Show what a site has spent of its privacy budget: when, on what, and what is left.
+
+    [bold]Examples[/bold]
+
+    fcac ledger site.db
+
+    fcac ledger site.db --set-budget 8
+    """
+    from fcac.privacy import Ledger
+
+    if not path.is_file():
+        raise BadUse(f"there is no ledger {path}")
+    book = Ledger.open(path)
+    if set_budget is not None:
+        if not 0 < set_budget < float("inf"):
+            raise BadUse(f"--set-budget must be a positive number, not {set_budget}")
+        book = book.change_budget(set_budget)
+    sites = book.sites()
+    if site is not None:
+        if site not in sites:
+            raise BadUse(f"no site {site} in {path}; it knows {', '.join(sites) or 'none'}")
+        sites = [site]
+    entries = book.entries(site)
+    if as_json:
+        facts = {
+            "path": str(path),
+            "budget": book.budget,
+            "delta": book.delta,
+            "sites": [{"site": name, "spent": book.spent(name), "remaining": book.remaining(name)} for name in sites],
+            "entries": entries,
+        }
+        say(json.dumps(facts, indent=2))
+        return
+    _show_entries(entries)
+    for name in sites:
+        left = book.remaining(name)
+        say(
+            f"{book.summary_line(name)}; "
+            + (f"one more release may cost {left:.2f}" if left >= 0.005 else "nothing left")
+        )
+    if not sites:
+        say(f"nothing spent yet; budget {book.budget:g} at delta = {book.delta:g}")
+
+
+def _show_entries(entries: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    if not entries:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, side in (("#", "right"), ("time (UTC)", "left"), ("site", "left"), ("round", "right"), ("eps", "right")):
+        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("what", overflow="fold")
+    table.add_column("adds up", overflow="fold")
+    counted = {"all": "with everything", "ids": "per record id", "partition": "within its part"}
+    for entry in entries:
+        is_change = entry["rho"] == 0
+        what = entry["what"] + ("" if entry["completed"] else " (not sent: interrupted)")
+        part = f" ({entry['partition']})" if entry.get("partition") else ""
+        table.add_row(
+            str(entry["number"]),
+            entry["time"].replace("T", " ").removesuffix("+00:00"),
+            entry["site"],
+            "" if entry["round"] is None else str(entry["round"]),
+            "" if is_change else f"{entry['epsilon']:.2f}",
+            what,
+            "" if is_change else counted[entry["counted"]] + part,
+        )
+    Console(highlight=False, soft_wrap=False).print(table)
+
+
+def audit(
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The promise to test.", show_default=False)],
+    mechanism: Annotated[
+        str, typer.Option("--mechanism", help="release (what --epsilon of fit uses), local, or paper.")
+    ] = "release",
+    delta: Annotated[float, typer.Option("--delta", help="For release.")] = 1e-6,
+    runs: Annotated[int, typer.Option("--runs", help="Test runs per side and pair of data sets.", min=100)] = 10_000,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Attack the shipped code: try to tell neighbouring data sets apart better than the promise allows.
+
+    Exit code 1 if the promise is broken.
+
+    [bold]Examples[/bold]
+
+    fcac audit --epsilon 8
+
+    fcac audit --epsilon 15 --mechanism paper --runs 1000   [dim]fails, as it should[/dim]
+    """
+    if not 0 < epsilon < float("inf"):
+        raise BadUse(f"--epsilon must be a positive number, not {epsilon}")
+    if mechanism not in ("release", "local", "paper"):
+        raise BadUse(f"--mechanism must be release, local or paper, not {mechanism}")
+    import warnings
+
+    from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, PrivacyWarning
+    from fcac.privacy import audit as run_audit
+
+    bounds = [[0.0, 1.0], [0.0, 1.0]]
+    tested: Any
+    if mechanism == "release":
+        tested = NodeRelease(epsilon, bounds, delta)
+    else:
+        tested = LocalNoise(epsilon, bounds) if mechanism == "local" else PaperLaplace(epsilon)
+    with Progress("attacking", "runs") as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)  # the verdict says it better
+        result = run_audit(tested, n_runs=runs, progress=lambda done, in_all: progress(done, done / in_all))
+    if as_json:
+        say(json.dumps(result.to_dict(), indent=2))
+    else:
+        _show_audit(result)
+    if not result.holds:
+        raise typer.Exit(1)
+
+
+def _show_audit(result: Any) -> None:
+    say(f"{result.n_runs:,} runs a side for each of {len(result.pairs)} pairs of neighbouring data sets.")
+    for pair in result.pairs:
+        say(f"  {pair.name}: told apart with {pair.true_alarms:.1%} true and {pair.false_alarms:.1%} false alarms")
+    say(f"Promised {result.measure} = {result.promised:.3g}; certain loss found {result.found:.3g}.")
+    say(result.verdict)
+    if result.holds:
+        note("An audit can find a broken promise; that it finds none is evidence, not proof. The proof is in the docs.")

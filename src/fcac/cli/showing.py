@@ -1,0 +1,72 @@
+"""The demo, told round by round."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from fcac.cli.console import BadUse, counted, duration, say
+
+
+def _other_server(model: Any) -> Any:
+    """Return the other kind of server, given the same contributions."""
+    from fcac.federation.server import KINDS, Server
+
+    other = Server(next(kind for kind in KINDS if kind != model.server), model.server_.random_state)
+    for batch in model.server_.log:
+        other.absorb(batch)
+    return other
+
+
+def run(out: Path, seed: int, server: str, show: bool) -> None:
+    """Play the demo, write its report and its model, and print the path of the report last."""
+    import numpy as np
+    from sklearn.metrics import homogeneity_score
+
+    from fcac import save
+    from fcac.demo import GAUSSIANS, demo_data
+    from fcac.estimator import FCAC
+    from fcac.federation.server import KINDS
+    from fcac.report import write_report
+
+    if server not in KINDS:
+        raise BadUse(f"--server must be one of {', '.join(KINDS)}, not {server}")
+    if out.exists() and not out.is_dir():
+        raise BadUse(f"--out {out} is a file: name a directory")
+    out.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    model = FCAC(server=server, random_state=seed)
+    rows: dict[str, list[Any]] = {}
+    truth: list[Any] = []
+    points: list[Any] = []
+    say("Three Gaussians (A, B, C; 15,000 points each) arrive at two sites over three rounds.")
+    for arriving in demo_data(seed):
+        model.partial_fit(arriving.rows)
+        for site, block in arriving.rows.items():
+            rows.setdefault(site, []).append(block)
+            points.append(block)
+            truth.append(arriving.gaussians[site])
+        sent = {item.site: len(item.nodes) for item in model.server_.log[-1]}
+        met = ", ".join(
+            f"{site} gets {' and '.join(GAUSSIANS[g] for g in np.unique(labels))}"
+            for site, labels in arriving.gaussians.items()
+        )
+        pure = homogeneity_score(np.concatenate(truth), model.predict(np.concatenate(points)))
+        say(
+            f"  round {arriving.number}: {met}; {counted(sum(sent.values()), 'node')} sent, "
+            f"{counted(model.n_clusters_, 'cluster')} at the server; "
+            f"{'no cluster mixes two Gaussians' if pure >= 0.99 else f'homogeneity {pure:.2f}'} so far"
+        )
+    save(model, out / "model.fcac")
+    path = out / "report.html"
+    other = _other_server(model)
+    say(f"  the same nodes, read by the {other.kind} server: {counted(other.n_clusters, 'cluster')}")
+    together = {site: np.concatenate(blocks) for site, blocks in rows.items()}
+    write_report(model, path, rows=together, title="FCAC demo", compare=other)
+    say(f"Done in {duration(time.monotonic() - started)}. Model: {out / 'model.fcac'}. Report:")
+    if show:
+        import webbrowser
+
+        webbrowser.open(path.resolve().as_uri())
+    say(str(path.resolve()))
