@@ -1,0 +1,352 @@
+"""The pictures, as inline SVG: they scale, print, need no library and can be read by keyboard and screen reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.report.facts import Novelty, ReadOut, RoundFacts
+from fcac.report.looks import Look
+from fcac.report.markup import Markup, tag
+from fcac.report.plane import Dots, Plane
+
+Floats = NDArray[np.float64]
+
+# Cluster numbers drawn into a picture; more would hide the nodes.
+_MAX_NUMBERS = 24
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Maps coordinates of a plane into a picture, both axes at the same scale.
+
+    Positions are whole units of a picture at most 1,000 wide: no coordinate is told to more than three digits.
+    """
+
+    low: Floats
+    scale: float
+    origin: tuple[float, float]
+    height: int
+
+    @classmethod
+    def around(cls, points: Floats, width: int, height: int, margin: int) -> Frame:
+        """Frame in which all points are visible, centred."""
+        if not len(points):
+            points = np.zeros((1, 2))
+        low, high = points.min(axis=0), points.max(axis=0)
+        extent = np.maximum(high - low, 1e-12 * max(1.0, float(np.abs(points).max())))
+        scale = float(min((width - 2 * margin) / extent[0], (height - 2 * margin) / extent[1]))
+        if not np.isfinite(scale) or (high == low).all():
+            scale = 1.0
+        used = scale * (high - low)
+        return cls(low, scale, ((width - float(used[0])) / 2, (height - float(used[1])) / 2), height)
+
+    def place(self, points: Floats) -> list[tuple[int, int]]:
+        """Whole picture units; y points up."""
+        x = self.origin[0] + self.scale * (points[:, 0] - self.low[0])
+        y = self.height - self.origin[1] - self.scale * (points[:, 1] - self.low[1])
+        return [(round(a), round(b)) for a, b in zip(x, y, strict=True)]
+
+
+# ------------------------------------------------------------ the network
+
+
+def network(
+    dots: Dots,
+    look_of: Callable[[int], Look],
+    plane: Plane,
+    frame_points: Floats,
+    *,
+    width: int = 640,
+    height: int = 480,
+    largest: float = 13.0,
+    numbers: bool = True,
+    tips: bool = True,
+    what_counts: str = "rows",
+    axes: bool = True,
+) -> Markup:
+    """Draw nodes (area by count), edges and cluster numbers.
+
+    Parameters
+    ----------
+    dots : Dots
+    look_of : callable
+        Look of a cluster.
+    plane : Plane
+    frame_points : array of shape (n, 2)
+        What must be visible; pass the same to pictures that are compared.
+    """
+    frame = Frame.around(frame_points, width, height, margin=34 if axes else 14)
+    places = frame.place(dots.points)
+    radii = _radii(dots, largest)
+    drawn: list[Markup | None] = [_axes(frame, plane, frame_points, width, height) if axes else None]
+    drawn.append(_edges(dots, places))
+    # large clusters first, so that small ones lie on top
+    labels = sorted({int(label) for label in dots.labels}, key=lambda label: (look_of(label).rank, label))
+    for label in labels:
+        look, inside = look_of(label), np.flatnonzero(dots.labels == label)
+        inside = inside[np.lexsort((dots.points[inside, 1], dots.points[inside, 0]))]
+        marks = [
+            look.mark(*places[i], radii[i], data_t=_node_tip(dots, int(i), what_counts) if tips else None)
+            for i in inside
+        ]
+        drawn.append(tag("g", marks, class_=f"k {look.colour}", data_k=label))
+    if numbers:
+        drawn.append(_numbers(dots, places, labels, width, height))
+    return tag("svg", drawn, viewBox=f"0 0 {width} {height}", class_="net", aria_hidden="true", focusable="false")
+
+
+def _radii(dots: Dots, largest: float) -> list[float]:
+    if not len(dots.counts):
+        return []
+    # where all counts are small, so are all marks
+    relative = np.sqrt(dots.counts / max(int(dots.counts.max()), 12))
+    return [float(r) for r in np.maximum(largest * relative, 0.22 * largest)]
+
+
+def _node_tip(dots: Dots, i: int, what_counts: str) -> str:
+    merged = f", {dots.n_merged[i]} nodes" if dots.n_merged[i] > 1 else ""
+    return f"Cluster {dots.labels[i]}: {dots.counts[i]:,} {what_counts}{merged}"
+
+
+def _edges(dots: Dots, places: Sequence[tuple[int, int]]) -> Markup | None:
+    if not len(dots.edges):
+        return None
+    path = "".join(f"M{places[a][0]} {places[a][1]}L{places[b][0]} {places[b][1]}" for a, b in dots.edges)
+    return tag("path", d=path, class_="edges")
+
+
+def _numbers(
+    dots: Dots, places: Sequence[tuple[int, int]], labels: Sequence[int], width: int, height: int
+) -> Markup | None:
+    """Cluster numbers at the clusters' centres, those of larger clusters first, none on top of another."""
+    boxes: list[tuple[float, float]] = []
+    texts = []
+    for label in labels[:_MAX_NUMBERS]:
+        inside = np.flatnonzero(dots.labels == label)
+        where = np.array([places[int(i)] for i in inside], dtype=np.float64)
+        centre = np.average(where, axis=0, weights=dots.counts[inside])
+        x, y = where[np.argmin(((where - centre) ** 2).sum(axis=1))]
+        for dx, dy in ((0, -16), (0, 18), (18, 0), (-18, 0), (20, -20), (-20, -20), (20, 20), (-20, 20)):
+            at = (float(np.clip(x + dx, 12, width - 12)), float(np.clip(y + dy, 12, height - 12)))
+            if all(abs(at[0] - bx) > 22 or abs(at[1] - by) > 16 for bx, by in boxes):
+                boxes.append(at)
+                texts.append(tag("text", label, x=round(at[0]), y=round(at[1]), class_="k number", data_k=label))
+                break
+    return tag("g", texts) if texts else None
+
+
+def _axes(frame: Frame, plane: Plane, points: Floats, width: int, height: int) -> Markup:
+    parts = [
+        tag("text", plane.x_label, x=width - 8, y=height - 8, class_="axis end"),
+        tag("text", plane.y_label, x=8, y=16, class_="axis"),
+    ]
+    if not plane.is_projection and len(points):
+        parts += _ticks(frame, points, width, height, 0)
+        if plane.y_label:
+            parts += _ticks(frame, points, width, height, 1)
+    return tag("g", parts)
+
+
+def _ticks(frame: Frame, points: Floats, width: int, height: int, axis: int) -> list[Markup]:
+    low, high = float(points[:, axis].min()), float(points[:, axis].max())
+    parts = []
+    for value in nice_values(low, high):
+        corner = frame.low.copy()
+        corner[axis] = value
+        x, y = frame.place(corner[None, :])[0]
+        if axis == 0:
+            parts.append(tag("path", d=f"M{x} 24V{height - 24}", class_="grid"))
+            parts.append(tag("text", f"{value:g}", x=x, y=height - 26, class_="tick mid"))
+        else:
+            parts.append(tag("path", d=f"M8 {y}H{width - 8}", class_="grid"))
+            parts.append(tag("text", f"{value:g}", x=10, y=y - 4, class_="tick"))
+    return parts
+
+
+def nice_values(low: float, high: float, most: int = 5) -> list[float]:
+    """Round values between two numbers.
+
+    Examples
+    --------
+    >>> from fcac.report.charts import nice_values
+    >>> nice_values(0.03, 0.97)
+    [0.2, 0.4, 0.6, 0.8]
+    """
+    if not high > low:
+        return [low]
+    rough = (high - low) / most
+    unit = 10.0 ** np.floor(np.log10(rough))
+    step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= rough)
+    first = int(np.ceil(low / step))
+    return [float(f"{step * k:.12g}") for k in range(first, int(np.floor(high / step)) + 1)]
+
+
+# ------------------------------------------------------------ rows flowing between rounds
+
+
+def flow(rounds: Sequence[RoundFacts], read: ReadOut, names: Sequence[str]) -> Markup:
+    """Draw where rows went from round to round: bars are clusters, ribbons the rows they pass on."""
+    width, height, top, bar, gap = 640, 320, 30, 14, 5
+    columns = [_column(r, read) for r in rounds]
+    tallest = max(sum(rows for _, rows in column) for column in columns) or 1
+    room = height - top - 14 - gap * max(len(column) for column in columns)
+    scale = room / tallest
+    lefts = np.linspace(30, width - 30 - bar, len(columns))
+    spans = [_spans(column, scale, top, height - 14, gap) for column in columns]
+    ribbons, bars, texts = [], [], []
+    for k, (column, left) in enumerate(zip(columns, lefts, strict=True)):
+        x = round(float(left))
+        anchor = "tick mid" if 0 < k < len(columns) - 1 else "tick" if k == 0 else "tick end"
+        at = x if k == 0 else x + bar if k == len(columns) - 1 else x + bar // 2
+        texts.append(tag("text", names[k], x=at, y=16, class_=anchor))
+        for label, rows in column:
+            low, high = spans[k][label]
+            look = read.look(rounds[k].becomes.get(label, label))
+            tip = f"{names[k]}, {_cluster_name(label)}: {rows:,} rows"
+            bars.append(
+                tag(
+                    "rect",
+                    x=x,
+                    y=f"{low:.1f}",
+                    width=bar,
+                    height=f"{max(high - low, 1.5):.1f}",
+                    class_=f"bar {look.colour}",
+                    data_t=tip,
+                )
+            )
+            if k == len(columns) - 1 and high - low > 9:
+                texts.append(tag("text", label, x=x + bar + 5, y=f"{(low + high) / 2 + 4:.1f}", class_="tick strong"))
+        if k:
+            ribbons += _ribbons(rounds[k], read, spans[k - 1 : k + 1], scale, float(lefts[k - 1]) + bar, x)
+    return tag(
+        "svg",
+        tag("g", ribbons),
+        bars,
+        texts,
+        viewBox=f"0 0 {width} {height}",
+        class_="flow wide",
+        aria_hidden="true",
+        focusable="false",
+    )
+
+
+def _cluster_name(label: int) -> str:
+    return f"cluster {label}"
+
+
+def _column(facts: RoundFacts, read: ReadOut) -> list[tuple[int, int]]:
+    """Clusters of a round with their rows, in the order of what they become."""
+    rows = facts.snapshot.cluster_rows
+    return sorted(
+        rows.items(), key=lambda item: (read.look(facts.becomes.get(item[0], item[0])).rank, -item[1], item[0])
+    )
+
+
+def _spans(
+    column: Sequence[tuple[int, int]], scale: float, top: int, bottom: int, gap: int
+) -> dict[int, tuple[float, float]]:
+    used = scale * sum(rows for _, rows in column) + gap * max(len(column) - 1, 0)
+    y = top + max(0.0, (bottom - top - used) / 2)
+    spans = {}
+    for label, rows in column:
+        spans[label] = (y, y + scale * rows)
+        y += scale * rows + gap
+    return spans
+
+
+def _ribbons(
+    now: RoundFacts,
+    read: ReadOut,
+    spans: Sequence[dict[int, tuple[float, float]]],
+    scale: float,
+    left: float,
+    right: float,
+) -> list[Markup]:
+    order = {label: k for k, label in enumerate(spans[1])}
+    leaving = {label: low for label, (low, _) in spans[0].items()}
+    entering = {label: low for label, (low, _) in spans[1].items()}
+    arriving: dict[int, int] = {}
+    for (_, target), rows in now.snapshot.flow.items():
+        arriving[target] = arriving.get(target, 0) + rows
+    sources = {label: k for k, label in enumerate(spans[0])}
+    middle = (left + right) / 2
+    drawn = []
+    flows = [item for item in now.snapshot.flow.items() if item[0][0] in sources and item[0][1] in order]
+    for (source, target), rows in sorted(flows, key=lambda item: (sources[item[0][0]], order[item[0][1]])):
+        thick = scale * rows
+        a, b = leaving[source], entering[target]
+        # a cluster can hold fewer rows than flow in where nodes have moved since: its ribbons then share its height
+        low, high = spans[1][target]
+        thin = thick * min(1.0, (high - low) / (scale * arriving[target])) if arriving[target] else 0.0
+        leaving[source], entering[target] = a + thick, b + thin
+        look = read.look(now.becomes.get(target, target))
+        shape = (
+            f"M{left:.0f} {a:.1f}C{middle:.0f} {a:.1f} {middle:.0f} {b:.1f} {right:.0f} {b:.1f}"
+            f"V{b + thin:.1f}C{middle:.0f} {b + thin:.1f} {middle:.0f} {a + thick:.1f} {left:.0f} {a + thick:.1f}Z"
+        )
+        tip = f"{rows:,} rows: {_cluster_name(source)} to {_cluster_name(target)}"
+        drawn.append(tag("path", d=shape, class_=f"ribbon {look.colour}", data_t=tip))
+    return drawn
+
+
+# ------------------------------------------------------------ novelty
+
+
+def histogram(novelty: Novelty) -> Markup:
+    """Draw how far rows lie from their nearest node, with the threshold of novelty."""
+    width, height, left, bottom, top = 640, 260, 10, 40, 26
+    n = len(novelty.known)
+    tallest = int((novelty.known + novelty.novel).max()) or 1
+    each = (width - left - 10) / n
+    bars: list[Markup] = []
+    for k in range(n):
+        floor = float(height - bottom)
+        upto = f"{novelty.edges[k + 1]:.3g}" if k < n - 1 else "more"
+        for rows, look, word in ((novelty.known[k], "plain", "known"), (novelty.novel[k], "novel", "novel")):
+            if not rows:
+                continue
+            tall = max((height - bottom - top) * int(rows) / tallest, 1.0)
+            floor -= tall
+            bars.append(
+                tag(
+                    "rect",
+                    x=f"{left + k * each + 0.5:.1f}",
+                    y=f"{floor:.1f}",
+                    width=f"{each - 1:.1f}",
+                    height=f"{tall:.1f}",
+                    class_=f"bar {look}",
+                    data_t=f"Distance {novelty.edges[k]:.3g} to {upto}: {int(rows):,} {word} rows",
+                )
+            )
+    axis = [tag("path", d=f"M{left} {height - bottom}H{width - 10}", class_="rule")]
+    reach = float(novelty.edges[-1])
+    for value in nice_values(0.0, reach):
+        x = left + (width - left - 10) * value / reach
+        axis.append(tag("text", f"{value:g}", x=round(x), y=height - bottom + 16, class_="tick mid"))
+    for value in nice_values(0.0, tallest, 3)[1:]:
+        y = height - bottom - (height - bottom - top) * value / tallest
+        axis.append(tag("path", d=f"M{left} {y:.0f}H{width - 10}", class_="grid"))
+        axis.append(tag("text", f"{value:,.0f} rows", x=width - 10, y=round(y) - 4, class_="tick end"))
+    axis.append(tag("text", "Distance to the nearest node", x=width - 10, y=height - 4, class_="axis end"))
+    threshold = []
+    if novelty.threshold is not None and 0 < novelty.threshold < reach:
+        x = left + (width - left - 10) * novelty.threshold / reach
+        threshold = [
+            tag("path", d=f"M{x:.0f} {top - 8}V{height - bottom}", class_="mark-line"),
+            tag("text", "unlike anything seen", x=round(x) + 6, y=top, class_="axis"),
+            tag("text", "known", x=round(x) - 6, y=top, class_="axis end"),
+        ]
+    return tag(
+        "svg",
+        axis,
+        bars,
+        threshold,
+        viewBox=f"0 0 {width} {height}",
+        class_="hist wide",
+        aria_hidden="true",
+        focusable="false",
+    )

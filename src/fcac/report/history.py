@@ -1,0 +1,207 @@
+"""What happened over the rounds, to clusters and at sites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from fcac.report import charts
+from fcac.report.facts import Facts, ReadOut, SiteFacts
+from fcac.report.looks import Look
+from fcac.report.markup import Markup, tag
+from fcac.report.parts import details, image, plot, plural, section, table
+from fcac.report.replay import Event
+
+_MAX_SITES_IN_GRID = 60
+_MAX_ROUNDS_IN_GRID = 24
+_MAX_EVENTS = 24
+_MAX_LISTED = 6
+
+# ------------------------------------------------------------ rounds
+
+
+def rounds_section(facts: Facts) -> Markup | None:
+    """Rounds side by side, and what became of clusters."""
+    if len(facts.round_names) < 2:
+        return None
+    if facts.rounds is None:
+        return section(
+            "rounds",
+            "Round by round",
+            "The contributions are too many to play the rounds again for this report; the picture above is the last.",
+        )
+    rounds, read = facts.rounds, facts.read
+    everything = np.concatenate([r.dots.points for r in rounds])
+    pictures = []
+    for r in rounds:
+        name = f"Round {facts.round_names[r.snapshot.round - 1]}"
+        picture = charts.network(
+            r.dots,
+            partial(_look_later, read, r.becomes),
+            facts.plane,
+            everything,
+            width=320,
+            height=250,
+            largest=8.0,
+            numbers=False,
+            tips=False,
+            axes=False,
+        )
+        n_nodes, n_clusters = len(r.snapshot.nodes), r.snapshot.n_clusters
+        alt = f"{name}: {plural(n_nodes, 'node')} in {plural(n_clusters, 'cluster')}."
+        heading = tag("h3", name, tag("span", f"{plural(n_clusters, 'cluster')}"))
+        sites = [s for s in facts.sites if r.snapshot.round - 1 in s.parts]
+        took_part = f"{plural(n_nodes, 'node')}; {len(sites)} of {plural(len(facts.sites), 'site')} took part."
+        pictures.append(tag("figure", heading, image(picture, alt), tag("figcaption", took_part), class_="panel"))
+    names = [f"Round {facts.round_names[r.snapshot.round - 1]}" for r in rounds]
+    flow_rows = [
+        (names[k], f"{a}", f"{b}", f"{n:,}")
+        for k in range(1, len(rounds))
+        for (a, b), n in sorted(rounds[k].snapshot.flow.items())
+    ]
+    moved = tag(
+        "div",
+        tag("h3", "What became of the clusters"),
+        tag(
+            "p",
+            "Bars are clusters, as tall as the rows they stand for; ribbons show where the rows known before went. "
+            "What no ribbon reaches is new.",
+            class_="caption",
+        ),
+        plot(charts.flow(rounds, read, names), _flow_alt(facts, names)),
+        _event_list(facts),
+        details(
+            "Show as a table",
+            table(["Until", "From cluster", "To cluster", "Rows"], flow_rows, caption="Rows passed on between rounds"),
+        ),
+        class_="panel gap",
+    )
+    shown = "" if len(rounds) == len(facts.round_names) else f" {len(rounds)} of {len(facts.round_names)} are shown."
+    intro = (
+        "The same picture after every round. A cluster has the colour of the one it ended up in, so what is learned "
+        f"can be followed.{shown}"
+    )
+    return section("rounds", "Round by round", intro, tag("div", pictures, class_="small"), moved)
+
+
+def _look_later(read: ReadOut, becomes: dict[int, int], label: int) -> Look:
+    """Look of the last round's cluster that this one became."""
+    return read.look(becomes.get(label, label))
+
+
+def _flow_alt(facts: Facts, names: Sequence[str]) -> str:
+    assert facts.rounds is not None
+    steps = [f"{name} {r.snapshot.n_clusters}" for name, r in zip(names, facts.rounds, strict=True)]
+    return f"Clusters over the rounds: {', '.join(steps)}."
+
+
+def _event_list(facts: Facts) -> Markup | None:
+    if not facts.events:
+        return None
+    renamed = facts.read.kind == "cae-fc"
+    note = "The paper's server numbers its components anew in every round." if renamed else "Clusters keep their names."
+    quiet = [event for event in facts.events if event.kind in ("grew", "shrank")]
+    loud = [event for event in facts.events if event not in quiet]
+    return tag(
+        "div",
+        _listed(_event_lines(loud, facts.round_names)),
+        tag("p", note, class_="caption"),
+        details("Show how clusters grew", _listed(_event_lines(quiet, facts.round_names))) if quiet else None,
+    )
+
+
+def _listed(lines: Sequence[str]) -> Markup:
+    older = len(lines) - _MAX_EVENTS
+    shown = tag("ul", [tag("li", line) for line in lines[-_MAX_EVENTS:]], class_="events")
+    earlier = tag("p", f"and {plural(older, 'earlier event')}", class_="caption") if older > 0 else None
+    return tag("div", shown, earlier)
+
+
+def _event_lines(events: Sequence[Event], round_names: Sequence[int]) -> list[str]:
+    """Births of a round in one line, then what else happened, one by one."""
+    lines = []
+    for number in sorted({event.round for event in events}):
+        when = f"Round {round_names[number - 1]}"
+        here = [event for event in events if event.round == number]
+        born = [label for event in here if event.kind == "born" for label in event.after]
+        if born:
+            lines.append(f"{when}: {_clusters(born)} {'was' if len(born) == 1 else 'were'} born.")
+        lines += [f"{when}: {_event_words(event)}" for event in here if event.kind != "born"]
+    return lines
+
+
+def _event_words(event: Event) -> str:
+    if event.kind in ("merged", "split"):
+        return f"{_clusters(event.before)} of the round before {event.kind} into {_clusters(event.after)}."
+    if event.kind == "died":
+        return f"{_clusters(event.before)} died; it stood for {plural(event.rows[0], 'row')}."
+    return f"{_clusters(event.after)} {event.kind} from {event.rows[0]:,} to {plural(event.rows[1], 'row')}."
+
+
+def _clusters(labels: Sequence[int]) -> str:
+    names = [str(label) for label in labels]
+    if len(names) == 1:
+        return f"cluster {names[0]}"
+    if len(names) > _MAX_LISTED:
+        return f"{len(names)} clusters"
+    return f"clusters {', '.join(names[:-1])} and {names[-1]}"
+
+
+# ------------------------------------------------------------ sites
+
+
+def sites_section(facts: Facts) -> Markup:
+    """Who took part, when."""
+    largest = {s.name for s in sorted(facts.sites, key=lambda s: -s.rows)[:_MAX_SITES_IN_GRID]}
+    sites = [s for s in facts.sites if s.name in largest]
+    first = max(0, len(facts.round_names) - _MAX_ROUNDS_IN_GRID)
+    columns = range(first, len(facts.round_names))
+    head = ["Site", *[f"Round {facts.round_names[k]}" for k in columns], "Rows", "Nodes"]
+    lines = [
+        tag(
+            "tr",
+            tag("th", str(site.name), scope="row", title=str(site.name)),
+            [_presence(site, k) for k in columns],
+            tag("td", f"{site.rows:,}"),
+            tag("td", f"{site.n_nodes:,}"),
+        )
+        for site in sites
+    ]
+    grid = tag(
+        "table",
+        tag("caption", "Nodes that each site sent in each round", class_="unseen"),
+        tag("thead", tag("tr", [tag("th", name, scope="col") for name in head])),
+        tag("tbody", lines),
+        class_="presence",
+    )
+    notes = ["Numbers in the grid are nodes sent."]
+    if len(sites) < len(facts.sites):
+        notes.append(f"The {len(sites)} largest of {len(facts.sites):,} sites are listed.")
+    if first:
+        notes.append(f"The last {len(columns)} of {len(facts.round_names)} rounds are listed.")
+    taking = [sum(k in s.parts for s in facts.sites) for k in range(len(facts.round_names))]
+    if len(facts.sites) > 1:
+        notes.append(f"Sites per round: {min(taking)} to {max(taking)}." if min(taking) < max(taking) else "")
+    return section(
+        "sites",
+        "The sites",
+        "Who took part in which round. A site that is away changes nothing but its own absence.",
+        tag(
+            "div",
+            tag("div", grid, class_="scroll", tabindex="0", role="region", aria_label="Participation of sites"),
+            tag("p", " ".join(note for note in notes if note), class_="caption"),
+            class_="panel",
+        ),
+    )
+
+
+def _presence(site: SiteFacts, k: int) -> Markup:
+    part = site.parts.get(k)
+    if part is None:
+        return tag("td", "away", class_="out")
+    tip = f"{site.name}: {plural(part.n_nodes, 'node')} for {plural(part.rows, 'row')}"
+    if part.late:
+        return tag("td", f"{part.n_nodes:,} late", class_="late", data_t=f"{tip}, for an earlier round")
+    return tag("td", f"{part.n_nodes:,}", class_="in", data_t=tip)

@@ -1,0 +1,90 @@
+"""The page as a whole: head, sections, foot."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+
+from fcac.report import history, sections
+from fcac.report.facts import Facts
+from fcac.report.markup import Markup, tag
+from fcac.report.parts import plural
+from fcac.report.style import CSS, SCRIPT
+
+
+def page(facts: Facts, title: str | None = None) -> str:
+    """Return the report as one HTML document.
+
+    Parameters
+    ----------
+    facts : Facts
+    title : str, optional
+    """
+    sites, rounds = len(facts.sites), len(facts.round_names)
+    title = title or f"Clusters of {plural(sites, 'site')} after {plural(rounds, 'round')}"
+    parts = [
+        ("network", "Network", sections.network_section(facts)),
+        ("clusters", "Clusters", sections.clusters_section(facts)),
+        ("rounds", "Rounds", history.rounds_section(facts)),
+        ("comparison", "Two read-outs", sections.comparison_section(facts)),
+        ("sites", "Sites", history.sites_section(facts)),
+        ("novelty", "Novelty", sections.novelty_section(facts)),
+        ("privacy", "Privacy", sections.privacy_section(facts.privacy)),
+    ]
+    present = [(name, label, content) for name, label, content in parts if content is not None]
+    links = [tag("li", tag("a", label, href=f"#{name}")) for name, label, _ in present]
+    body = tag(
+        "body",
+        tag("a", "Skip to the network", href="#network", class_="skip"),
+        tag(
+            "header",
+            tag("p", "FCAC report", class_="kicker"),
+            tag("h1", title),
+            sections.lead(facts),
+            tag("nav", tag("ul", links), aria_label="Sections"),
+        ),
+        tag("main", sections.opening(facts), [content for _, _, content in present]),
+        _foot(facts),
+        tag("div", id="tip", aria_hidden="true"),
+        tag("div", id="live", class_="unseen", aria_live="polite"),
+        tag("script", Markup(SCRIPT)),
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy()),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", title),
+        tag("style", Markup(CSS)),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _policy() -> str:
+    """Nothing may be loaded, and no script may run but ours, by its fingerprint."""
+    fingerprint = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'; base-uri 'none'"
+
+
+def _foot(facts: Facts) -> Markup:
+    from fcac import __version__
+
+    source = (
+        "Everything here is computed from what the sites contributed; no row was read for it."
+        if facts.novelty is None
+        else "Novelty and exact sizes were counted over the rows of this run; no row is in this file."
+    )
+    words = [
+        ("Node", "A prototype: a point that stands for the rows most like it. Sites send nodes, not rows."),
+        ("Count", "How many rows (at a site) or nodes (at the server) a node has won so far."),
+        ("Cluster", "Nodes that belong together, numbered as predict numbers them."),
+        ("Round", "Sites send their nodes once, the server goes on from where it was."),
+    ]
+    glossary = [part for term, text in words for part in (tag("dt", term), tag("dd", text))]
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return tag(
+        "footer",
+        tag("div", tag("dl", glossary), tag("p", source), tag("p", f"Written by fcac {__version__} on {today}.")),
+    )

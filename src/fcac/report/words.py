@@ -1,0 +1,279 @@
+"""The privacy statement, in plain words, from what the contributions say and show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fcac.federation import Contribution, SiteName
+
+_MECHANISMS = ("none", "PaperLaplace", "LocalNoise", "NodeRelease")
+
+
+@dataclass(frozen=True)
+class SiteGroup:
+    """Sites that say the same about their privacy."""
+
+    sites: list[SiteName]
+    mechanism: str
+    epsilon: float | None
+    delta: float | None
+    spent: float | None
+    n_rounds: int
+
+    def summary(self) -> str:
+        """What these sites did, in a few words."""
+        known = {
+            "none": "none: nodes are sent as they are",
+            "PaperLaplace": "the paper's noise",
+            "LocalNoise": "local noise on every record",
+            "NodeRelease": "differentially private release",
+        }
+        return known.get(self.mechanism, self.mechanism)
+
+    def cost(self) -> str:
+        """Epsilon, as the sites state it."""
+        if self.epsilon is None:
+            return "–"
+        per = {"PaperLaplace": " per feature", "NodeRelease": " per record and round", "LocalNoise": " per record"}
+        at = f" at δ = {_small(self.delta)}" if self.delta else ""
+        return f"ε = {self.epsilon:g}{at}{per.get(self.mechanism, '')}"
+
+    def total(self) -> str:
+        """Epsilon over all rounds so far, as the sites state it."""
+        return "–" if self.spent is None else f"ε = {self.spent:.3g}"
+
+
+@dataclass(frozen=True)
+class PrivacyWords:
+    """What the report says about privacy.
+
+    Attributes
+    ----------
+    level : {"good", "note", "warning", "danger"}
+    badge : str
+        Two or three words.
+    headline : str
+    paragraphs : list of str
+    warning : str
+        What calls for attention, in one sentence; may be empty.
+    figures : list of (str, str)
+        Number and what it counts: the warning figures.
+    facts : list of (str, str)
+        Term and statement, from the mechanism's own description.
+    not_promised : list of str
+    groups : list of SiteGroup
+    """
+
+    level: str
+    badge: str
+    headline: str
+    paragraphs: list[str]
+    warning: str = ""
+    figures: list[tuple[str, str]] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    not_promised: list[str] = field(default_factory=list)
+    groups: list[SiteGroup] = field(default_factory=list)
+
+
+def privacy_words(log: Sequence[Sequence[Contribution]], mechanism: Any, *, federation: bool) -> PrivacyWords:
+    """Say what was promised to the records behind these contributions, and what was not.
+
+    Parameters
+    ----------
+    log : rounds of contributions
+    mechanism : privacy mechanism or None
+        Of an in-process run; its own description is quoted.
+    federation : bool
+        Whether the contributions crossed from sites to a server.
+    """
+    items = [item for batch in log for item in batch]
+    groups = _groups(items)
+    used = {group.mechanism for group in groups}
+    described = _description(mechanism, items)
+    latest = list({item.site: item for item in sorted(items, key=lambda item: item.round)}.values())
+    common: dict[str, Any] = {
+        "groups": groups,
+        "facts": _facts(described),
+        "not_promised": _not_promised(described),
+    }
+    if "none" in used and (federation or len(used) > 1):
+        open_sites = sorted(str(site) for g in groups if g.mechanism == "none" for site in g.sites)
+        n_sites = len({item.site for item in items})
+        which = "any site" if len(open_sites) == n_sites else f"{len(open_sites)} of {n_sites} sites"
+        return PrivacyWords(
+            "danger",
+            "None",
+            f"No privacy at {which}.",
+            [
+                "Nodes were sent to the server as they are. A node that stands for a single row is that row, or very "
+                "nearly; whoever holds the server can read it.",
+                "Winning counts add up to the exact number of rows of each site.",
+            ],
+            figures=_single_figures([item for item in latest if _name(item) == "none"]),
+            **common,
+        )
+    if "none" in used or not used:
+        return PrivacyWords(
+            "note",
+            "None set",
+            "No privacy was set, and none was needed: nothing left this process.",
+            [
+                "Sites and server ran in one process. If the same nodes were sent to a server on another machine, the "
+                "figures below say how many of them would show single rows.",
+            ],
+            figures=_single_figures(latest),
+            **common,
+        )
+    if "PaperLaplace" in used:
+        return PrivacyWords(
+            "warning",
+            "No promise",
+            "The paper's noise was used. It is not a privacy guarantee.",
+            [
+                "Each site added Laplace noise scaled to the range of its own records. Since that range is read off "
+                "the records, the noise does not give ε-differential privacy for any ε; it is kept for reproducing the "
+                "paper. For a promise that holds, use NodeRelease.",
+            ],
+            figures=_paper_figures([item for item in latest if _name(item) == "PaperLaplace"]),
+            **common,
+        )
+    warning = str(described.get("warning") or "")
+    paragraphs = ["Everything in this report is computed from what the sites released; no row was read for it."]
+    if "NodeRelease" in used:
+        paragraphs.insert(
+            0,
+            "What left each site is differentially private per record: adding or removing one record changes the "
+            "probability of anything the server can see by at most a factor e^ε, except with probability δ. Sizes and "
+            "positions are noised, so they are close to the truth, not equal to it.",
+        )
+    if "LocalNoise" in used:
+        paragraphs.insert(
+            0,
+            "Every record was noised before anything else saw it: whatever a record was, any report about it is at "
+            "most e^ε times as likely as if it had been any other record.",
+        )
+    if warning:
+        paragraphs.append(warning)
+    strangers = sorted(used - set(_MECHANISMS))
+    if strangers:
+        paragraphs = [f"Sites state these mechanisms, which this report does not know: {', '.join(strangers)}."]
+    level = "warning" if warning or strangers else "good"
+    figures = _cost_figures(groups)
+    return PrivacyWords(level, _badge(groups), _headline(groups), paragraphs, warning, figures, **common)
+
+
+def _small(value: float) -> str:
+    """A number, powers of ten as such."""
+    text = f"{value:.3g}"
+    mantissa, _, exponent = text.partition("e")
+    if not exponent:
+        return text
+    power = f"10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+    return power if mantissa == "1" else f"{mantissa} × {power}"
+
+
+def _name(item: Contribution) -> str:
+    return str(item.privacy.get("mechanism", "none")).split(":")[0].strip() or "none"
+
+
+def _number(item: Contribution, key: str) -> float | None:
+    value = item.privacy.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _groups(items: Sequence[Contribution]) -> list[SiteGroup]:
+    rounds: dict[SiteName, int] = {}
+    newest: dict[SiteName, Contribution] = {}
+    for item in items:
+        rounds[item.site] = rounds.get(item.site, 0) + 1
+        if item.site not in newest or item.round > newest[item.site].round:
+            newest[item.site] = item
+    found: dict[tuple[Any, ...], list[SiteName]] = {}
+    for site, item in newest.items():
+        costs = [_number(item, key) for key in ("epsilon", "delta", "spent")]
+        key = (_name(item), *costs, rounds[site])
+        found.setdefault(key, []).append(site)
+    return [SiteGroup(sites, *key) for key, sites in found.items()]
+
+
+def _badge(groups: Sequence[SiteGroup]) -> str:
+    costs = [group.epsilon for group in groups if group.epsilon is not None]
+    return f"ε = {max(costs):g}" if costs else "Private"
+
+
+def _headline(groups: Sequence[SiteGroup]) -> str:
+    costs = sorted({group.cost() for group in groups if group.epsilon is not None})
+    return f"Differentially private: {'; '.join(costs)}." if costs else "Differentially private."
+
+
+def _cost_figures(groups: Sequence[SiteGroup]) -> list[tuple[str, str]]:
+    costs = [group.epsilon for group in groups if group.epsilon is not None]
+    spent = [group.spent for group in groups if group.spent is not None]
+    rounds = max((group.n_rounds for group in groups), default=0)
+    figures = [(f"{max(costs):g}", "largest ε of one release, as the sites state it")] if costs else []
+    if spent:
+        figures.append((f"{max(spent):.3g}", "largest ε that a site states over all its rounds, charges added up"))
+    return [*figures, (str(rounds), "contributions of the busiest site")]
+
+
+def _single_figures(latest: Sequence[Contribution]) -> list[tuple[str, str]]:
+    counts = np.concatenate([item.counts for item in latest]) if latest else np.empty(0, np.int64)
+    single = int((counts == 1).sum())
+    share = single / len(counts) if len(counts) else 0.0
+    return [
+        (f"{single:,}", f"of {len(counts):,} nodes stand for a single row ({share:.0%})"),
+        (f"{int(counts.sum()):,}", "rows: the counts give the exact number away"),
+    ]
+
+
+def _paper_figures(latest: Sequence[Contribution]) -> list[tuple[str, str]]:
+    figures = []
+    costs = [(_number(item, "epsilon"), item.n_features) for item in latest]
+    totals = [epsilon * d for epsilon, d in costs if epsilon is not None]
+    if totals:
+        epsilon, d = next((e, d) for e, d in costs if e is not None and e * d == max(totals))
+        figures.append((f"{max(totals):g}", f"nominal ε per record: ε = {epsilon:g} is spent on each of {d} features"))
+    constant = sum(int((item.nodes == item.nodes[0]).all(axis=0).sum()) for item in latest if len(item.nodes) > 1)
+    figures.append((f"{constant:,}", "constant columns over all sites: they are sent exactly"))
+    return [*figures, *_single_figures(latest)]
+
+
+def _description(mechanism: Any, items: Sequence[Contribution]) -> dict[str, Any]:
+    if mechanism is None or not hasattr(mechanism, "describe"):
+        return {}
+    described: dict[str, Any] = mechanism.describe()
+    return described
+
+
+_TERMS = {
+    "mechanism": "Mechanism",
+    "unit": "What is protected",
+    "adjacency": "Neighbouring data differ by",
+    "epsilon": "ε of one release",
+    "delta": "δ",
+    "rounds": "Over rounds",
+    "budget": "Budget (ε)",
+    "noise": "Source of noise",
+    "bounds": "Public bounds",
+}
+
+
+def _facts(described: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(term, _plain(described[key])) for key, term in _TERMS.items() if described.get(key) is not None]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return _small(value)
+    if isinstance(value, list):
+        pairs = [f"[{low:g}, {high:g}]" for low, high in value[:6]]
+        return ", ".join(pairs) + (f" and {len(value) - 6} more" if len(value) > 6 else "")
+    return str(value)
+
+
+def _not_promised(described: dict[str, Any]) -> list[str]:
+    return [str(line) for line in described.get("not_promised", [])]
