@@ -25,7 +25,6 @@ SETTINGS_KEY = "fcac-site"
 app = ClientApp()
 
 
-@app.train("contribute")
 def contribute(message: Message, context: Context) -> Message:
     """Answer a round with the site's contribution."""
 
@@ -37,7 +36,6 @@ def contribute(message: Message, context: Context) -> Message:
     return _answer(message, context, work)
 
 
-@app.query("take_model")
 def take_model(message: Message, context: Context) -> Message:
     """Keep the global model, for labelling at the site."""
 
@@ -61,3 +59,7 @@ def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[
         log().error("request not answered:\n%s", traceback.format_exc())
         reply = Reply(messages.UNAVAILABLE, name)
     return Message(messages.write_reply(reply), reply_to=message)
+
+
+app.train("contribute")(contribute)
+app.query("take_model")(take_model)

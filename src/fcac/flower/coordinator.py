@@ -222,6 +222,17 @@ class Coordinator:
             return
         book = server.export(feature_names=list(self.settings.schema.feature_names))
         storage.write_atomic(path, models.to_bytes(book))
+        self._report(server, round)
+
+    def _report(self, server: Server, round: int) -> None:
+        """Write the report; a round counts whether or not this works."""
+        from fcac.report import write_report
+
+        try:
+            names = list(self.settings.schema.feature_names)
+            write_report(server, self.state / "report.html", title=self.settings.name, feature_names=names)
+        except Exception as error:
+            self.note("no report", round=round, reason=f"{type(error).__name__}: {error}"[:300])
 
     def model_bytes(self) -> bytes | None:
         """Return the model that sites may fetch, or None before the first round."""

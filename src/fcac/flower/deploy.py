@@ -20,6 +20,7 @@ import tomllib
 from pathlib import Path
 
 from fcac import storage
+from fcac.federation import Server
 from fcac.flower import keys
 from fcac.flower.coordinator import Coordinator
 from fcac.flower.settings import FEDERATION_FILE, FederationSettings, check_site_name
@@ -38,7 +39,7 @@ name = "{name}"
 address = "{address}"   # where sites reach the server
 insecure = {insecure}   # true: no encryption, no keys; for one machine only
 schema = "schema.toml"
-server = "cae-fc"   # or "communities"
+server = "{server}"   # cae-fc or communities
 seed = {seed}
 
 [rounds]
@@ -99,6 +100,7 @@ def init(
     address: str = "127.0.0.1:18000",
     name: str | None = None,
     insecure: bool = False,
+    server: str = "cae-fc",
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
@@ -117,6 +119,7 @@ def init(
         By default the directory's.
     insecure : bool
         No encryption and no keys; loopback addresses only.
+    server : {"cae-fc", "communities"}
     seed : int
         Of the server's shuffles.
     timeout, wait : float
@@ -138,9 +141,10 @@ def init(
     for site in sites:
         check_site_name(site)
     Schema.load(schema)
+    Server(server, seed)
     for folder in ("app", "ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    for secret in ("ca", "server", "bundles"):
+    for secret in ("ca", "server", STATE, "bundles"):
         (root / secret).chmod(0o700)
     shutil.copyfile(schema, root / "schema.toml")
     storage.write_atomic(root / "app" / "pyproject.toml", _APP.encode())
@@ -149,7 +153,13 @@ def init(
         keys.make_authority(root / "ca", label)
         renew(root, address)
     text = _FEDERATION.format(
-        name=_plain(label), address=address, insecure=str(insecure).lower(), seed=seed, timeout=timeout, wait=wait
+        name=_plain(label),
+        address=address,
+        insecure=str(insecure).lower(),
+        server=server,
+        seed=seed,
+        timeout=timeout,
+        wait=wait,
     )
     # last: a directory with this file is a complete federation
     storage.write_atomic(root / FEDERATION_FILE, text.encode())

@@ -100,7 +100,8 @@ def server_certificate_ends(path: Path) -> datetime.datetime:
     """Return when a certificate expires."""
     from cryptography import x509
 
-    return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    ends: datetime.datetime = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    return ends
 
 
 def make_site_key(path: Path) -> str:
@@ -111,7 +112,7 @@ def make_site_key(path: Path) -> str:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    public: bytes = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     _write_private(path, private)
     return public.decode()
 
@@ -135,7 +136,8 @@ def public_pem(line: str) -> bytes:
     from cryptography.hazmat.primitives import serialization
 
     key = serialization.load_ssh_public_key(line.encode())
-    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    data: bytes = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return data
 
 
 def _public_bytes(key: Any) -> bytes:

@@ -1,7 +1,7 @@
 """Flower's programs, started and stopped so that nobody has to know them.
 
-Every program gets an own Flower home, no telemetry, no update check, and runs in a session of its own, so that it can be
-stopped with everything it started.
+Every program gets an own Flower home, no telemetry, no update check, and runs in a session of its own, so that it can
+be stopped with everything it started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,10 +40,22 @@ def program(name: str) -> str:
     return found
 
 
-def environment(home: Path) -> dict[str, str]:
-    """Return the environment of a Flower program: own home, quiet, and with its sister programs on the search path."""
+def environment(home: Path, first: Path | None = None) -> dict[str, str]:
+    """Return the environment of a Flower program: own home, quiet, its sister programs on the search path.
+
+    Parameters
+    ----------
+    home : Path
+    first : Path, optional
+        Folder whose programs come before all others.
+    """
     home.mkdir(parents=True, exist_ok=True)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    folders = [
+        *([str(first)] if first is not None else []),
+        str(Path(sys.executable).parent),
+        os.environ.get("PATH", ""),
+    ]
+    path = os.pathsep.join(folders)
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(home)}
     return {**os.environ, **quiet, "PATH": path, "PYTHONUNBUFFERED": "1"}
 
@@ -55,13 +67,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start(
-    command: list[str], home: Path, log: IO[bytes], extra: Mapping[str, str] | None = None
-) -> subprocess.Popen[bytes]:
+def start(command: list[str], home: Path, log: IO[bytes], first: Path | None = None) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own; what it prints goes to the log."""
     return subprocess.Popen(
         [program(command[0]), *command[1:]],
-        env={**environment(home), **(extra or {})},
+        env=environment(home, first),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -83,16 +93,17 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Turn SIGTERM into KeyboardInterrupt, so that Ctrl-C and a service manager end things the same way."""
+    """Let Ctrl-C and a service manager end things the same way, also where a shell has Ctrl-C ignored."""
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # ------------------------------------------------------------ the server's programs
@@ -175,7 +186,7 @@ def supernode_command(bundle: Path, address: str, insecure: bool, settings: Path
     ]
 
 
-def wait_until(condition: Any, seconds: float, process: subprocess.Popen[bytes] | None = None) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float, process: subprocess.Popen[bytes] | None = None) -> bool:
     """Wait for a condition; False when time is up or the process has ended."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

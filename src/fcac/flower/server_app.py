@@ -23,7 +23,6 @@ RUN_FILE = "run.json"
 app = ServerApp()
 
 
-@app.main()
 def main(grid: Grid, context: Context) -> None:
     """Play the rounds that the run's configuration asks for."""
     config = context.run_config
@@ -42,3 +41,6 @@ def main(grid: Grid, context: Context) -> None:
         raise
     finally:
         storage.write_atomic(desk.state / RUN_FILE, json.dumps(result).encode())
+
+
+app.main()(main)

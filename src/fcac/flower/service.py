@@ -14,6 +14,7 @@ from fcac import storage
 from fcac.flower import keys, processes
 from fcac.flower.coordinator import Coordinator
 from fcac.flower.deploy import BUNDLE_FILE, STATE, read_bundle
+from fcac.flower.pinned import write_programs
 from fcac.flower.processes import FlowerError
 from fcac.flower.settings import FEDERATION_FILE, FederationSettings, SiteSettings
 
@@ -125,12 +126,14 @@ class SiteProcess:
 
     def start(self) -> None:
         """Write the site's settings and start."""
-        self.state.mkdir(parents=True, exist_ok=True)
+        self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = (self.state / "settings.json").resolve()
         self.settings.save(path)
         command = processes.supernode_command(self.bundle.resolve(), self.address, self.insecure, path)
         with self.log_path.open("ab") as log:
-            self.process = processes.start(command, self.state / "flwr-home", log)
+            self.process = processes.start(
+                command, self.state / "flwr-home", log, first=write_programs(self.state.resolve() / "bin")
+            )
 
     def watch(self) -> None:
         """Stay until the SuperNode ends."""
@@ -156,7 +159,8 @@ def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> Site
     )
     from fcac.federation import Site
 
-    state.mkdir(parents=True, exist_ok=True)
+    # what lies there is as sensitive as the rows
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
     mechanism = settings.mechanism()
     if mechanism is not None:
         mechanism.sampler.check_ready()

@@ -1,0 +1,331 @@
+"""``fcac federation``: a server, sites on their own machines, and rounds between them."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+from fcac.cli.console import BadUse, check_out, counted, help_text, note, say
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run sites and a server on different machines.",
+)
+
+Directory = Annotated[Path, typer.Argument(help="Directory of the federation.", metavar="DIR", show_default=False)]
+Bundle = Annotated[Path, typer.Argument(help="The site's bundle.", metavar="BUNDLE", show_default=False)]
+SiteArgument = Annotated[str, typer.Argument(help="Name of the site.", metavar="SITE", show_default=False)]
+DataOption = Annotated[Path, typer.Option("--data", help="File or directory of the site's tables.", show_default=False)]
+StateOption = Annotated[
+    Path | None, typer.Option("--state", help="The site's state; by default inside the bundle.", show_default=False)
+]
+
+
+def init(
+    directory: Directory,
+    sites: Annotated[str, typer.Option("--sites", help="Names of the sites: a,b,c", show_default=False)],
+    schema: Annotated[
+        Path, typer.Option("--schema", help="Columns and bounds; see `fcac schema`.", show_default=False)
+    ],
+    address: Annotated[
+        str, typer.Option("--address", help="Where sites reach the server, as host:port.")
+    ] = "127.0.0.1:18000",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No encryption and no keys; loopback addresses only.")
+    ] = False,
+    server: Annotated[str, typer.Option("--server", help="Server: cae-fc or communities.")] = "cae-fc",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffles.")] = 0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
+) -> None:
+    """Make a federation: a directory with everything the server needs, and one bundle per site.
+
+    Hand each site its bundle (DIR/bundles/NAME) over a safe channel: it holds the site's private key.
+
+    [bold]Example[/bold]
+
+    fcac federation init study --sites north,south --schema schema.toml --address hub.example:8443
+    """
+    from fcac.flower import deploy
+
+    names = [name.strip() for name in sites.split(",") if name.strip()]
+    with _plain_errors():
+        root = deploy.init(
+            directory, names, schema, address=address, insecure=insecure, server=server, seed=seed, timeout=timeout,
+            wait=wait,
+        )  # fmt: skip
+    say(f"Made {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
+    if insecure:
+        note("note: no encryption and no keys: for trying things out on this machine")
+    say(f"1. here:           fcac federation server {root}")
+    say(f"2. at every site:  fcac federation site {root / 'bundles'}/NAME --data DATA --state STATE --epsilon E")
+    say(f"3. here:           fcac federation run {root} --rounds 1")
+
+
+def server(
+    directory: Directory,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address to listen on, if not what init was told.", show_default=False)
+    ] = None,
+) -> None:
+    """Run the server until Ctrl-C. Sites that are added or revoked meanwhile are noticed."""
+    from fcac.flower import processes
+    from fcac.flower.service import ServerProcess
+
+    with _plain_errors(), processes.stopped_by_signals():
+        service = ServerProcess(directory, host)
+        try:
+            service.start()
+            say(f"Server ready on {service.host}:{service.port} ({'PLAIN' if service.settings.insecure else 'TLS'}).")
+            service.watch(say)
+        except KeyboardInterrupt:
+            say("Stopping.")
+        finally:
+            service.stop()
+
+
+def site(
+    bundle: Bundle,
+    data: DataOption,
+    state: StateOption = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", help="Privacy cost of one round; needs bounds in the schema.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget", help="Privacy cost allowed in all; by default five times epsilon.", show_default=False
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option("--delta", help="At most 1e-5.")] = 1e-6,
+    no_privacy: Annotated[
+        bool, typer.Option("--no-privacy", help="Send nodes as they are; about half of them are single records.")
+    ] = False,
+) -> None:
+    """Take part as a site until Ctrl-C: answer rounds with what is new in DATA.
+
+    New are new files and lines added at the end of files. Rows never leave; with [bold]--epsilon[/bold] what leaves is
+    differentially private per record, and each round is charged to the ledger in the state directory. The site decides
+    this, not the server.
+
+    [bold]Examples[/bold]
+
+    fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --budget 4
+
+    fcac federation site north --data /data/tables --state /var/lib/fcac --no-privacy
+    """
+    if (epsilon is None) != no_privacy:
+        raise BadUse(
+            "decide: --epsilon E (with bounds in the schema), or --no-privacy"
+            if epsilon is None
+            else "give --epsilon or --no-privacy, not both"
+        )
+    if epsilon is None and budget is not None:
+        raise BadUse("--budget goes with --epsilon")
+    from fcac.flower import processes
+    from fcac.flower.service import SiteProcess, remember_state, site_settings, state_of
+
+    folder = state_of(bundle, state)
+    with _plain_errors(), processes.stopped_by_signals():
+        if not data.exists():
+            raise ValueError(f"--data {data}: there is no such file or directory")
+        total = None if epsilon is None else budget if budget is not None else 5 * epsilon
+        settings = site_settings(bundle, data, folder, epsilon=epsilon, budget=total, delta=delta)
+        remember_state(bundle, folder)
+        if settings.private:
+            say(f"Site {settings.name}: each round costs eps = {epsilon:g} at delta = {delta:g}; budget {total:g}.")
+        else:
+            note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: many nodes it sends are records.")
+        service = SiteProcess(bundle, settings)
+        try:
+            service.start()
+            say(f"Connecting to {service.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
+            service.watch()
+        except KeyboardInterrupt:
+            say("Stopping.")
+        finally:
+            service.stop()
+
+
+def run(
+    directory: Directory,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Rounds to play.", min=1, show_default=False)] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", help="Ask again and again, as in 30s, 15m, 1h or 1d.", show_default=False),
+    ] = None,
+) -> None:
+    """Play rounds: ask every site for what is new, and learn from what they send.
+
+    A round that a crash interrupted is finished first; what had arrived is not asked for again. With
+    [bold]--every[/bold] the sites are asked at that pace until Ctrl-C. A site without privacy that has nothing new says
+    so; a site with privacy answers, and pays for, every round.
+
+    [bold]Examples[/bold]
+
+    fcac federation run study --rounds 3
+
+    fcac federation run study --every 1h
+    """
+    if (rounds is None) == (every is None):
+        raise BadUse("give --rounds N or --every PACE")
+    pause = None if every is None else seconds(every)
+    from fcac.flower import processes
+    from fcac.flower.processes import FlowerError
+    from fcac.flower.service import run_rounds
+
+    with _plain_errors(), processes.stopped_by_signals():
+        try:
+            while True:
+                started = time.monotonic()
+                try:
+                    result = run_rounds(directory, rounds or 1, say)
+                    _say_result(directory, result, rounds or 1)
+                except FlowerError as error:
+                    if pause is None:
+                        raise
+                    note(f"this time it failed: {error}")
+                if pause is None:
+                    return
+                time.sleep(max(0.0, started + pause - time.monotonic()))
+        except KeyboardInterrupt:
+            say("Stopped. What has arrived is kept; the next run goes on from there.")
+
+
+def _say_result(directory: Path, result: dict[str, Any], wanted: int) -> None:
+    say(f"{counted(result['closed'], 'round')} closed; model and report are in {directory / 'state'}.")
+    if result["closed"] < wanted:
+        say("No site had anything new, or none answered: see `fcac federation status`.")
+
+
+def status(
+    directory: Directory,
+    rejected: Annotated[bool, typer.Option("--rejected", help="List what was rejected, and why.")] = False,
+) -> None:
+    """Show sites, rounds, contributions, clusters, and the privacy spent as the sites report it."""
+    from fcac.flower.status import describe
+
+    with _plain_errors():
+        for line in describe(directory, rejected):
+            say(line)
+
+
+def label(
+    bundle: Bundle,
+    data: DataOption,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)],
+    state: StateOption = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Column to copy to the output (repeat).", metavar="COLUMN", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+) -> None:
+    """Label the site's rows, at the site, with the global model it has received.
+
+    Labels never leave the site. The model arrives after each run, while [bold]fcac federation site[/bold] is running.
+    """
+    from fcac.cli.labels import Labeller, LabelWriter
+    from fcac.data import open_tables
+    from fcac.flower.agent import load_model
+    from fcac.flower.deploy import read_bundle
+    from fcac.flower.service import state_of
+    from fcac.schema import Schema
+
+    check_out(out, force)
+    with _plain_errors():
+        name = str(read_bundle(bundle)["site"])
+        model = load_model(state_of(bundle, state))
+        schema = Schema.load(bundle / "schema.toml")
+    tables = open_tables([data], schema, site=name, keep=keep or [])
+    labeller = Labeller(model, tables)
+    with LabelWriter(out, keep or [], tables) as writer:
+        for batch in tables.batches():
+            writer.write(batch, *labeller(batch.block))
+    say(
+        f"Labelled {counted(writer.n_rows, 'row')}: {counted(writer.n_clusters, 'cluster')} met, "
+        f"{counted(writer.n_novel, 'row')} unlike anything seen. Labels: {out}"
+    )
+
+
+def add(directory: Directory, site: SiteArgument) -> None:
+    """Add a site, or take back one that was forgotten or revoked, also while the server runs."""
+    from fcac.flower import deploy
+
+    with _plain_errors():
+        say(f"Site {site} takes part. Its bundle: {deploy.add(directory, site)}")
+
+
+def forget(directory: Directory, site: SiteArgument) -> None:
+    """Take a site's contributions out of the model, exactly, and ask it no more; also while the server runs.
+
+    Models that sites have fetched before, and backups, are beyond its reach.
+    """
+    from fcac.flower import deploy
+
+    with _plain_errors():
+        known = deploy.forget(directory, site)
+    say(f"Site {site} is forgotten{'' if known else ' (it had contributed nothing)'} and is asked no more.")
+    say(f"`fcac federation add {directory} {site}` takes it back; `revoke` also shuts its key out.")
+
+
+def revoke(directory: Directory, site: SiteArgument) -> None:
+    """Shut a site's key out; what it contributed stays (see forget); also while the server runs."""
+    from fcac.flower import deploy
+
+    with _plain_errors():
+        deploy.revoke(directory, site)
+    say(f"The key of {site} is revoked. A running server shuts it out within seconds.")
+
+
+def renew(directory: Directory) -> None:
+    """Make a new server certificate from the same authority; sites need nothing new. Restart the server after it."""
+    from fcac.flower import deploy
+
+    with _plain_errors():
+        deploy.renew(directory)
+    say("The server has a new certificate: restart `fcac federation server`.")
+
+
+def seconds(pace: str) -> float:
+    """Read a pace such as 30s, 15m, 1h or 1d.
+
+    Examples
+    --------
+    >>> from fcac.cli.federation import seconds
+    >>> seconds("15m"), seconds("1.5h")
+    (900.0, 5400.0)
+    """
+    found = re.fullmatch(r"([0-9.]+)\s*([smhd])", pace.strip())
+    try:
+        value = float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]] if found else 0.0
+    except ValueError:
+        value = 0.0
+    if value <= 0:
+        raise BadUse(f"--every {pace!r}: write a number and s, m, h or d, as in 1h")
+    return value
+
+
+class _plain_errors:
+    """Say what went wrong with a federation in one line."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        from fcac.flower.processes import FlowerError
+
+        if isinstance(error, FlowerError):
+            raise click.ClickException(str(error)) from error
+
+
+for _command in (init, server, site, run, status, label, add, forget, revoke, renew):
+    app.command(help=help_text(_command))(_command)

@@ -1,0 +1,91 @@
+"""What ``fcac federation status`` says."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from fcac.flower import keys
+from fcac.flower.coordinator import Coordinator
+from fcac.flower.deploy import STATE
+from fcac.flower.settings import FederationSettings
+
+
+def describe(root: Path, rejected: bool = False) -> list[str]:
+    """Return the state of a federation as lines for people.
+
+    Parameters
+    ----------
+    root : Path
+    rejected : bool
+        Also list what was rejected, and why.
+    """
+    settings = FederationSettings.load(root)
+    desk = Coordinator(root / STATE, settings)
+    book, journal = desk.book(), desk.journal()
+    lines = [f"{settings.name} at {settings.address} ({_protection(root, settings)})"]
+    lines.append(f"rounds closed: {book.closed}; round {book.closed + 1} is open")
+    if desk.model_bytes() is not None:
+        server = book.server
+        lines.append(f"model: {server.n_clusters} clusters, {len(server.nodes)} nodes ({server.kind})")
+    else:
+        lines.append("model: none yet")
+    waiting = desk.inbox()
+    if waiting:
+        lines.append(f"in for the open round: {', '.join(waiting)}")
+    lines += ["", *_table(settings, book.newest, journal)]
+    if rejected:
+        lines += ["", *(_rejection(entry) for entry in journal if entry["event"] == "rejected")]
+    return lines
+
+
+def _protection(root: Path, settings: FederationSettings) -> str:
+    if settings.insecure:
+        return "PLAIN, no keys"
+    ends = keys.server_certificate_ends(root / "server" / "server.crt")
+    left = (ends - datetime.datetime.now(datetime.UTC)).days
+    return f"TLS, node keys; server certificate until {ends:%Y-%m-%d}" + (", RENEW IT" if left < 30 else "")
+
+
+def _table(
+    settings: FederationSettings, newest: dict[str, tuple[int, str]], journal: list[dict[str, Any]]
+) -> list[str]:
+    heads = ("site", "status", "last heard", "contributed", "newest", "rejected", "missed", "privacy spent")
+    rows = [heads]
+    for name in sorted(settings.members):
+        mine = [entry for entry in journal if entry.get("site") == name]
+        events = Counter(entry["event"] for entry in mine)
+        heard = [e for e in mine if e["event"] in ("accepted", "nothing new", "unavailable", "model taken", "rejected")]
+        missed = events["no reply"] + events["failed"] + events["unavailable"]
+        rows.append(
+            (
+                name,
+                settings.members[name].status,
+                heard[-1]["time"][:19].replace("T", " ") if heard else "never",
+                f"{events['accepted']} times",
+                f"round {newest[name][0]}" if name in newest else "-",
+                str(events["rejected"]),
+                str(missed),
+                _spent([entry["privacy"] for entry in mine if entry["event"] == "accepted"]),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _spent(statements: list[dict[str, Any]]) -> str:
+    """What a site says it has spent, from its newest contribution."""
+    if not statements:
+        return "-"
+    newest = statements[-1]
+    if newest.get("mechanism") == "none":
+        return "NO PRIVACY"
+    if "spent" in newest:
+        return f"eps {newest['spent']:.3g} at delta {newest.get('delta', 0):g}"
+    return str(newest.get("mechanism", "not stated"))
+
+
+def _rejection(entry: dict[str, Any]) -> str:
+    return f"{entry['time'][:19]} round {entry['round']} {entry['site']}: {entry['reason']}"
