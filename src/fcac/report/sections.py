@@ -352,8 +352,8 @@ def novelty_section(facts: Facts) -> Markup | None:
     return section(
         "novelty",
         "Novelty",
-        f"{novelty.n_novel:,} of {novelty.n_rows:,} rows ({share:.1%}) are unlike anything seen: further from every node "
-        f"than {beyond}. Blue is known, orange novel.",
+        f"{novelty.n_novel:,} of {novelty.n_rows:,} rows ({share:.1%}) are unlike anything seen: further from every "
+        f"node than {beyond}. Blue is known, orange novel.",
         tag(
             "figure",
             plot(charts.histogram(novelty), alt),
