@@ -140,6 +140,8 @@ def run(args: Sequence[str]) -> int:
         return 0
     except (Exception, KeyboardInterrupt) as error:
         return console.explain(error, name)
+    if result == 130:  # typer turns an interrupt into this code
+        return console.explain(KeyboardInterrupt(), name)
     return result if isinstance(result, int) else 0
 
 

@@ -189,7 +189,7 @@ def explain(error: BaseException, command: str) -> int:
     if os.environ.get("FCAC_DEBUG") == "1":
         traceback.print_exception(error)
     if isinstance(error, KeyboardInterrupt | click.Abort | EOFError):
-        note(f"{command}: interrupted; nothing was changed")
+        note(f"{command}: interrupted; no output was written")
         return 130
     if isinstance(error, click.UsageError):
         name = error.ctx.command_path if error.ctx is not None else command

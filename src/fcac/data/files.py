@@ -339,12 +339,13 @@ class CsvFile(TableFile):
         line = first.split(b"\n", 1)[0]
         self._separator = max(",;\t|", key=lambda sign: line.count(sign.encode()))
         try:
-            self.schema = self._open({}, csv).schema
+            with self._open({}, csv) as reader:
+                self.schema = reader.schema
+            names = self.schema.names
         except UnicodeDecodeError:
             raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None
         except pa.ArrowInvalid as error:
             raise self._explained(error) from None
-        names = self.schema.names
         if len(names) > 1 and all(_is_number(name) for name in names) and names != [str(i) for i in range(len(names))]:
             raise DataError(f"{path}: the first line holds numbers, not names: add a line that names the columns")
         if "" in names:

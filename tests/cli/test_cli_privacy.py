@@ -1,0 +1,169 @@
+"""Privacy on the command line: release with a schema and a ledger, the ledger, the audit."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from fcac import load
+from fcac.cli import run
+from fcac.privacy import Ledger, NodeRelease, PaperLaplace
+
+pytest.importorskip("opendp")
+
+SCHEMA = """
+fcac_schema = 1
+bounds_are_public = {public}
+min = -4
+max = 12
+[columns]
+a = {{}}
+b = {{}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    for day in (1, 2):
+        rows = np.concatenate([rng.normal(c, 0.3, size=(200, 2)) for c in (0, 4, 8)])
+        lines = [f"{p},{q},person{day}-{i}" for i, (p, q) in enumerate(rows)]
+        (tmp_path / f"day{day}.csv").write_text("a,b,id\n" + "\n".join(lines) + "\n")
+    (tmp_path / "schema.toml").write_text(SCHEMA.format(public="true"))
+    return tmp_path
+
+
+def fcac(capfd, *args, code=0):
+    got = run([str(arg) for arg in args])
+    out, err = capfd.readouterr()
+    assert got == code, f"{out}\n{err}"
+    assert "Traceback" not in err
+    return out if code == 0 else err
+
+
+def private_fit(capfd, folder, *more, code=0, epsilon=2):
+    return fcac(
+        capfd, "fit", folder / "day1.csv", "--site", "north", "--schema", folder / "schema.toml", "--epsilon", epsilon,
+        "-o", folder / "m.fcac", "--force", *more, code=code,
+    )  # fmt: skip
+
+
+def test_a_private_fit_charges_its_ledger_and_update_goes_on(folder, capfd):
+    said = private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 3)
+    assert "site north: eps = 2.00" in said
+    model = load(folder / "m.fcac")
+    assert isinstance(model.privacy, NodeRelease)
+    assert model.server_.log[0][0].privacy["mechanism"] == "NodeRelease"
+    said = fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north")
+    assert "Round 2" in said
+    assert Ledger.open(folder / "n.db").spent("north") == pytest.approx(2.88, abs=0.05)
+    before = (folder / "m.fcac").read_bytes()
+    (folder / "day3.csv").write_text("a,b\n1,1\n")
+    refused = fcac(capfd, "update", folder / "m.fcac", folder / "day3.csv", "--site", "north", code=1)
+    assert "budget is 3" in refused
+    assert (folder / "m.fcac").read_bytes() == before
+    fcac(capfd, "ledger", folder / "n.db", "--set-budget", 8)
+    assert "Round 3" in fcac(capfd, "update", folder / "m.fcac", folder / "day3.csv", "--site", "north")
+
+
+def test_disjoint_people_and_disjoint_days_do_not_add_up(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "ids.db", "--budget", 2.1, "--record-id", "id")
+    fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", "--record-id", "id")
+    assert Ledger.open(folder / "ids.db").spent("north") == pytest.approx(2.0, abs=0.01)
+    entries = json.loads(fcac(capfd, "ledger", folder / "ids.db", "--json"))["entries"]
+    assert [entry["counted"] for entry in entries] == ["ids", "ids"]
+    private_fit(capfd, folder, "--ledger", folder / "days.db", "--budget", 2.1, "--part", "monday")
+    fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", "--part", "tuesday")
+    assert Ledger.open(folder / "days.db").spent("north") == pytest.approx(2.0, abs=0.01)
+
+
+def test_bounds_must_be_public(folder, capfd):
+    (folder / "schema.toml").write_text(SCHEMA.format(public="false"))
+    assert "bounds_are_public = true" in private_fit(capfd, folder, code=1)
+    (folder / "schema.toml").write_text(
+        "fcac_schema = 1\nbounds_are_public = true\n[columns]\na = {}\nb = {min=0,max=1}\n"
+    )
+    assert "no bounds for a" in private_fit(capfd, folder, code=1)
+    assert not (folder / "m.fcac").exists()
+
+
+def test_ledger_and_budget_go_together(folder, capfd):
+    assert "a new ledger needs --budget" in private_fit(capfd, folder, "--ledger", folder / "n.db", code=2)
+    assert "--budget needs --ledger" in private_fit(capfd, folder, "--budget", 3, code=2)
+    assert not (folder / "n.db").exists()
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 3)
+    other = private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 9, code=2)
+    assert "--set-budget 9" in other
+    fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", "--record-id", "no", code=2)
+
+
+def test_a_moved_ledger_is_found_where_it_is_said_to_be(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 8)
+    for name in ("n.db", "n.db.key"):
+        (folder / name).rename(folder / name.replace("n.db", "moved.db"))
+    assert "no ledger" in fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", code=1)
+    fcac(
+        capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", "--ledger", folder / "moved.db"
+    )  # fmt: skip
+    assert len(Ledger.open(folder / "moved.db").entries()) == 2
+
+
+def test_a_missing_value_is_refused_before_anything_is_charged(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 8)
+    (folder / "day3.csv").write_text("a,b\n1,\n")
+    assert "b (1)" in fcac(capfd, "update", folder / "m.fcac", folder / "day3.csv", "--site", "north", code=1)
+    assert len(Ledger.open(folder / "n.db").entries()) == 1
+
+
+def test_without_a_ledger_there_is_a_note(folder, capfd):
+    assert run(
+        ["fit", str(folder / "day1.csv"), "--schema", str(folder / "schema.toml"), "--epsilon", "2", "-o",
+         str(folder / "m.fcac")]
+    ) == 0  # fmt: skip
+    assert "no --ledger" in capfd.readouterr().err
+
+
+def test_the_ledger_is_shown_to_people_and_programs(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 3)
+    said = fcac(capfd, "ledger", folder / "n.db")
+    assert "NodeRelease" in said
+    assert "site north: eps = 2.00" in said
+    assert "one more release may cost" in said
+    facts = json.loads(fcac(capfd, "ledger", folder / "n.db", "--json", "--site", "north"))
+    assert facts["budget"] == 3
+    assert facts["sites"][0]["spent"] == pytest.approx(2.0, abs=0.01)
+    assert "it knows north" in fcac(capfd, "ledger", folder / "n.db", "--site", "south", code=2)
+    assert "not a privacy ledger" in fcac(capfd, "ledger", folder / "day1.csv", code=1)
+
+
+def test_the_papers_noise_warns_and_local_noise_needs_bounds(folder, capfd):
+    args = ["fit", str(folder / "day1.csv"), "--drop", "id", "--paper-noise", "15", "-o", str(folder / "p.fcac")]
+    assert run(args) == 0
+    err = capfd.readouterr().err
+    assert err.startswith("note: ")
+    assert "no privacy guarantee" in err
+    assert isinstance(load(folder / "p.fcac").privacy, PaperLaplace)
+    assert "no guarantee" in fcac(capfd, "inspect", folder / "p.fcac")
+    fcac(capfd, "fit", folder / "day1.csv", "--local-noise", 200, "--drop", "id", "-o", folder / "l.fcac", code=2)
+    fcac(
+        capfd, "fit", folder / "day1.csv", "--local-noise", 200, "--schema", folder / "schema.toml", "-o",
+        folder / "l.fcac",
+    )  # fmt: skip
+    assert "local noise, eps = 200" in fcac(capfd, "inspect", folder / "l.fcac")
+
+
+def test_a_report_of_a_private_model_uses_no_rows(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 3)
+    args = ["report", folder / "m.fcac", "-o", folder / "r.html", "--data", folder / "day1.csv"]
+    assert run([str(arg) for arg in args]) == 0
+    assert "--data is not used" in capfd.readouterr().err
+    assert (folder / "r.html").is_file()
+
+
+def test_an_audit_has_a_verdict_and_an_exit_code(capfd):
+    said = fcac(capfd, "audit", "--epsilon", 4, "--runs", 100)
+    assert "no loss beyond the promise" in said
+    assert run(["audit", "--epsilon", "15", "--mechanism", "paper", "--runs", "200", "--json"]) == 1
+    assert json.loads(capfd.readouterr().out)["holds"] is False
