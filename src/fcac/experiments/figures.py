@@ -54,7 +54,7 @@ _STYLE: dict[str, Any] = {
 def reproduce_figures(
     out_dir: str | os.PathLike[str], seed: int = 0, progress: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
-    """Draw the paper's pictures as PDF and PNG, and write their numbers to ``figures.json``.
+    """Draw the paper's pictures as PDF and PNG, and write their numbers to ``figures.json`` and ``figures.md``.
 
     Parameters
     ----------
@@ -89,7 +89,24 @@ def reproduce_figures(
     tell("three rounds of continual learning")
     figures["continual"] = _draw_continual(folder, seed, figures["files"])
     write_atomic(folder / "figures.json", (json.dumps(figures, indent=2) + "\n").encode())
+    write_atomic(folder / "figures.md", _tables(figures).encode())
     return figures
+
+
+def _tables(figures: dict[str, Any]) -> str:
+    """The numbers of the pictures as Markdown tables."""
+    parts = ["# The numbers behind the pictures\n"]
+    titles = {
+        "gaussian": f"CAE, CAE_FC and CA+ on {_N_GAUSSIAN:,} points of a Gaussian",
+        "noise": "1-Wasserstein distance of the pooled coordinates, and transport in the plane, by epsilon",
+        "continual": "After each round of continual learning (paper's server)",
+    }
+    for name, title in titles.items():
+        rows = [{key: value for key, value in row.items() if not isinstance(value, dict)} for row in figures[name]]
+        lines = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
+        lines += [" | ".join("" if value is None else str(value) for value in row.values()) for row in rows]
+        parts.append(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n")
+    return "\n".join(parts)
 
 
 def _silent(_: str) -> None:
@@ -127,9 +144,14 @@ def _to_unit(points: Floats, low: float = 0.0, high: float = 1.0) -> Floats:
     return scaled
 
 
-def _cloud(axes: Any, points: Floats, colour: Any = _PALE, size: float = 0.6, **more: Any) -> None:
+def _cloud(axes: Any, points: Floats, colour: str = _PALE, size: float = 0.8) -> None:
     # thousands of points as pixels, so that the PDF stays small; everything else stays line art
-    axes.scatter(points[:, 0], points[:, 1], s=size, c=colour, linewidths=0, rasterized=True, **more)
+    axes.plot(points[:, 0], points[:, 1], "o", color=colour, ms=size, mew=0, rasterized=True, zorder=1)
+
+
+def _clouds(axes: Any, points: Floats, gaussians: Integers) -> None:
+    for g in np.unique(gaussians):
+        _cloud(axes, points[gaussians == g], PALETTE[g], size=0.65)
 
 
 def _network(
@@ -175,11 +197,11 @@ def _draw_gaussian(folder: Path, seed: int, files: list[str]) -> list[dict[str, 
     points = _to_unit(np.random.default_rng(seed).normal(size=(_N_GAUSSIAN, 2)))
     rows = []
     with matplotlib.rc_context(_STYLE):
-        figure = _figure(7.1, 2.15)
+        figure = _figure(7.1, 2.3)
         panels = figure.subplots(1, 4)
         _cloud(panels[0], points, _GREY)
         panels[0].set_title("(a) Data")
-        panels[0].set_xlabel(f"{_N_GAUSSIAN:,} points")
+        panels[0].set_xlabel(f"{_N_GAUSSIAN:,} points\nof a standard Gaussian")
         for letter, axes, name, kind in zip(
             "bcd", panels[1:], ("CAE", "CAE$_{\\mathrm{FC}}$", "CA+"), (CAE, CAEFC, CAPlus), strict=True
         ):
@@ -194,13 +216,14 @@ def _draw_gaussian(folder: Path, seed: int, files: list[str]) -> list[dict[str, 
             _network(axes, model.nodes_, model.counts_, labels, edges, largest=16.0)
             axes.set_title(f"({letter}) {name}")
             n_clusters = model.n_clusters_ if topological else None
-            found = "no edges" if n_clusters is None else f"{n_clusters} cluster{'' if n_clusters == 1 else 's'}"
-            axes.set_xlabel(f"{len(model.nodes_)} nodes, {found}")
+            found = "no clusters" if n_clusters is None else f"{n_clusters} cluster{'' if n_clusters == 1 else 's'}"
+            n_edges = len(edges) if topological else 0
+            axes.set_xlabel(f"{len(model.nodes_)} nodes, {n_edges} edges\n{found}, {seconds:.2f} s")
             rows.append(
                 {
                     "algorithm": kind.__name__,
                     "nodes": len(model.nodes_),
-                    "edges": len(edges) if edges is not None else 0,
+                    "edges": n_edges,
                     "clusters": n_clusters,
                     "isolated_nodes": _n_isolated(len(model.nodes_), edges),
                     "seconds": round(seconds, 4),
@@ -312,8 +335,7 @@ def _draw_arrivals(folder: Path, result: DemoResult, files: list[str]) -> None:
     with matplotlib.rc_context(_STYLE):
         figure = _figure(7.1, 3.4)
         panels = figure.subplots(2, 4)
-        colours = np.array(PALETTE[: len(GAUSSIANS)])
-        _cloud(panels[0, 0], everything, colours[gaussians], size=0.4)
+        _clouds(panels[0, 0], everything, gaussians)
         for g, name in enumerate(GAUSSIANS):
             centre = everything[gaussians == g].mean(axis=0)
             panels[0, 0].text(*centre, name, color="white", fontweight="bold", ha="center", va="center")
@@ -322,7 +344,7 @@ def _draw_arrivals(folder: Path, result: DemoResult, files: list[str]) -> None:
         for row, site in enumerate(sites):
             for column, arriving in enumerate(result.rounds):
                 axes = panels[row, column + 1]
-                _cloud(axes, arriving.rows[site], colours[arriving.gaussians[site]], size=0.4)
+                _clouds(axes, arriving.rows[site], arriving.gaussians[site])
                 axes.set_title(f"{site.capitalize()}, round {arriving.number}")
         for axes in panels.ravel():
             _square(axes, -0.02, 1.02, (0, 0.5, 1))
@@ -341,12 +363,12 @@ def _draw_rounds(folder: Path, result: DemoResult, snapshots: Sequence[Snapshot]
             for column, item in enumerate(batch):
                 seen[str(item.site)].append(arriving.rows[str(item.site)])
                 axes = panels[row, column]
-                _cloud(axes, np.concatenate(seen[str(item.site)]), size=0.4)
+                _cloud(axes, np.concatenate(seen[str(item.site)]), size=0.65)
                 _network(axes, item.nodes, item.counts, np.zeros(len(item.nodes), int), largest=14.0)
                 axes.set_title(f"{str(item.site).capitalize()}, round {arriving.number}")
                 axes.set_xlabel(f"{len(item.nodes)} nodes")
             axes = panels[row, len(seen)]
-            _cloud(axes, np.concatenate([block for blocks in seen.values() for block in blocks]), size=0.4)
+            _cloud(axes, np.concatenate([block for blocks in seen.values() for block in blocks]), size=0.65)
             labels = _by_size(snapshot.labels, snapshot.counts)
             _network(axes, snapshot.nodes, snapshot.counts, labels, snapshot.edges)
             axes.set_title(f"Server, round {arriving.number}")
