@@ -1,0 +1,87 @@
+"""Put the results of ``fcac reproduce quality`` into the README, so that nobody copies figures by hand.
+
+Run ``python docs/results/fill.py`` after copying the run's ``tables.json`` to ``docs/results/quality.json``. A test
+compares the README with what this program would write.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+HERE = Path(__file__).parent
+SOURCE = HERE / "quality.json"
+README = HERE.parents[1] / "README.md"
+BEGIN = "<!-- results: begin (written by docs/results/fill.py) -->"
+END = "<!-- results: end -->"
+
+# What the run calls a method -> what the table calls it. The first two are ours and are not told how many clusters.
+METHODS = {
+    "communities": "`communities`",
+    "FCAC": "`cae-fc` (the paper's)",
+    "MUFC": "MUFC",
+    "k-means": "k-means, merged data",
+    "FedFCM": "FedFCM",
+    "k-FED": "k-FED",
+}
+EMPTY = """\
+The full run is not in yet: this table is filled from `docs/results/quality.json` by `python docs/results/fill.py`."""
+
+
+def table(source: Path = SOURCE) -> str:
+    """Return the README's table: AMI by data set on sites that differ, without noise, and the average rank."""
+    if not source.exists():
+        return EMPTY
+    found = json.loads(source.read_text("utf-8"))
+    scores = {
+        (e["dataset"], e["method"]): e
+        for e in found["entries"]
+        if e["measure"] == "AMI" and e["scenario"] == "non-iid" and e["epsilon"] == "inf"
+    }
+    methods = [name for name in METHODS if any(method == name for _, method in scores)]
+    lines = [
+        "| data set | " + " | ".join(METHODS[name] for name in methods) + " |",
+        "|---|" + "---:|" * len(methods),
+    ]
+    for dataset in dict.fromkeys(name for name, _ in scores):
+        row = [scores.get((dataset, name)) for name in methods]
+        best = max(e["mean"] for e in row if e is not None)
+        lines.append(f"| {dataset} | " + " | ".join(_cell(e, best) for e in row) + " |")
+    ranks = _ranks(found, methods)
+    if ranks:
+        lines.append("| average rank | " + " | ".join(f"{ranks[name]:.2f}" for name in methods) + " |")
+    return "\n".join(lines)
+
+
+def _cell(entry: dict[str, Any] | None, best: float) -> str:
+    if entry is None:
+        return "not run"
+    text = f"{entry['mean']:.3f}"
+    return f"**{text}**" if entry["mean"] == best else text
+
+
+def _ranks(found: dict[str, Any], methods: list[str]) -> dict[str, float]:
+    """Average ranks of the methods shown, over data sets, both scenarios and three measures; empty if cells lack."""
+    blocks: dict[tuple[str, str, str], dict[str, float]] = {}
+    for e in found["entries"]:
+        if e["measure"] in ("ARI", "AMI", "NMI") and e["epsilon"] == "inf" and e["method"] in methods:
+            blocks.setdefault((e["dataset"], e["scenario"], e["measure"]), {})[e["method"]] = round(e["mean"], 4)
+    if any(set(block) != set(methods) for block in blocks.values()):
+        return {}
+    ranks = np.mean([rankdata([-block[name] for name in methods]) for block in blocks.values()], axis=0)
+    return dict(zip(methods, ranks.tolist(), strict=True))
+
+
+def filled(text: str, source: Path = SOURCE) -> str:
+    """Return a text with the table between the marks replaced."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n{table(source)}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    README.write_text(filled(README.read_text("utf-8")), "utf-8")

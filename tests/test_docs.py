@@ -1,0 +1,301 @@
+"""The documentation keeps its word: code runs, commands exist, every public name is there, pages are accessible.
+
+In the pages, ``python`` and ``sh`` blocks run, in their order, in one empty directory per page; a ``text`` block right
+after one of them is what it prints. ``bash`` blocks are for what cannot run here (other machines, minutes of work): their
+``fcac`` commands must exist with the options shown.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import inspect
+import io
+import itertools
+import pkgutil
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+import typer.main
+
+import fcac
+from fcac import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+# Their names are for the programs behind the commands, not for users.
+NOT_IN_REFERENCE = ("fcac.cli", "fcac.flower", "fcac.experiments", "fcac.report.", "fcac.readout.", "fcac.data.")
+
+
+class Block(NamedTuple):
+    """One fenced block of a page."""
+
+    language: str
+    code: str
+    line: int
+    printed: str | None
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page; a ``text`` block right after another belongs to it."""
+    text = page.read_text("utf-8")
+    found = list(BLOCK.finditer(text))
+    result = []
+    for here, following in itertools.zip_longest(found, found[1:]):
+        printed = None
+        if following is not None and following["language"] == "text":
+            between = text[here.end() : following.start()]
+            printed = None if between.strip() else following["code"]
+        result.append(Block(here["language"], here["code"], text.count("\n", 0, here.start()) + 1, printed))
+    return result
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+RUNNING = [page for page in PAGES if any(block.language in ("python", "sh") for block in blocks_of(page))]
+
+
+# ---------------------------------------------------------------- code
+
+
+@pytest.mark.parametrize("page", RUNNING, ids=name_of)
+def test_code_of_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks_of(page):
+        if block.language not in ("python", "sh"):
+            continue
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            if block.language == "python":
+                exec(compile("\n" * block.line + block.code, str(page), "exec"), names)
+            else:
+                run_commands(block)
+        if block.printed is not None:
+            assert out.getvalue() == block.printed, f"{name_of(page)}:{block.line} prints something else"
+
+
+def run_commands(block: Block) -> None:
+    for words in commands_of(block):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            code = cli.run(words)
+        assert code == 0, f"fcac {shlex.join(words)}: {errors.getvalue()}"
+
+
+def commands_of(block: Block) -> Iterator[list[str]]:
+    """Yield the words after ``fcac`` of every ``fcac`` command in a block."""
+    for line in block.code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["fcac"]:
+            yield words[1:]
+
+
+def shell_commands() -> list[tuple[str, list[str]]]:
+    listed = []
+    for page in PAGES:
+        for block in blocks_of(page):
+            if block.language in ("bash", "sh"):
+                listed += [(f"{name_of(page)}:{block.line}", words) for words in commands_of(block)]
+        inline = re.findall(r"`fcac ([^`]+)`", page.read_text("utf-8"))
+        listed += [(name_of(page), shlex.split(words)) for words in inline]
+    return listed
+
+
+@pytest.mark.parametrize(("where", "words"), shell_commands(), ids=lambda value: str(value)[:70])
+def test_command_and_options_exist(where: str, words: list[str]) -> None:
+    command: click.Command = cli._build()
+    rest = list(words)
+    while isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
+        name = rest.pop(0)
+        if name in cli._LAZY:
+            command = typer.main.get_group(importlib.import_module(cli._LAZY[name][0]).app)
+        else:
+            found = command.commands.get(name)
+            assert found is not None, f"{where}: there is no command fcac {name}"
+            command = found
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    known |= {"--help", "-h"}
+    used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+    assert used <= known, f"{where}: no such option: {', '.join(sorted(used - known))}"
+
+
+def test_python_blocks_are_python() -> None:
+    for page in PAGES:
+        for block in blocks_of(page):
+            if block.language == "python":
+                ast.parse(block.code, f"{name_of(page)}:{block.line}")
+
+
+def test_results_in_readme_come_from_the_run() -> None:
+    fill = runpy.run_path(str(ROOT / "docs" / "results" / "fill.py"))
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert fill["filled"](text) == text, "run python docs/results/fill.py"
+
+
+def test_results_table_from_a_small_run(tmp_path: Path) -> None:
+    fill = runpy.run_path(str(ROOT / "docs" / "results" / "fill.py"))
+    found = tmp_path / "quality.json"
+    entry = '{{"dataset": "d", "scenario": "{}", "epsilon": "inf", "method": "{}", "measure": "{}", "mean": {}}}'
+    entries = [
+        entry.format(scenario, method, measure, mean)
+        for scenario in ("iid", "non-iid")
+        for method, mean in (("communities", 0.8), ("FCAC", 0.5), ("k-means", 0.6))
+        for measure in ("ARI", "AMI", "NMI")
+    ]
+    found.write_text(f'{{"entries": [{", ".join(entries)}]}}')
+    lines = fill["table"](found).splitlines()
+    assert lines[2] == "| d | **0.800** | 0.500 | 0.600 |"
+    assert lines[3] == "| average rank | 1.00 | 3.00 | 2.00 |"
+
+
+# ---------------------------------------------------------------- pictures and examples
+
+
+def test_pictures_are_small_and_described() -> None:
+    for picture in (ROOT / "docs").rglob("*.png"):
+        assert picture.stat().st_size < 200_000, name_of(picture)
+    for page in PAGES:
+        text = BLOCK.sub("", page.read_text("utf-8"))
+        for alt, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text):
+            assert len(alt) > 30, f"{name_of(page)}: say in words what {target} shows"
+            assert (page.parent / target).is_file(), f"{name_of(page)}: {target} is missing"
+
+
+@pytest.mark.slow
+def test_pictures_can_be_drawn_again(tmp_path: Path) -> None:
+    draw = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw.py"))
+    draw["main"](tmp_path)
+    drawn = {picture.name for picture in tmp_path.glob("*.png")}
+    assert drawn == {picture.name for picture in (ROOT / "docs" / "pictures").glob("*.png")}
+
+
+@pytest.mark.parametrize("name", ["hospitals", "phones", "drifting_stream"])
+def test_example_ends_in_a_picture(name: str, tmp_path: Path) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+    with contextlib.redirect_stdout(io.StringIO()):
+        example["main"](tmp_path)
+    pictures = [path for path in tmp_path.iterdir() if path.suffix in (".png", ".html")]
+    assert pictures
+    assert all(path.stat().st_size > 5_000 for path in pictures)
+
+
+@pytest.mark.soak
+def test_federation_example_ends_in_a_report(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "federation_on_loopback.py"
+    done = subprocess.run([sys.executable, example, tmp_path], check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "<html" in (tmp_path / "report.html").read_text("utf-8")
+
+
+# ---------------------------------------------------------------- reference
+
+
+def public_names() -> set[str]:
+    """Every name a user may rely on: ``__all__`` where there is one, else what a public module defines itself."""
+    names = {f"fcac.{name}" for name in fcac.__all__}
+    for info in pkgutil.walk_packages(fcac.__path__, "fcac."):
+        if any(part.startswith("_") for part in info.name.split(".")) or info.name.startswith(NOT_IN_REFERENCE):
+            continue
+        module = importlib.import_module(info.name)
+        if hasattr(module, "__all__"):
+            names |= {f"{info.name}.{name}" for name in module.__all__}
+        elif info.name in USER_MODULES:
+            names |= {
+                f"{info.name}.{name}"
+                for name, value in vars(module).items()
+                if not name.startswith("_")
+                and (inspect.isclass(value) or inspect.isfunction(value))
+                and value.__module__ == info.name
+            }
+    return names
+
+
+# Public modules without ``__all__`` whose own classes and functions are for users.
+USER_MODULES = ("fcac.partition", "fcac.codebook", "fcac.demo")
+
+
+# ---------------------------------------------------------------- the built site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as `make docs` builds it, in a copy of what it needs."""
+    import shutil
+
+    pytest.importorskip("zensical")
+    root = tmp_path_factory.mktemp("site")
+    for name in ("docs", "src"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc"))
+    shutil.copy(ROOT / "zensical.toml", root)
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
+    done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True, timeout=300)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "warning" not in said.lower(), said
+    return root / "site"
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    inventory = (site / "objects.inv").read_bytes()
+    lines = zlib.decompress(inventory[inventory.index(b"zlib.\n") + 6 :]).decode().splitlines()
+    documented = {line.split(" ")[0] for line in lines}
+    assert public_names() - documented == set()
+
+
+class Outline(HTMLParser):
+    """What matters for a reader who does not see: language, headings, alternative texts, what is fetched from where."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.language: str | None = None
+        self.headings: list[int] = []
+        self.pictures: list[tuple[str, str | None]] = []
+        self.fetched: list[str] = []
+        self.titled = False
+        self.feed(page.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag == "html":
+            self.language = given.get("lang")
+        elif re.fullmatch(r"h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        elif tag == "img":
+            self.pictures.append((given.get("src") or "", given.get("alt")))
+        elif tag == "title":
+            self.titled = True
+        if tag in ("img", "script", "iframe", "source"):
+            self.fetched.append(given.get("src") or "")
+        elif tag == "link":
+            self.fetched.append(given.get("href") or "")
+
+
+def test_pages_are_accessible_and_offline(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
+    assert len(pages) >= len(list((ROOT / "docs").rglob("*.md")))
+    for page in pages:
+        outline, name = Outline(page), page.relative_to(site).as_posix()
+        assert outline.language == "en", name
+        assert outline.titled, name
+        assert outline.headings.count(1) == 1, f"{name}: one first-level heading"
+        steps = zip(outline.headings, outline.headings[1:], strict=False)
+        assert all(deeper <= level + 1 for level, deeper in steps), f"{name}: a heading level is left out"
+        assert all(alt for _, alt in outline.pictures), f"{name}: a picture without words"
+        assert not [source for source in outline.fetched if re.match(r"(https?:)?//", source)], f"{name}: fetches"
+
+
