@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,6 +185,17 @@ def program(*args, **more):
     )
 
 
+def wait_until_open(process, name):
+    """Wait until a process has opened a file, so that it is past its start."""
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        for link in Path(f"/proc/{process.pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(link).endswith(name):
+                    return
+        time.sleep(0.01)
+
+
 @pytest.mark.slow
 def test_the_program_itself(data):
     assert program("--version").stdout == f"fcac {__version__}\n"
@@ -220,7 +233,7 @@ def test_control_c_at_a_real_program(data):
         [sys.executable, "-m", "fcac", "update", str(data / "m.fcac"), str(data / "m.npz")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        time.sleep(2.5)
+        wait_until_open(process, "m.npz")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=120)
     if process.returncode == 0:
