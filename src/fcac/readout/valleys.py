@@ -1,0 +1,275 @@
+"""From a graph to clusters: communities, joined where no valley lies between them; and the tree above and below.
+
+Communities of a neighbour graph respect the gaps in the data but also cut large smooth clusters to pieces, because
+modularity prefers pieces of a certain size. So a fine partition is taken first, and two communities are joined if the
+border between them is about as strong as the weakest cuts through their own middles: then no valley parts them. This
+strength has no unit: it does not depend on density, size or dimension of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import sparse
+from sknetwork.clustering import Leiden
+
+from fcac.readout.neighbours import Floats, Integers
+
+# Resolution of the communities that are joined afterwards.
+_RESOLUTION = 0.7
+# With fewer nodes per community than this, cuts through communities cannot be measured: nothing is joined, and the
+# communities are those at the usual resolution of modularity.
+_MEASURABLE, _RESOLUTION_OF_FEW = 10, 1.0
+# Border strength from which on two communities are one.
+_NO_VALLEY = 0.9
+# Weaker borders, down to the first number, are joined too if the next weaker is so many times weaker.
+_CLEAR_DROPS = ((0.4, 2.0), (0.25, 4.0))
+# The smaller side of a cut "through the middle" holds at least this share.
+_BALANCE = 0.25
+# Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
+_ATOM_FACTOR, _MOST_ATOMS = 16.0, 300
+
+
+@dataclass
+class Tree:
+    """Atoms of the graph, and which of them form each cluster, from all apart to all together.
+
+    Attributes
+    ----------
+    atom_of : ndarray of shape (n,)
+        Atom of each node.
+    ties : ndarray of shape (p, p)
+        Weight between atoms, twice the inner weight on the diagonal.
+    base : list of ndarray
+        Atoms of every community before joining.
+    joins : list of (int, int)
+        Communities joined, in order (the second vanishes into the first), down to one.
+    strengths : list of float
+        Strength of the border at every step of joining strongest borders first.
+    n_joined : int
+        How many of the joins the rule makes; the others are made only for who wants fewer clusters.
+    """
+
+    atom_of: Integers
+    ties: Floats
+    base: list[Integers]
+    joins: list[tuple[int, int]] = field(default_factory=list)
+    strengths: list[float] = field(default_factory=list)
+    n_joined: int = 0
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters by the rule."""
+        return len(self.base) - self.n_joined
+
+    def labels(self, n_clusters: int | None = None) -> Integers:
+        """Return a cluster for every node, numbered by first node; as many clusters as wanted, or by the rule."""
+        wanted = self.n_clusters if n_clusters is None else n_clusters
+        groups = {g: [atoms] for g, atoms in enumerate(self.base)}
+        for into, gone in self.joins[: max(0, len(self.base) - wanted)]:
+            groups[into] += groups.pop(gone)
+        parts = [np.concatenate(group) for group in groups.values()]
+        if len(parts) < wanted:
+            parts = _split(self.ties, parts, wanted)
+        of_atom = np.zeros(len(self.ties), dtype=np.int64)
+        for g, atoms in enumerate(parts):
+            of_atom[atoms] = g
+        return by_first(of_atom[self.atom_of])
+
+
+def by_first(labels: Integers) -> Integers:
+    """Renumber labels in order of first appearance.
+
+    >>> by_first(np.array([7, 3, 7, 0])).tolist()
+    [0, 1, 0, 2]
+    """
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
+def communities(graph: sparse.csr_matrix, resolution: float) -> Integers:
+    """Return Leiden communities of a graph, always the same for the same graph."""
+    if graph.nnz == 0:
+        return np.arange(graph.shape[0])
+    labels = Leiden(resolution=resolution, random_state=0, shuffle_nodes=False).fit_predict(graph)
+    return by_first(labels.astype(np.int64))
+
+
+def grow_tree(graph: sparse.csr_matrix) -> Tree:
+    """Return the tree of clusters of a graph; its ``labels()`` are the clusters.
+
+    Parameters
+    ----------
+    graph : scipy.sparse.csr_matrix of shape (n, n), symmetric
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fcac.readout.valleys import grow_tree
+    >>> ring = np.roll(np.eye(40), 1, axis=1) + np.roll(np.eye(40), 2, axis=1)
+    >>> two_rings = np.kron(np.eye(2), ring + ring.T)
+    >>> two_rings[0, 40] = two_rings[40, 0] = 0.1
+    >>> grow_tree(sparse.csr_matrix(two_rings)).labels().tolist() == [0] * 40 + [1] * 40
+    True
+    """
+    n = graph.shape[0]
+    base = communities(graph, _RESOLUTION_OF_FEW)
+    few = n < _MEASURABLE * (int(base.max()) + 1)
+    if not few:
+        base = communities(graph, _RESOLUTION)
+    atom_of = _atoms(graph, base)
+    n_atoms = int(atom_of.max()) + 1
+    member = sparse.csr_matrix((np.ones(n), (atom_of, np.arange(n))), shape=(n_atoms, n))
+    ties = (member @ graph @ member.T).toarray()
+    base_of_atom = np.zeros(n_atoms, dtype=np.int64)
+    base_of_atom[atom_of] = base
+    tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
+    joins, tree.strengths = _joins_by_strength(tree)
+    tree.n_joined = 0 if few else joins_to_make(tree.strengths)
+    tree.joins = _joins_by_size(tree, joins[: tree.n_joined])
+    return tree
+
+
+def _atoms(graph: sparse.csr_matrix, base: Integers) -> Integers:
+    """Parts of communities, few enough for dense matrices; the nodes themselves if these are few."""
+    if graph.shape[0] <= _MOST_ATOMS:
+        return np.arange(graph.shape[0])
+    factor = _ATOM_FACTOR
+    while True:
+        fine = communities(graph, _RESOLUTION * factor)
+        atoms = by_first(base * (int(fine.max()) + 1) + fine)
+        if int(atoms.max()) < _MOST_ATOMS:
+            return atoms
+        if factor <= 1:
+            return base
+        factor /= 2
+
+
+def _borders(tree: Tree) -> Floats:
+    member = np.zeros((len(tree.base), len(tree.ties)))
+    for g, atoms in enumerate(tree.base):
+        member[g, atoms] = 1
+    borders: Floats = member @ tree.ties @ member.T
+    return borders
+
+
+def _absorb(border: Floats, into: int, gone: int) -> None:
+    border[into] += border[gone]
+    border[:, into] += border[:, gone]
+    border[gone] = border[:, gone] = -1
+
+
+def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float]]:
+    """Join communities, strongest relative border first, down to one."""
+    border = _borders(tree)
+    groups: list[Integers] = list(tree.base)
+    inner = np.array([weakest_cut(tree.ties, atoms)[0] for atoms in groups])
+    joins, strengths = [], []
+    upper = np.triu(np.ones(border.shape, dtype=bool), 1)
+    for _ in range(len(groups) - 1):
+        strength = np.where(upper, border / np.maximum(np.sqrt(inner[:, None] * inner[None]), 1e-300), -1.0)
+        strength[border < 0] = -1.0
+        into, gone = divmod(int(np.argmax(strength)), len(groups))
+        joins.append((into, gone))
+        strengths.append(float(strength[into, gone]))
+        groups[into] = np.concatenate([groups[into], groups[gone]])
+        _absorb(border, into, gone)
+        inner[into] = weakest_cut(tree.ties, groups[into])[0]
+    return joins, strengths
+
+
+def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Go on from the joins made, for who wants fewer clusters: most weight between for their sizes first.
+
+    What strength cannot tell apart any more, this decides: clusters of similar size stay apart longest, and small ones
+    join their neighbours first.
+    """
+    border, joins = _borders(tree), list(made)
+    for into, gone in made:
+        _absorb(border, into, gone)
+    upper = np.triu(np.ones(border.shape, dtype=bool), 1)
+    for _ in range(len(border) - 1 - len(made)):
+        alive = np.diag(border) >= 0
+        volume = np.where(alive, np.where(border > 0, border, 0).sum(axis=1), 1.0)
+        both = upper & alive[:, None] & alive[None]
+        affinity = np.where(both, border / np.maximum(volume[:, None] * volume[None], 1e-300), -1.0)
+        into, gone = divmod(int(np.argmax(affinity)), len(border))
+        joins.append((into, gone))
+        _absorb(border, into, gone)
+    return joins
+
+
+def joins_to_make(strengths: Sequence[float]) -> int:
+    """Return how many joins to make, strongest border first.
+
+    All while borders are about as strong as the cuts inside. After that, borders may still be chance gaps between few
+    nodes: joining goes on to the place where the strength falls most, if it falls there to less than half from .4 or
+    more, or to less than a quarter from .25 or more.
+
+    >>> joins_to_make([1.3, 1.1, 0.8, 0.7])
+    2
+    >>> joins_to_make([1.3, 0.7, 0.6, 0.1, 0.0])
+    3
+    """
+    weakest = np.minimum.accumulate([np.inf, *strengths])
+    made = int((weakest >= _NO_VALLEY).sum()) - 1
+    best = 0.0
+    for j in range(made + 1, len(strengths)):
+        drop = weakest[j] / max(weakest[j + 1], 0.05)
+        if drop >= best and any(weakest[j] >= least and drop >= times for least, times in _CLEAR_DROPS):
+            made, best = j, drop
+    return made
+
+
+def weakest_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
+    """Return the weight of the weakest cut through the middle of a group of atoms, and the atoms on one side.
+
+    The atoms are put in the order of the second eigenvector of their normalised Laplacian; of the places where both
+    sides keep a quarter, the one with the least weight across per weight of the smaller side is taken. A cut off the
+    middle is counted as if it cut two equal halves.
+    """
+    if len(atoms) < 2:
+        # one atom cannot be cut: all its weight counts, so that it joins only whom most of it is tied to
+        return float(ties[atoms].sum()) / 2, atoms
+    part = ties[np.ix_(atoms, atoms)]
+    volume = np.maximum(part.sum(axis=1), 1e-300)
+    root = 1 / np.sqrt(volume)
+    _, vectors = np.linalg.eigh(np.eye(len(atoms)) - part * root[:, None] * root[None])
+    order = np.argsort(vectors[:, 1] * root, kind="stable")
+    part = part[np.ix_(order, order)]
+    upper = np.triu(part, 1)
+    across = np.cumsum(upper.sum(axis=1) - upper.sum(axis=0))[:-1]
+    share = np.cumsum(volume[order])[:-1] / volume.sum()
+    smaller = np.minimum(share, 1 - share)
+    allowed = smaller >= _BALANCE
+    if not allowed.any():
+        allowed[np.argmax(smaller)] = True
+    value = np.where(allowed, across / np.maximum(smaller, 1e-12), np.inf)
+    at = int(np.argmin(value))
+    return max(float(value[at]) / 2, 0.0), atoms[order[: at + 1]]
+
+
+def _split(ties: Floats, parts: list[Integers], wanted: int) -> list[Integers]:
+    """Split parts, weakest cut for the weight it parts first, until there are as many as wanted."""
+    if wanted > len(ties):
+        raise ValueError(f"n_clusters is {wanted}, but these nodes can be told apart into {len(ties)} parts only")
+    parts = list(parts)
+    cuts = [_priced_cut(ties, atoms) for atoms in parts]
+    while len(parts) < wanted:
+        at = int(np.argmin([cost for cost, _ in cuts]))
+        side = np.sort(cuts[at][1])
+        rest = np.setdiff1d(parts[at], side)
+        parts[at : at + 1] = [side, rest]
+        cuts[at : at + 1] = [_priced_cut(ties, side), _priced_cut(ties, rest)]
+    return parts
+
+
+def _priced_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
+    cut, side = weakest_cut(ties, atoms)
+    volume = float(ties[atoms].sum())
+    return (cut / max(volume, 1e-300) ** 2 if len(atoms) > 1 else np.inf), side
