@@ -1,7 +1,7 @@
 """The documentation keeps its word: code runs, commands exist, every public name is there, pages are accessible.
 
 In the pages, ``python`` and ``sh`` blocks run, in their order, in one empty directory per page; a ``text`` block right
-after one of them is what it prints. ``bash`` blocks are for what cannot run here (other machines, minutes of work): their
+after one of them is what it prints. ``bash`` blocks are for what cannot run here (other machines, long work): their
 ``fcac`` commands must exist with the options shown.
 """
 
@@ -297,5 +297,3 @@ def test_pages_are_accessible_and_offline(site: Path) -> None:
         assert all(deeper <= level + 1 for level, deeper in steps), f"{name}: a heading level is left out"
         assert all(alt for _, alt in outline.pictures), f"{name}: a picture without words"
         assert not [source for source in outline.fetched if re.match(r"(https?:)?//", source)], f"{name}: fetches"
-
-
