@@ -161,25 +161,29 @@ section,.panel{break-inside:avoid}}
 SCRIPT = """
 (() => {
   const tip = document.getElementById("tip"), live = document.getElementById("live");
-  let at = null;
+  let at = null, byKey = false;
   const hide = () => { tip.classList.remove("shown"); if (at) at.classList.remove("at"); at = null; };
-  const show = (mark, speak) => {
-    if (at && at !== mark) at.classList.remove("at");
-    at = mark;
-    mark.classList.add("at");
-    tip.textContent = mark.dataset.t;
-    const box = mark.getBoundingClientRect(), own = tip.getBoundingClientRect();
+  const place = () => {
+    const box = at.getBoundingClientRect(), own = tip.getBoundingClientRect();
     const x = Math.min(Math.max(8, box.x + box.width / 2 - own.width / 2), innerWidth - own.width - 8);
     const y = box.y - own.height - 8;
     tip.style.transform = `translate(${x}px,${y < 8 ? box.y + box.height + 8 : y}px)`;
+  };
+  const show = (mark, key) => {
+    if (at && at !== mark) at.classList.remove("at");
+    at = mark;
+    byKey = key;
+    mark.classList.add("at");
+    tip.textContent = mark.dataset.t;
+    place();
     tip.classList.add("shown");
-    if (speak) live.textContent = mark.dataset.t;
+    if (key) live.textContent = mark.dataset.t;
   };
   document.addEventListener("pointerover", event => {
     const mark = event.target.closest("[data-t]");
     if (mark) show(mark, false); else if (at) hide();
   });
-  addEventListener("scroll", () => at && hide(), { passive: true });
+  addEventListener("scroll", () => at && (byKey ? place() : hide()), { passive: true });
   for (const plot of document.querySelectorAll(".plot")) {
     const marks = [...plot.querySelectorAll("[data-t]")];
     let place = -1;
