@@ -130,6 +130,8 @@ def site(
         )
     if epsilon is None and budget is not None:
         raise BadUse("--budget goes with --epsilon")
+    if epsilon is not None and not epsilon > 0:
+        raise BadUse("--epsilon must be above 0")
     from fcac.flower import processes
     from fcac.flower.service import SiteProcess, remember_state, site_settings, state_of
 

@@ -51,6 +51,7 @@ max_nodes = 20000   # most nodes in one contribution
 bounds_margin = 1.0   # nodes may lie this many widths outside the bounds of the schema
 # max_node_share = 0.25   # largest share of a round's nodes that one site can have
 # max_count_share = 0.25   # largest share of a round's counts that one site can have
+# min_spacing = 0.25   # nodes of one site closer than this share of the usual spacing are thinned
 """
 
 _BUNDLE = """\

@@ -46,12 +46,16 @@ class Limits:
         counts are kept.
     max_count_share : float, optional
         Largest share of a round's counts that one site can have; larger counts are scaled down.
+    min_spacing : float, optional
+        Nodes of one site that lie closer together than this share of the usual spacing (the median over sites) are
+        thinned to the heaviest. An honest site's nodes keep their distance; 0.25 leaves them alone.
     """
 
     max_nodes: int = 20_000
     bounds_margin: float = 1.0
     max_node_share: float | None = None
     max_count_share: float | None = None
+    min_spacing: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_nodes, int) or self.max_nodes < 1:
@@ -62,6 +66,8 @@ class Limits:
             share = getattr(self, name)
             if share is not None and not 0 < share <= 1:
                 raise ValueError(f"limits.{name} must be above 0 and at most 1, got {share!r}")
+        if self.min_spacing is not None and not self.min_spacing > 0:
+            raise ValueError(f"limits.min_spacing must be above 0, got {self.min_spacing!r}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,150 @@
+"""A small federation on disk for tests: real directories, real files, the real apps; only the wire differs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+try:
+    import flwr  # noqa: F401
+except ImportError:
+    if os.environ.get("FCAC_NO_SKIP") == "1":
+        raise
+    pytest.skip("flwr is not installed: pip install 'fcac[flower]'", allow_module_level=True)
+
+from flwr.app import Context, RecordDict
+
+from fcac.federation import Contribution, Server, Site
+from fcac.flower import deploy, server_app
+from fcac.flower.coordinator import Coordinator
+from fcac.flower.inprocess import Fault, InProcessGrid
+from fcac.flower.keys import public_pem
+from fcac.flower.service import site_settings
+from fcac.flower.settings import FederationSettings
+
+SCHEMA = """\
+fcac_schema = 1
+bounds_are_public = true
+
+[columns]
+x = { min = -8, max = 8 }
+y = { min = -8, max = 8 }
+"""
+
+
+def write_csv(path: Path, rows: Any, header: bool = True) -> None:
+    """Append rows so that they read back bit for bit."""
+    with path.open("a") as stream:
+        if header:
+            stream.write("x,y\n")
+        stream.writelines(f"{float(x)!r},{float(y)!r}\n" for x, y in rows)
+
+
+def blobs(n: int, seed: int) -> np.ndarray:
+    """Three heaps of points."""
+    rng = np.random.default_rng(seed)
+    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
+    return centres[rng.integers(3, size=n)] + rng.normal(0, 0.4, size=(n, 2))
+
+
+class Study:
+    """A federation below a folder, with sites that are asked over the in-process Grid."""
+
+    def __init__(self, folder: Path, names: Iterable[str] = "abc", insecure: bool = False, **privacy: Any) -> None:
+        self.folder, self.privacy = folder, privacy
+        (folder / "schema.toml").write_text(SCHEMA)
+        self.root = deploy.init(
+            folder / "study", list(names), folder / "schema.toml", insecure=insecure, timeout=0.2, wait=0.0
+        )
+        self.nodes: dict[int, Path] = {}
+        self.fault: Fault | None = None
+        self.grid: InProcessGrid | None = None
+        for name in names:
+            self.join(name)
+
+    @property
+    def settings(self) -> FederationSettings:
+        return FederationSettings.load(self.root)
+
+    @property
+    def desk(self) -> Coordinator:
+        return Coordinator(self.root / "state", self.settings)
+
+    @property
+    def server(self) -> Server:
+        return self.desk.book().server
+
+    def data(self, name: str) -> Path:
+        return self.folder / f"data-{name}"
+
+    def state(self, name: str) -> Path:
+        return self.folder / f"state-{name}"
+
+    def join(self, name: str) -> None:
+        """Start a site that has a bundle."""
+        self.data(name).mkdir(exist_ok=True)
+        settings = site_settings(self.root / "bundles" / name, self.data(name), self.state(name), **self.privacy)
+        settings.save(self.state(name) / "settings.json")
+        self.nodes[100 + len(self.nodes)] = self.state(name) / "settings.json"
+
+    def give(self, rows: Mapping[str, np.ndarray], file: str = "rows.csv") -> None:
+        """Put new rows at the end of sites' files."""
+        for name, block in rows.items():
+            path = self.data(name) / file
+            write_csv(path, block, header=not path.exists())
+
+    def play(self, rounds: int = 1) -> None:
+        """Run the server's app once."""
+        names = {node: path.parent.name.removeprefix("state-") for node, path in self.nodes.items()}
+        members = self.settings.members
+        keys = {node: public_pem(members[name].key) for node, name in names.items() if members[name].key}
+        self.grid = InProcessGrid(self.nodes, keys=keys, fault=self.fault)
+        config = {"fcac-federation": str(self.root), "fcac-rounds": rounds, "fcac-poll": 0.01}
+        server_app.app(self.grid, Context(1, 1, {}, RecordDict(), config))
+
+    def events(self, *kinds: str) -> list[tuple[Any, ...]]:
+        """Return (event, site, round) from the journal."""
+        return [
+            (entry["event"], entry.get("site"), entry.get("round"))
+            for entry in self.desk.journal()
+            if not kinds or entry["event"] in kinds
+        ]
+
+    def reasons(self) -> list[str]:
+        return [entry["reason"] for entry in self.desk.journal() if entry["event"] == "rejected"]
+
+    def sent(self, name: str, round: int) -> Contribution:
+        """What a site has stored as sent."""
+        return Contribution.from_bytes((self.state(name) / "sent" / f"{round:09d}.fcac").read_bytes())
+
+
+class Reference:
+    """The same federation without any wire: sites and server called directly."""
+
+    def __init__(self) -> None:
+        self.sites: dict[str, Site] = {}
+        self.server = Server()
+
+    def contribute(self, rows: Mapping[str, np.ndarray], round: int) -> list[Contribution]:
+        return [
+            self.sites.setdefault(name, Site(name)).contribute(block, round=round)
+            for name, block in sorted(rows.items())
+        ]
+
+    def play(self, rows: Mapping[str, np.ndarray], round: int) -> None:
+        self.server.absorb(self.contribute(rows, round))
+
+
+def assert_same(one: Server, other: Server) -> None:
+    """Two servers are the same, bit for bit: model, contributions, order of rounds."""
+    (meta, arrays), (other_meta, other_arrays) = one.to_parts(), other.to_parts()
+    assert meta == other_meta
+    assert set(arrays) == set(other_arrays)
+    for name, array in arrays.items():
+        assert array.dtype == other_arrays[name].dtype, name
+        assert array.tobytes() == other_arrays[name].tobytes(), name

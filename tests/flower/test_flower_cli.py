@@ -1,0 +1,178 @@
+"""The commands of ``fcac federation`` that need no running server."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from flower_study import SCHEMA, Study, blobs, write_csv
+
+from fcac.cli import run
+from fcac.flower import deploy
+from fcac.flower.pinned import write_programs
+from fcac.flower.settings import FederationSettings, Limits
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.toml"
+    path.write_text(SCHEMA)
+    return path
+
+
+def test_init_makes_everything(tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "study"
+    arguments = ["--sites", "north, south", "--schema", str(schema), "--address", "hub.example:8443"]
+    assert run(["federation", "init", str(root), *arguments]) == 0
+    assert "fcac federation server" in capsys.readouterr().out
+    settings = FederationSettings.load(root)
+    assert settings.active == ["north", "south"]
+    assert settings.address == "hub.example:8443"
+    assert settings.limits == Limits()
+    assert not settings.insecure
+    bundle = root / "bundles" / "north"
+    assert {path.name for path in bundle.iterdir()} == {
+        "bundle.toml", "ca.crt", "node.key", "node.key.pub", "schema.toml",
+    }  # fmt: skip
+    assert stat.S_IMODE((bundle / "node.key").stat().st_mode) == 0o600
+    assert not list(root.glob("bundles/*/ca.key"))
+    assert (root / "app" / "pyproject.toml").read_text().count("fcac.flower.") == 2
+    assert run(["federation", "init", str(root), *arguments]) == 1
+    assert "holds a federation already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--sites", "a,b", "--address", "10.0.0.1:80", "--insecure"], "loopback"),
+        (["--sites", "a,a"], "each once"),
+        (["--sites", ""], "at least one name"),
+        (["--sites", "../a"], "letters, digits"),
+        (["--sites", "a", "--address", "nowhere"], "host:port"),
+        (["--sites", "a", "--server", "magic"], "server kind"),
+    ],
+)
+def test_init_says_what_is_wrong(
+    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert run(["federation", "init", str(tmp_path / "study"), "--schema", str(schema), *arguments]) != 0
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "study" / "federation.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--epsilon"),
+        (["--epsilon", "1", "--no-privacy"], "not both"),
+        (["--no-privacy", "--budget", "3"], "--budget goes with"),
+        (["--epsilon", "-1"], "epsilon"),
+    ],
+)
+def test_a_site_does_not_start_undecided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    study = Study(tmp_path, names="a")
+    command = ["federation", "site", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
+    assert run([*command, "--state", str(tmp_path / "fresh"), *arguments]) != 0
+    assert words in capsys.readouterr().err
+
+
+def test_a_site_does_not_start_with_epsilon_and_no_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "plain.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
+    root = deploy.init(tmp_path / "study", ["a"], tmp_path / "plain.toml")
+    command = ["federation", "site", str(root / "bundles" / "a"), "--data", str(tmp_path), "--epsilon", "1"]
+    assert run(command) == 1
+    assert "bounds" in capsys.readouterr().err
+
+
+def test_a_state_made_without_privacy_cannot_go_on_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study(tmp_path, names="a")
+    study.give({"a": blobs(50, 1)})
+    study.play()
+    command = ["federation", "site", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
+    assert run([*command, "--state", str(study.state("a")), "--epsilon", "1"]) == 1
+    assert "start it anew" in capsys.readouterr().err
+
+
+def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study(tmp_path)
+    study.give({name: blobs(300, i) for i, name in enumerate("abc")})
+    root = str(study.root)
+    assert run(["federation", "status", root]) == 0
+    assert "none yet" in capsys.readouterr().out
+    study.play()
+    assert run(["federation", "status", root, "--rejected"]) == 0
+    shown = capsys.readouterr().out
+    assert "rounds closed: 1" in shown
+    assert shown.count("NO PRIVACY") == 3
+
+    rows = tmp_path / "fresh.csv"
+    write_csv(rows, blobs(40, 9))
+    out = tmp_path / "labels.parquet"
+    label = ["federation", "label", str(study.root / "bundles" / "a"), "--data", str(rows), "--out", str(out)]
+    assert run([*label, "--state", str(study.state("a"))]) == 0
+    labels = pyarrow.parquet.read_table(out)["label"].to_pylist()
+    assert labels == study.server.predict(blobs(40, 9)).tolist()
+
+    for command, words in (("forget", "is forgotten"), ("add", "takes part"), ("revoke", "is revoked")):
+        assert run(["federation", command, root, "b"]) == 0
+        assert words in capsys.readouterr().out
+    assert study.settings.members["b"].status == "revoked"
+    assert run(["federation", "forget", root, "nobody"]) == 1
+    assert "there are a, b, c" in capsys.readouterr().err
+    assert run(["federation", "add", root, "b"]) == 0
+    assert run(["federation", "add", root, "d"]) == 0
+    assert study.settings.active == ["a", "b", "c", "d"]
+
+
+def test_labels_need_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study(tmp_path, names="a")
+    study.give({"a": blobs(10, 1)})
+    label = ["federation", "label", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
+    assert run([*label, "--out", str(tmp_path / "labels.csv")]) == 1
+    assert "no model has arrived yet" in capsys.readouterr().err
+
+
+def test_hand_made_changes_survive_add_and_revoke(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    path = study.root / "federation.toml"
+    path.write_text(path.read_text().replace("# max_node_share = 0.25", "max_node_share = 0.4  # agreed in May\n# "))
+    deploy.revoke(study.root, "a")
+    deploy.add(study.root, "d")
+    assert "# agreed in May" in path.read_text()
+    assert study.settings.limits.max_node_share == 0.4
+    assert study.settings.active == ["b", "c", "d"]
+
+
+def test_run_without_a_server_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study(tmp_path, names="a")
+    path = study.root / "federation.toml"
+    path.write_text(path.read_text().replace("127.0.0.1:18000", "127.0.0.1:1"))
+    assert run(["federation", "run", str(study.root), "--rounds", "1"]) == 1
+    assert "no server answers" in capsys.readouterr().err
+    assert run(["federation", "run", str(study.root)]) == 2
+    assert run(["federation", "run", str(study.root), "--every", "soon"]) == 2
+
+
+def test_the_pinned_client_loads_only_its_own_app(tmp_path: Path) -> None:
+    folder = write_programs(tmp_path / "bin")
+    shown = subprocess.run([folder / "flwr-clientapp", "--help"], capture_output=True, text=True, check=True)
+    assert "Run a Flower ClientApp" in shown.stdout
+    assert subprocess.run([folder / "flwr-serverapp"], check=False).returncode == 1
+    script = (
+        "import flwr.supernode.runtime.run_clientapp as r, fcac.flower.pinned as p, flwr.supernode.cli as c\n"
+        "c.flwr_clientapp = lambda: None\n"
+        "p.main()\n"
+        "from fcac.flower.client_app import app\n"
+        "load = r.get_load_client_app_fn(default_app_ref='evil:app', app_path=None, multi_app=True)\n"
+        "assert load('a/b', '1', 'hash') is app\n"
+        "assert r.install_from_fab(b'bytes', skip_prompt=True) is None\n"
+        "print('pinned')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "pinned", done.stderr

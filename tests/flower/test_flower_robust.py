@@ -1,0 +1,102 @@
+"""What one poisoned site of ten can and cannot do, and the caps that limit it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_mutual_info_score
+
+from fcac.federation import Contribution, Server, Site
+from fcac.flower.robust import cap_round, largest_allowed
+from fcac.flower.settings import Limits
+
+Digits = tuple[np.ndarray, np.ndarray, list[np.ndarray], list[Contribution]]
+CAPS = Limits(max_node_share=0.2, max_count_share=0.2, min_spacing=0.25)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "share", "expected"),
+    [
+        ([10, 10, 10, 1000], 0.4, 20),
+        ([10, 10, 10, 10], 0.4, 16),
+        ([10, 10], 0.25, 10),
+        ([5, 1000, 1000, 1000, 1000], 0.22, 55 / 6),
+        ([0, 0, 7], 0.5, 0),
+        ([], 0.5, 0),
+    ],
+)
+def test_largest_allowed(amounts: list[int], share: float, expected: float) -> None:
+    assert largest_allowed(amounts, share) == pytest.approx(expected)
+
+
+def test_no_site_exceeds_its_share() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        amounts = rng.integers(0, 10_000, size=rng.integers(5, 20)).tolist()
+        cap = largest_allowed(amounts, 0.3)
+        kept = [min(amount, cap) for amount in amounts]
+        assert max(kept) <= 0.3 * sum(kept) + 1e-9
+
+
+def test_caps_that_do_not_bite_change_nothing() -> None:
+    rng = np.random.default_rng(1)
+    batch = [Site(name).contribute(rng.normal(size=(300, 3))) for name in "abcdefghij"]
+    assert cap_round(batch, Limits()) == batch
+    assert cap_round(batch, CAPS) == batch
+
+
+def test_counts_are_scaled_and_stay_whole() -> None:
+    batch = [Contribution(name, 1, [[0.0], [1.0]], [10, 30]) for name in "abc"]
+    batch.append(Contribution("x", 1, [[5.0], [6.0]], [2**50, 1]))
+    capped = cap_round(batch, Limits(max_count_share=0.4))
+    assert [item.counts.sum() for item in capped[:3]] == [40, 40, 40]
+    assert capped[3].counts.tolist() == [79, 1]
+
+
+# ------------------------------------------------------------ on data: digits, ten sites, the tenth is hostile
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    X, y = load_digits(return_X_y=True)
+    parts = np.array_split(np.random.default_rng(0).permutation(len(X)), 10)
+    honest = [Site(f"s{i}").contribute(X[part] / 16, round=1) for i, part in enumerate(parts)]
+    return X / 16, y, parts, honest
+
+
+def quality(digits: Digits, tenth: Contribution | None, limits: Limits, kind: str = "cae-fc") -> float:
+    """Agreement of the clusters with the truth on the rows of the nine honest sites, over three shuffles."""
+    X, y, parts, honest = digits
+    rows = np.concatenate(parts[:9])
+    found = []
+    for seed in range(3):
+        server = Server(kind, seed)
+        server.absorb(cap_round([*honest[:9], honest[9] if tenth is None else tenth], limits))
+        found.append(adjusted_mutual_info_score(y[rows], server.predict(X[rows])))
+    return float(np.mean(found))
+
+
+def crowd(n: int = 200) -> Contribution:
+    """Nodes that all lie in one spot, to shrink the scale of the server."""
+    return Contribution("s9", 1, 0.5 + np.random.default_rng(2).normal(0, 1e-3, (n, 64)), np.ones(n, np.int64))
+
+
+def bridges(digits: Digits, n: int = 5000) -> Contribution:
+    """A flood of nodes between records of different kinds, to join what belongs apart."""
+    rng = np.random.default_rng(3)
+    one, other = digits[0][rng.integers(len(digits[0]), size=(2, n))]
+    where = rng.uniform(size=(n, 1))
+    return Contribution("s9", 1, where * one + (1 - where) * other, np.ones(n, np.int64))
+
+
+def test_a_crowd_in_one_spot_does_harm_unless_capped(digits: Digits) -> None:
+    clean = quality(digits, None, Limits())
+    assert quality(digits, crowd(), Limits()) < clean - 0.15
+    assert quality(digits, crowd(), CAPS) > clean - 0.05
+
+
+def test_a_flood_of_bridges_does_harm_unless_capped(digits: Digits) -> None:
+    clean = quality(digits, None, Limits(), "communities")
+    assert quality(digits, bridges(digits), Limits(), "communities") < clean - 0.2
+    assert quality(digits, bridges(digits), CAPS, "communities") > clean - 0.05

@@ -1,0 +1,432 @@
+"""Rounds over the in-process Grid: the same apps as on the wire, with every fault that can be played in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flower_study import Reference, Study, assert_same, blobs
+from flwr.app import Error, Message
+
+from fcac import models, storage
+from fcac.codebook import Codebook
+from fcac.federation import Contribution
+from fcac.flower import deploy, messages
+from fcac.flower.inprocess import reply_with
+
+
+def rows_of(names: str, seed: int, n: int = 120) -> dict[str, np.ndarray]:
+    return {name: blobs(n, seed * 100 + i) for i, name in enumerate(names)}
+
+
+@pytest.mark.parametrize("insecure", [True, False])
+def test_model_equals_the_run_without_a_wire(tmp_path: Path, insecure: bool) -> None:
+    study, reference = Study(tmp_path, insecure=insecure), Reference()
+    for number in (1, 2, 3):
+        rows = rows_of("abc", number)
+        study.give(rows)
+        study.play()
+        direct = reference.contribute(rows, number)
+        assert [study.sent(item.site, number).to_bytes() for item in direct] == [item.to_bytes() for item in direct]
+        reference.server.absorb(direct)
+    assert_same(study.server, reference.server)
+    assert study.server.n_rounds == 3
+
+
+def test_several_rounds_in_one_run_stop_when_nothing_is_new(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.give(rows_of("abc", 1))
+    study.play(rounds=5)
+    assert study.desk.book().closed == 1
+    assert [event[1] for event in study.events("nothing new")] == ["a", "b", "c"]
+
+
+def test_only_sites_with_new_rows_contribute(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    first, second = rows_of("abc", 1), rows_of("b", 2)
+    study.give(first)
+    study.play()
+    study.give(second)
+    study.play()
+    reference.play(first, 1)
+    reference.play(second, 2)
+    assert_same(study.server, reference.server)
+    assert study.events("nothing new") == [("nothing new", "a", 2), ("nothing new", "c", 2)]
+
+
+# ------------------------------------------------------------ faults
+
+
+def only(site: str, study: Study, kind: str, what: Any) -> Any:
+    """Make a fault that hits one site's replies of one kind."""
+    node = next(node for node, path in study.nodes.items() if path.parent.name == f"state-{site}")
+
+    def fault(message: Message, reply: Message) -> list[Message]:
+        hit = message.metadata.dst_node_id == node and message.metadata.message_type == kind
+        return what(message, reply) if hit else [reply]
+
+    return fault
+
+
+@pytest.mark.parametrize("loss", ["killed", "hanging"])
+def test_a_lost_contribution_comes_in_the_next_round(tmp_path: Path, loss: str) -> None:
+    study, reference = Study(tmp_path), Reference()
+    rows = rows_of("abc", 1)
+    study.give(rows)
+
+    def lose(message: Message, reply: Message) -> list[Message]:
+        return [Message(Error(code=7, reason="secret row 17"), reply_to=message)] if loss == "killed" else []
+
+    study.fault = only("b", study, messages.CONTRIBUTE, lose)
+    study.play()
+    expected = "failed" if loss == "killed" else "no reply"
+    assert study.events(expected) == [(expected, "b", 1)]
+    assert "secret" not in (study.root / "state" / "journal.jsonl").read_text()
+    study.fault = None
+    study.play()  # nobody has new rows; what b has sent and never arrived is sent again
+
+    contributions = {item.site: item for item in reference.contribute(rows, 1)}
+    reference.server.absorb([contributions["a"], contributions["c"]])
+    reference.server.absorb([contributions["b"]])
+    assert_same(study.server, reference.server)
+
+
+def test_a_lost_contribution_is_part_of_the_next_one(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    first, second = rows_of("abc", 1), rows_of("abc", 2)
+    study.give(first)
+    study.fault = only("b", study, messages.CONTRIBUTE, lambda message, reply: [])
+    study.play()
+    study.fault = None
+    study.give(second)
+    study.play()
+
+    contributions = {item.site: item for item in reference.contribute(first, 1)}
+    reference.server.absorb([contributions["a"], contributions["c"]])
+    reference.play(second, 2)
+    assert_same(study.server, reference.server)
+    assert study.server.latest()["b"].counts.sum() == 240  # every row once
+
+
+def test_a_contribution_delivered_twice_counts_once(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    rows = rows_of("abc", 1)
+    study.give(rows)
+    study.fault = lambda message, reply: [reply, reply]
+    study.play()
+    reference.play(rows, 1)
+    assert_same(study.server, reference.server)
+    assert len(study.events("duplicate")) == 3
+
+
+def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    first = rows_of("abc", 1)
+    study.give(first)
+    study.play()
+    deploy.add(study.root, "d")
+    study.join("d")
+    second = rows_of("abcd", 2)
+    study.give(second)
+    study.play()
+    reference.play(first, 1)
+    reference.play(second, 2)
+    assert_same(study.server, reference.server)
+
+
+def hostile(name: str) -> tuple[Any, str]:
+    """Return (what the site sends, words of the reason)."""
+    nodes, counts = np.zeros((3, 2)), np.ones(3, np.int64)
+
+    def packed(nodes: Any, counts: Any, site: Any = "b", round: Any = 1) -> bytes:
+        meta = {"site": site, "round": round, "privacy": {}}
+        return storage.pack("contribution", meta, {"nodes": nodes, "counts": counts})
+
+    return {
+        "nan": (packed(np.full((3, 2), np.nan), counts), "NaN or infinite"),
+        "infinite": (packed(np.full((3, 2), np.inf), counts), "NaN or infinite"),
+        "wrong d": (packed(np.zeros((3, 5)), counts), "5 features"),
+        "million nodes": (packed(np.zeros((1_000_000, 2)), np.ones(1_000_000, np.int64)), "bytes; 20000 nodes"),
+        "too many nodes": (packed(np.zeros((20_001, 1)), np.ones(20_001, np.int64)), "features"),
+        "negative counts": (packed(nodes, -counts), "at least 1"),
+        "huge counts": (packed(nodes, np.full(3, 2**62)), "at least 1"),
+        "another's name": (packed(nodes, counts, site="a"), "name of another site"),
+        "a number for a name": (packed(nodes, counts, site=7), "name of another site"),
+        "future round": (packed(nodes, counts, round=9), "answers round 9"),
+        "round zero": (packed(nodes, counts, round=0), "round must be"),
+        "far outside": (packed(np.full((3, 2), 1e6), counts), "outside the bounds"),
+        "no contribution": (b"GET / HTTP/1.1", "not an FCAC file"),
+        "a model": (models.to_bytes(Codebook([[0.0, 0.0]], [0])), "not a contribution"),
+        "empty": (b"", "not an FCAC file"),
+        "cut short": (packed(nodes, counts)[:-9], "FCAC file"),
+        "altered": (packed(nodes, counts)[:-1] + b"\x07", "checksum"),
+    }[name]
+
+
+HOSTILE = [
+    "nan", "infinite", "wrong d", "million nodes", "too many nodes", "negative counts", "huge counts", "another's name",
+    "a number for a name", "future round", "round zero", "far outside", "no contribution", "a model", "empty",
+    "cut short", "altered",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path, name: str) -> None:
+    study, reference = Study(tmp_path), Reference()
+    data, words = hostile(name)
+    rows = rows_of("abc", 1)
+    study.give(rows)
+    study.fault = only(
+        "b",
+        study,
+        messages.CONTRIBUTE,
+        lambda message, reply: [reply_with(message, code=messages.CONTRIBUTION, site="b", data=data)],
+    )
+    study.play()
+    reference.play({site: block for site, block in rows.items() if site != "b"}, 1)
+    assert_same(study.server, reference.server)
+    assert len(study.reasons()) == 1
+    assert words in study.reasons()[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"code": messages.CONTRIBUTION, "site": "a", "data": b"x"}, "name of another site"),
+        ({"code": 99, "site": "b"}, "no known form"),
+        ({"code": "1", "site": "b"}, "no known form"),
+        ({"code": messages.CONTRIBUTION, "site": "b", "data": "text"}, "no known form"),
+        ({"something": 1.0}, "no known form"),
+    ],
+)
+def test_a_reply_of_another_form_is_rejected(tmp_path: Path, values: dict[str, Any], words: str) -> None:
+    study, reference = Study(tmp_path), Reference()
+    rows = rows_of("abc", 1)
+    study.give(rows)
+    study.fault = only("b", study, messages.CONTRIBUTE, lambda message, reply: [reply_with(message, **values)])
+    study.play()
+    reference.play({"a": rows["a"], "c": rows["c"]}, 1)
+    assert_same(study.server, reference.server)
+    assert words in study.reasons()[0]
+
+
+def test_without_keys_a_name_can_be_claimed_once(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path, insecure=True), Reference()
+    rows = rows_of("abc", 1)
+    study.give(rows)
+    good = Contribution("a", 1, np.zeros((2, 2)), [1, 1]).to_bytes()
+    study.fault = only(
+        "b",
+        study,
+        messages.CONTRIBUTE,
+        lambda message, reply: [reply_with(message, code=messages.CONTRIBUTION, site="a", data=good)],
+    )
+    study.play()
+    reference.play({"a": rows["a"], "c": rows["c"]}, 1)
+    assert_same(study.server, reference.server)
+    assert "another node is site 'a'" in study.reasons()[0]
+
+
+def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    rows = rows_of("abc", 1)
+    study.give(rows)
+    other = Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes()
+    study.fault = only(
+        "b",
+        study,
+        messages.CONTRIBUTE,
+        lambda message, reply: [reply, reply_with(message, code=messages.CONTRIBUTION, site="b", data=other)],
+    )
+    study.play()
+    reference.play(rows, 1)
+    assert_same(study.server, reference.server)
+    assert study.reasons() == ["another contribution of this site is in already"]
+
+
+def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.give(rows_of("abc", 1))
+    study.play()
+    before = study.server
+    verdict = study.desk.receive("b", Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes())
+    assert verdict.outcome == "rejected"
+    assert study.desk.receive("b", study.sent("b", 1).to_bytes()).outcome == "duplicate"
+    assert study.desk.close_round() == []
+    assert_same(study.server, before)
+
+
+# ------------------------------------------------------------ crashes
+
+
+def test_after_a_crash_only_the_missing_sites_are_asked(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    rows = rows_of("abc", 1)
+    study.give(rows)
+
+    def die(message: Message, reply: Message) -> list[Message]:
+        raise ConnectionError("the SuperLink is gone")
+
+    # a and b are in when the server dies; the in-process Grid delivers one message after the other, so the
+    # contributions are put into the inbox as the server would have done before the third
+    study.fault = only("c", study, messages.CONTRIBUTE, die)
+    with pytest.raises(ConnectionError):
+        study.play()
+    for name in "ab":
+        assert study.desk.receive(name, study.sent(name, 1).to_bytes()).outcome == "accepted"
+    study.fault = None
+    study.play()
+    asked = [entry for entry in study.desk.journal() if entry["event"] == "asking"]
+    assert [entry["sites"] for entry in asked] == [["a", "b", "c"], ["c"]]
+    reference.play(rows, 1)
+    assert_same(study.server, reference.server)
+
+
+class Crash(BaseException):
+    """Ends a process as kill -9 would: nothing catches it."""
+
+
+def crash_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int, step: int) -> int:
+    """Play two rounds, once for every write at which to crash (before or after it); return how many crashes there were.
+
+    Sites and server write through the same function, so that both sides' writes are hit.
+    """
+    reference = Reference()
+    rounds = [rows_of("ab", 1, 40), rows_of("ab", 2, 40)]
+    for number, rows in enumerate(rounds, 1):
+        reference.play(rows, number)
+    real = storage.write_atomic
+    for n_crashes, when in enumerate(range(start, 10_000, step)):
+        folder = tmp_path / str(when)
+        folder.mkdir()
+        study = Study(folder, names="ab")
+        done, crashed = 0, False
+
+        def write(path: Any, data: bytes, fatal: int = when // 2, before: bool = when % 2 == 0) -> None:
+            nonlocal done
+            done += 1
+            if done == fatal and before:
+                raise Crash
+            real(path, data)
+            if done == fatal:
+                raise Crash
+
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, "write_atomic", write)
+            for number, rows in enumerate(rounds, 1):
+                study.give(rows)
+                while study.desk.book().closed < number:
+                    try:
+                        study.play()
+                    except Crash:
+                        crashed = True
+        assert_same(study.server, reference.server)
+        if not crashed:
+            return n_crashes
+    raise AssertionError("the runs never ended without a crash")
+
+
+def test_a_crash_at_a_write_loses_nothing_and_counts_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert crash_everywhere(tmp_path, monkeypatch, start=3, step=7) >= 5
+
+
+@pytest.mark.soak
+def test_a_crash_at_any_write_loses_nothing_and_counts_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert crash_everywhere(tmp_path, monkeypatch, start=2, step=1) >= 40
+
+
+def test_a_torn_journal_line_is_passed_over(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.desk.note("one")
+    with (study.root / "state" / "journal.jsonl").open("a") as stream:
+        stream.write('{"event": "ha')
+    study.desk.note("two")
+    assert [entry["event"] for entry in study.desk.journal()][-2:] == ["one", "two"]
+
+
+# ------------------------------------------------------------ changes of membership
+
+
+def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    first, second = rows_of("abc", 1), rows_of("abc", 2)
+    study.give(first)
+    study.play()
+    assert deploy.forget(study.root, "b")
+    study.give(second)
+    study.play()
+    without = [{site: block for site, block in rows.items() if site != "b"} for rows in (first, second)]
+    reference.play(without[0], 1)
+    reference.play(without[1], 2)
+    assert_same(study.server, reference.server)
+    deploy.add(study.root, "b")
+    study.play()
+    assert "b" in study.server.sites
+    assert study.server.latest()["b"].counts.sum() == 240
+
+
+def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    first, second = rows_of("abc", 1), rows_of("abc", 2)
+    study.give(first)
+    study.play()
+    deploy.revoke(study.root, "b")
+    study.give(second)
+    study.play()
+    reference.play(first, 1)
+    reference.play({"a": second["a"], "c": second["c"]}, 2)
+    assert_same(study.server, reference.server)
+    late = study.desk.receive("b", Contribution("b", 2, np.zeros((2, 2)), [1, 1]).to_bytes())
+    assert late == ("rejected", "the site does not take part")
+    assert not (study.root / "bundles" / "b").exists()
+
+
+def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
+    rows = rows_of("abc", 1)
+    study.give(rows)
+
+    def revoke(message: Message, reply: Message) -> list[Message]:
+        deploy.revoke(study.root, "b")
+        return [reply]
+
+    study.fault = only("b", study, messages.CONTRIBUTE, revoke)
+    study.play()
+    reference.play({"a": rows["a"], "c": rows["c"]}, 1)
+    assert_same(study.server, reference.server)
+
+
+# ------------------------------------------------------------ what sites get
+
+
+def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.give(rows_of("abc", 1, 400))
+    study.play()
+    data = (study.state("a") / "model.fcac").read_bytes()
+    assert data == study.desk.model_bytes()
+    meta, arrays = storage.unpack(data, kind="model")
+    assert meta["estimator"] == "Codebook"
+    assert set(arrays) == {"nodes", "labels"}
+    assert b"privacy" not in data
+    rows = blobs(50, 999)
+    assert models.from_bytes(data).predict(rows).tolist() == study.server.predict(rows).tolist()
+
+
+def test_the_report_is_written_after_every_round(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.give(rows_of("abc", 1))
+    study.play()
+    report = study.root / "state" / "report.html"
+    first = report.read_text()
+    study.give(rows_of("abc", 2))
+    study.play()
+    assert "<html" in first
+    assert report.read_text() != first
+    assert not study.events("no report")

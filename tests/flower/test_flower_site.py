@@ -1,0 +1,184 @@
+"""What a site does and does not let out: privacy decided at the site, stored replies, codes without words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flower_study import Study, blobs
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from fcac.federation import Contribution
+from fcac.flower import client_app, messages
+from fcac.flower.client_app import SETTINGS_KEY
+from fcac.flower.settings import SiteSettings
+from fcac.privacy import Ledger
+
+EPSILON = {"epsilon": 4.0, "budget": 9.0}
+
+
+def ask(study: Study, site: str, round: int, have: int = 0, **extra: Any) -> messages.Reply:
+    """Ask one site's app directly."""
+    return messages.read_reply(ask_raw(study, site, round, have, **extra).content)
+
+
+def ask_raw(study: Study, site: str, round: int, have: int = 0, **extra: Any) -> Message:
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    content = RecordDict({"fcac": ConfigRecord({"round": round, "sites": [site], "have": [have], **extra})})
+    message = Message(content, 100, messages.CONTRIBUTE, ttl=60)
+    settings = str(study.state(site) / "settings.json")
+    return client_app.app(message, Context(1, 100, {SETTINGS_KEY: settings}, RecordDict(), dict(extra)))
+
+
+def ledger(study: Study, site: str) -> Ledger:
+    return Ledger.open(study.state(site) / "ledger.db")
+
+
+def test_a_round_asked_again_gets_the_stored_bytes_without_a_new_charge(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", **EPSILON)
+    study.give({"a": blobs(300, 1)})
+    first = ask(study, "a", 1)
+    assert first.code == messages.CONTRIBUTION
+    study.give({"a": blobs(300, 2)})
+    assert ask(study, "a", 1) == first
+    assert len(ledger(study, "a").entries("a")) == 1
+    second = ask(study, "a", 2, have=1)
+    assert second.code == messages.CONTRIBUTION
+    assert ask(study, "a", 1) == first
+    assert len(ledger(study, "a").entries("a")) == 2
+
+
+def test_an_empty_batch_is_released_like_any_other(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", **EPSILON)
+    assert ask(study, "a", 1).code == messages.CONTRIBUTION  # no file at all yet
+    study.give({"a": blobs(300, 1)})
+    assert ask(study, "a", 2, have=1).code == messages.CONTRIBUTION
+    assert ask(study, "a", 3, have=2).code == messages.CONTRIBUTION  # nothing new
+    assert [entry["round"] for entry in ledger(study, "a").entries("a")] == [1, 2, 3]
+
+
+def test_an_exhausted_budget_is_answered_as_unavailable(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", epsilon=4.0, budget=4.5)
+    study.give({"a": blobs(300, 1)})
+    assert ask(study, "a", 1).code == messages.CONTRIBUTION
+    assert ask(study, "a", 2, have=1) == (messages.UNAVAILABLE, "a", b"")
+    assert "budget" in (study.state("a") / "site.log").read_text()
+
+
+def test_a_request_cannot_change_mechanism_or_budget(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", **EPSILON)
+    study.give({"a": blobs(300, 1)})
+    reply = ask(study, "a", 1, epsilon=1000.0, budget=1e9, private=0, mechanism="none", no_privacy=1)
+    sent = Contribution.from_bytes(reply.data)
+    assert sent.privacy["mechanism"] == "NodeRelease"
+    assert sent.privacy["epsilon"] == 4.0
+    assert ledger(study, "a").budget == 9.0
+
+
+def test_died_between_drawing_and_storing_rows_that_came_later_are_not_lost(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", **EPSILON)
+    study.give({"a": blobs(300, 1)})
+    first = ask(study, "a", 1)
+    # as after a crash right after the draw: the release is there, the site's state and the bytes are not
+    (study.state("a") / "site.fcac").unlink()
+    (study.state("a") / "sent" / "000000001.fcac").unlink()
+    study.give({"a": blobs(200, 2)})
+    assert ask(study, "a", 1) == first
+    ask(study, "a", 2, have=1)
+    assert "round 2: 200 new rows" in (study.state("a") / "site.log").read_text()
+
+
+# ------------------------------------------------------------ nothing about rows leaves
+
+
+BAD_DATA = {
+    "text in a cell": "x,y\n1,2\nSECRET,3\n",
+    "missing value": "x,y\n1,\n",
+    "a column too few": "x\n1\n",
+    "too many cells": "x,y\n1,2,3\n",
+    "other names": "u,v\n1,2\n",
+    "no text": "\x00\xff\n\xff\x00\n",
+}
+
+
+@pytest.mark.parametrize("privacy", [{}, EPSILON], ids=["plain", "private"])
+def test_every_error_about_data_gives_the_same_reply(tmp_path: Path, privacy: dict[str, float]) -> None:
+    study = Study(tmp_path, names="a", **privacy)
+    replies = set()
+    for name, text in BAD_DATA.items():
+        (study.data("a") / "bad.csv").write_bytes(text.encode("latin-1"))
+        reply = ask_raw(study, "a", 1)
+        assert not reply.has_error(), name
+        assert messages.read_reply(reply.content) == (messages.UNAVAILABLE, "a", b""), name
+        replies.add(reply.content["fcac"].deflate())
+    assert len(replies) == 1
+    assert "request not answered" in (study.state("a") / "site.log").read_text()
+    if privacy:
+        assert not (study.state("a") / "ledger.db").exists() or not ledger(study, "a").entries("a")
+
+
+def test_broken_settings_give_a_code_and_no_words(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a")
+    (study.state("a") / "settings.json").write_text("not json")
+    reply = ask_raw(study, "a", 1)
+    assert not reply.has_error()
+    assert messages.read_reply(reply.content) == (messages.UNAVAILABLE, "", b"")
+
+
+def test_a_reply_is_the_contribution_and_little_more(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", **EPSILON)
+    study.give({"a": blobs(300, 1)})
+    reply = ask_raw(study, "a", 1)
+    nodes = Contribution.from_bytes(messages.read_reply(reply.content).data).nodes
+    record = reply.content["fcac"].deflate()
+    assert len(record) - nodes.shape[0] * (nodes.shape[1] + 1) * 8 < 2000
+    assert set(reply.content["fcac"]) == {"code", "site", "data"}
+
+
+def test_a_model_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
+    from fcac import models
+    from fcac.codebook import Codebook
+
+    study = Study(tmp_path, names="a")
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    for data in (b"nonsense", models.to_bytes(Codebook([[0.0]], [0]))):
+        message = Message(messages.offer_model(1, data), 100, messages.TAKE_MODEL, ttl=60)
+        settings = str(study.state("a") / "settings.json")
+        reply = client_app.app(message, Context(1, 100, {SETTINGS_KEY: settings}, RecordDict(), {}))
+        assert messages.read_reply(reply.content).code == messages.UNAVAILABLE
+    assert not (study.state("a") / "model.fcac").exists()
+
+
+def test_state_without_its_cursor_is_refused(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a")
+    study.give({"a": blobs(50, 1)})
+    assert ask(study, "a", 1).code == messages.CONTRIBUTION
+    study.give({"a": blobs(50, 2)})
+    (study.state("a") / "cursor.json").unlink()
+    assert ask(study, "a", 2, have=1).code == messages.UNAVAILABLE
+    (study.state("a") / "cursor.json").write_text(json.dumps({"after_round": {"7": {}}}))
+    assert ask(study, "a", 2, have=1).code == messages.UNAVAILABLE
+
+
+def test_two_sites_cannot_share_a_state(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="ab")
+    study.give({"a": blobs(50, 1), "b": blobs(50, 2)})
+    ask(study, "a", 1)
+    mixed = SiteSettings("b", str(study.data("b")), str(study.state("a")), str(tmp_path / "schema.toml"))
+    mixed.save(study.state("b") / "settings.json")
+    assert ask(study, "b", 2).code == messages.UNAVAILABLE
+
+
+def test_a_private_federation_over_the_grid(tmp_path: Path) -> None:
+    study = Study(tmp_path, **EPSILON)
+    study.give({name: blobs(400, i) for i, name in enumerate("abc")})
+    study.play(rounds=2)
+    assert study.desk.book().closed == 2
+    statements = {site: item.privacy for site, item in study.server.latest().items()}
+    assert {brief["mechanism"] for brief in statements.values()} == {"NodeRelease"}
+    assert all(brief["spent"] > 4 for brief in statements.values())
+    assert np.isfinite(study.server.nodes).all()

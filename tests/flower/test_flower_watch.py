@@ -1,0 +1,159 @@
+"""Which rows count as new."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from fcac.flower.watch import Cursor, Watcher
+from fcac.schema import DataError, Schema
+
+SCHEMA = Schema(["x", "y"])
+
+
+class Reader:
+    """Looks again and again, using up what it finds."""
+
+    def __init__(self, path: Path, schema: Schema = SCHEMA, settle: float = 2.0) -> None:
+        self.watcher, self.cursor = Watcher(path, schema, settle), Cursor()
+
+    def new(self) -> list[list[float]]:
+        parts = self.watcher.look(self.cursor)
+        rows = [row for block in self.watcher.rows(parts) for row in block.tolist()]
+        self.cursor = self.watcher.advance(self.cursor, parts)
+        return rows
+
+
+def test_lines_at_the_end_are_new_once(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("x,y\n1,2\n")
+    reader = Reader(tmp_path)
+    assert reader.new() == [[1, 2]]
+    assert reader.new() == []
+    with file.open("a") as stream:
+        stream.write("3,4\n5,6\n")
+    assert reader.new() == [[3, 4], [5, 6]]
+    assert reader.new() == []
+
+
+def test_new_files_come_in_the_order_of_names_and_other_files_are_left_out(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    (tmp_path / "b.csv").write_text("x,y\n3,4\n")
+    (tmp_path / "a.csv").write_text("y,x,more\n2,1,text\n")
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "c.tsv").write_text("x\ty\n5\t6\n")
+    for name in ("readme.md", ".hidden.csv", "_draft.csv"):
+        (tmp_path / name).write_text("x,y\n9,9\n")
+    assert reader.new() == [[1, 2], [3, 4], [5, 6]]
+    (tmp_path / "b.csv").unlink()
+    assert reader.new() == []
+
+
+def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("x,y\n1,2\n3,4")
+    reader = Reader(file)
+    assert reader.new() == [[1, 2]]
+    with file.open("a") as stream:
+        stream.write("5\n")
+    assert reader.new() == [[3, 45]]
+
+
+def test_a_last_line_without_a_break_counts_when_the_file_is_at_rest(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("x,y\n1,2\n3,4")
+    os.utime(file, (time.time() - 60,) * 2)
+    reader = Reader(file)
+    assert reader.new() == [[1, 2], [3, 4]]
+    with file.open("a") as stream:
+        stream.write("\n5,6\n")
+    assert reader.new() == [[5, 6]]
+
+
+@pytest.mark.parametrize("text", ["x,y\n1,2\n", "x,y\n1,9\n3,4\n", "x,y\n7,7\n1,2\n3,4\n"])
+def test_a_file_whose_used_lines_changed_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("x,y\n1,2\n3,4\n")
+    reader = Reader(file)
+    reader.new()
+    file.write_text(text)
+    with pytest.raises(DataError, match=r"a\.csv: rows that were used before have changed"):
+        reader.new()
+
+
+def test_a_change_in_the_middle_of_a_large_file_is_noticed_if_its_length_changes(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    rows = [f"{i},{i}\n" for i in range(60_000)]
+    file.write_text("x,y\n" + "".join(rows))
+    reader = Reader(file)
+    assert len(reader.new()) == 60_000
+    rows[30_000] = "1,1\n"
+    file.write_text("x,y\n" + "".join(rows))
+    with pytest.raises(DataError, match="changed"):
+        reader.new()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather", "npz", "csv.gz"])
+def test_other_tables_grow_when_written_anew(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"a.{kind}"
+
+    def write(rows: list[list[float]]) -> None:
+        array = np.array(rows, dtype=np.float64)
+        table = pa.table({"x": array[:, 0], "y": array[:, 1]})
+        if kind == "parquet":
+            pa.parquet.write_table(table, file)
+        elif kind == "feather":
+            pa.feather.write_feather(table, file)
+        elif kind == "npz":
+            np.savez(file, X=array, columns=np.array(["x", "y"]))
+        else:
+            file.write_bytes(gzip.compress(("x,y\n" + "".join(f"{a},{b}\n" for a, b in rows)).encode()))
+
+    write([[1, 2], [3, 4]])
+    reader = Reader(file)
+    assert reader.new() == [[1, 2], [3, 4]]
+    assert reader.new() == []
+    write([[1, 2], [3, 4], [5, 6]])
+    assert reader.new() == [[5, 6]]
+    write([[1, 2], [3, 5], [5, 6], [7, 8]])
+    with pytest.raises(DataError, match="changed"):
+        reader.new()
+    write([[1, 2]])
+    with pytest.raises(DataError, match="changed"):
+        reader.new()
+
+
+def test_the_schema_is_applied(tmp_path: Path) -> None:
+    schema = Schema.from_toml(
+        'fcac_schema = 1\n[columns]\nage = { min = 0, max = 100, scaling = "range", missing = "drop" }\n'
+        'ward = { categories = ["a", "b"] }\n'
+    )
+    (tmp_path / "a.csv").write_text("ward,age\nb,50\na,\na,25\n")
+    assert Reader(tmp_path, schema).new() == [[0.5, 0, 1], [0.25, 1, 0]]
+
+
+def test_only_a_header_is_nothing_new(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n")
+    (tmp_path / "b.csv").write_text("")
+    reader = Reader(tmp_path)
+    assert reader.new() == []
+    with (tmp_path / "a.csv").open("a") as stream:
+        stream.write("1,2\n")
+    assert reader.new() == [[1, 2]]
+
+
+def test_many_rows_come_in_blocks(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(100_000, 2))
+    np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header="x,y", comments="", fmt="%.17g")
+    watcher = Watcher(tmp_path, SCHEMA)
+    blocks = list(watcher.rows(watcher.look({})))
+    assert len(blocks) > 1
+    assert np.array_equal(np.concatenate(blocks), rows)
