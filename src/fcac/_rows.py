@@ -11,6 +11,9 @@ from sklearn.utils import check_array
 
 Floats = NDArray[np.float64]
 
+# Beyond this, squares overflow; no measurement is that large.
+_LARGEST = 1e150
+
 # One block is at most this many bytes as float64, whatever the number of features.
 _BLOCK_BYTES = 8_000_000
 
@@ -31,8 +34,8 @@ class Rows:
     """
 
     def __init__(self, X: Any, estimator: Any = None, *, allow_empty: bool = False) -> None:
-        if type(X).__module__.partition(".")[0] == "pyarrow":
-            X = _as_arrow_table(X)
+        if is_arrow(X):
+            X = as_arrow_table(X)
             self._slice = _slice_arrow
             self.n_rows, self.n_features = X.num_rows, X.num_columns
         elif hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns"):
@@ -48,30 +51,48 @@ class Rows:
         self._estimator = estimator
         self._min_rows = 0 if allow_empty else 1
         self.n_block = max(1, _BLOCK_BYTES // (8 * max(self.n_features, 1)))
-        for _ in self.blocks():
-            pass
-        if self.n_rows == 0:
-            self._checked(0, 1)
+        starts = range(0, max(self.n_rows, 1), self.n_block)
+        blocks = (self._checked(start) for start in starts)
+        # a single block is kept, so that small tables are converted once
+        self._only: Floats | None = next(blocks)
+        if len(starts) > 1:
+            self._only = None
+            for _ in blocks:
+                pass
 
     def blocks(self) -> Iterator[Floats]:
         """Yield the rows in order as C-contiguous float64 arrays."""
+        if self._only is not None:
+            yield self._only
+            return
         for start in range(0, self.n_rows, self.n_block):
-            yield self._checked(start, start + self.n_block)
+            yield self._checked(start)
 
-    def _checked(self, start: int, stop: int) -> Floats:
-        block = self._slice(self._X, start, stop)
+    def _checked(self, start: int) -> Floats:
         block = check_array(
-            block,
+            self._slice(self._X, start, start + self.n_block),
             dtype="numeric",
             order="C",
             estimator=self._estimator,
             ensure_min_samples=self._min_rows,
             input_name="X",
         )
-        # booleans and halves become floats here; numeric text was refused above
-        result: Floats = block.astype(np.float64, order="C", copy=False)
-        # the kernels are compiled for writable arrays; a read-only map costs one copied block, not a second compilation
-        return result if result.flags.writeable else result.copy()
+        if block.dtype.kind not in "biuf":
+            raise ValueError(f"X holds values of type {block.dtype}, which are not numbers: convert or drop them")
+        # booleans and halves become floats here; the kernels are compiled for writable arrays, so that a read-only map
+        # costs one copied block, not a second compilation
+        floats: Floats = np.require(block, np.float64, ("C", "W"))
+        # false for NaN too, which check_array lets pass where scikit-learn is told to assume finite numbers
+        if floats.size and not (floats.max() <= _LARGEST and floats.min() >= -_LARGEST):
+            raise ValueError(
+                f"Input X contains NaN, infinity or a value beyond {_LARGEST:g}, whose square float64 does not hold."
+            )
+        return floats
+
+
+def is_arrow(X: Any) -> bool:
+    """Whether X comes from pyarrow, which need not be imported to know it."""
+    return type(X).__module__.partition(".")[0] == "pyarrow"
 
 
 def _as_array(X: Any) -> Any:
@@ -80,7 +101,8 @@ def _as_array(X: Any) -> Any:
     return X
 
 
-def _as_arrow_table(X: Any) -> Any:
+def as_arrow_table(X: Any) -> Any:
+    """Return a table for a table or a record batch; refuse columns that are not numbers."""
     import pyarrow as pa
 
     if isinstance(X, pa.RecordBatch):
@@ -98,7 +120,11 @@ def _as_arrow_table(X: Any) -> Any:
 
 
 def _slice_array(X: Any, start: int, stop: int) -> Any:
-    return X if getattr(X, "ndim", 0) != 2 or hasattr(X, "tocsr") else X[start:stop]
+    if getattr(X, "ndim", 0) != 2 or hasattr(X, "tocsr"):
+        return X  # the check that follows explains what is wrong with it
+    if isinstance(X, np.ma.MaskedArray):
+        return np.ma.filled(X[start:stop].astype(np.float64), np.nan)  # what is masked is missing
+    return X[start:stop]
 
 
 def _slice_frame(X: Any, start: int, stop: int) -> Any:

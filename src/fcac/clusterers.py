@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, Real
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fcac._rows import Rows
+from fcac._rows import Rows, as_arrow_table, is_arrow
 from fcac.network import Floats, Integers, Network, Rules
 
 # From this many rows on, a call learns on a copy and takes it over at the end, so that an interrupt leaves no
@@ -30,7 +30,7 @@ class DegenerateBandwidthWarning(UserWarning):
 class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
     """What the three clusterers share: learning in one pass, reading, and the state's attributes."""
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "diversity_threshold": [Interval(Real, 0, None, closed="neither")],
         "min_nodes": [Interval(Real, 1, None, closed="left")],
         "age_iqr_factor": [Interval(Real, 0, None, closed="left")],
@@ -74,12 +74,10 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
     def _learn(self, X: Any, *, reset: bool) -> Self:
         self._validate_params()
         rows = Rows(X, self)
-        validate_data(self, X, reset=reset, skip_check_array=True) if _has_shape(X) else None
+        self._check_features(X, reset=reset)
         if reset:
-            self.n_features_in_ = rows.n_features
             network = Network(rows.n_features, self._rules())
         else:
-            self._check_n_features_of(rows)
             network = self._network if rows.n_rows < _COPY_FROM else self._network.copy()
         for block in rows.blocks():
             network.learn(block)
@@ -90,12 +88,10 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
         self._warn_if_degenerate(reset)
         return self
 
-    def _check_n_features_of(self, rows: Rows) -> None:
-        if rows.n_features != self.n_features_in_:
-            raise ValueError(
-                f"X has {rows.n_features} features, but {type(self).__name__} "
-                f"is expecting {self.n_features_in_} features as input."
-            )
+    def _check_features(self, X: Any, *, reset: bool) -> None:
+        """Note, or compare, the number and the names of the features, in scikit-learn's words."""
+        table = as_arrow_table(X) if is_arrow(X) else X  # a record batch has no names to scikit-learn
+        validate_data(self, table, reset=reset, skip_check_array=True)
 
     def _warn_if_degenerate(self, reset: bool) -> None:
         if reset:
@@ -140,8 +136,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
     def _rows_to_read(self, X: Any) -> Rows:
         check_is_fitted(self, "_network")
         rows = Rows(X, self)
-        validate_data(self, X, reset=False, skip_check_array=True) if _has_shape(X) else None
-        self._check_n_features_of(rows)
+        self._check_features(X, reset=False)
         return rows
 
     def _nearest(self, X: Any) -> tuple[Integers, Floats]:
@@ -512,12 +507,14 @@ n_deleted_edges_, mean_deleted_age_, node_labels_, n_clusters_, labels_, n_sampl
         return Rules(True, True, int(self.min_nodes), float(self.diversity_threshold), float(self.age_iqr_factor))
 
 
-def _has_shape(X: Any) -> bool:
-    """Whether scikit-learn's own check of names and width can look at X (an Arrow table is checked by us)."""
-    return type(X).__module__.partition(".")[0] != "pyarrow"
-
-
 def _threads(n_rows: int) -> int:
     if n_rows < 2 * _THREAD_FROM:
         return 1
-    return min(os.cpu_count() or 1, n_rows // _THREAD_FROM)
+    # a container or a job scheduler may give fewer cores than the machine has
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, n_rows // _THREAD_FROM)
+
+
+def _has_shape(X: Any) -> bool:
+    """Whether X is something other than an Arrow table."""
+    return not is_arrow(X)

@@ -101,7 +101,7 @@ def from_bytes(data: bytes) -> Any:
         model = cls(**params)
         model._validate_params()
         model._restore(meta, arrays)
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError) as error:
         raise ValueError(f"the model in this file is incomplete ({type(error).__name__}: {error})") from None
     return model
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac import _kernels as kernels
+from fcac import _learning as kernels
+from fcac._parts import check_parts
+from fcac._search import SCREEN_HIGH, SCREEN_LOW, all_distances, nearest_nodes
+from fcac._vector import LANES
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Points whose bandwidth is used during the whole initial phase.
-N_START = 10
+N_START = kernels.N_START
 
 # Rows per block in reading; small enough to keep a tile's working set in cache and threads evenly fed.
 _TILE = 1024
@@ -47,6 +49,19 @@ class Rules:
     age_iqr_factor: float = 0.1
 
 
+class State(NamedTuple):
+    """Arrays of a network, as the kernels take them (see `fcac._learning`); most have room for more than is used."""
+
+    nodes: Floats
+    widths: Floats
+    screen: NDArray[np.float32]
+    links: NDArray[np.void]
+    halves: NDArray[np.void]
+    factor: Floats
+    shift: Floats
+    clock: NDArray[np.void]
+
+
 class Network:
     """Nodes with winning counts, bandwidths, recency and edges, and the clock of points seen.
 
@@ -64,7 +79,7 @@ class Network:
         self.rules = rules
         self.n_features = n_features
         self.pending: Floats = np.empty((0, n_features))
-        self._state = _empty_state(n_features, 16)
+        self._state = _empty_state(n_features, rules)
 
     # ------------------------------------------------------------ learning
 
@@ -77,17 +92,14 @@ class Network:
             if len(self.pending) < N_START:
                 return
             first, self.pending = self.pending, np.empty((0, self.n_features))
-            self._start(first)
             self._learn(first)
-        if len(block):
-            self._learn(np.ascontiguousarray(block))
+        self._learn(block)
 
     def settled(self) -> Network:
         """Return this network as it would be if the data ended here; the network itself stays as it is."""
         if not len(self.pending):
             return self
         result = Network(self.n_features, self.rules)
-        result._start(self.pending)
         result._learn(self.pending)
         return result
 
@@ -95,102 +107,82 @@ class Network:
         """Return an independent copy."""
         result = Network(self.n_features, self.rules)
         result.pending = self.pending.copy()
-        result._state = kernels.State(*(array.copy() for array in self._state))
+        result._state = State._make(array.copy() for array in self._state)
         return result
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # joblib may hand arrays back as read-only memory maps
         self.__dict__.update(state)
-        self._state = kernels.State(*(np.require(array, requirements="W") for array in self._state))
+        self._state = State._make(np.require(array, requirements="W") for array in self._state)
+
+    @property
+    def _clock(self) -> Any:
+        return self._state.clock[0]
 
     @property
     def _started(self) -> bool:
-        return bool(self._state.ints[kernels.N_SEEN] > 0)
-
-    def _start(self, first: Floats) -> None:
-        """Fix the bandwidth of the initial phase from the first points."""
-        scratch = np.empty((2, self.n_features))
-        width = kernels.bandwidth(first, np.arange(len(first)), len(first), scratch[0], scratch[1])
-        floats = self._state.floats
-        floats[kernels.LAST_WIDTH] = floats[kernels.MEAN_WIDTH] = width
-        self._rescale(0, first.mean(axis=0))
-
-    def _rescale(self, n_written: int, origin: Floats | None = None) -> None:
-        """Choose the units of the float32 screening copy anew; results never depend on them."""
-        state = self._state
-        if origin is not None:
-            state.shift[:] = origin
-        # a power of two, so that scaling itself rounds nothing
-        exponent = -int(np.frexp(state.floats[kernels.MEAN_WIDTH])[1])
-        state.floats[kernels.SCALE] = np.ldexp(1.0, min(max(exponent, -1000), 1000))
-        for k in range(n_written):
-            kernels.write_screen(state, k)
+        return bool(self._clock["n_seen"] > 0)
 
     def _learn(self, block: Floats) -> None:
-        rules, at = self.rules, 0
-        log_diversity = float(np.log(rules.diversity_threshold))
-        while True:
-            at, reason = kernels.learn(
-                self._state,
-                self._work(),
-                block,
-                at,
-                rules.topological,
-                rules.one_minus_cim,
-                rules.min_nodes,
-                log_diversity,
-                rules.age_iqr_factor,
-            )
-            if reason == kernels.DONE:
-                break
+        block, at, scratch = _kernel_ready(block), 0, self._scratch()
+        while at < len(block):
+            at, reason = kernels.learn(*self._state, *scratch, block, at)
             if reason == kernels.NEED_NODES:
-                self._grow(("nodes", "screen", "counts", "widths", "newer", "older", "first_half"))
+                self._grow("nodes", "widths", "screen", "links")
+                scratch = self._scratch()
             elif reason == kernels.NEED_EDGES:
-                self._grow(("half_to", "half_next", "ages"))
+                self._grow("halves")
             elif reason == kernels.NEED_FACTOR:
-                self._grow(("factor",))
-            else:
-                self._rescale(self.n_nodes)
-        if self._state.ints[kernels.N_ACTIVE] and len(self._state.factor):
+                self._grow("factor")
+            elif reason == kernels.NEED_SCALE:
+                self._rescale(block[at:])
+        if self._clock["n_active"] and len(self._state.factor):
             self._state = self._state._replace(factor=np.empty(0))  # the diversity test is over for good
 
-    def _work(self) -> Any:
-        d, capacity = self.n_features, len(self._state.counts)
-        return kernels.Work(
-            terms=np.empty(d),
-            mean=np.empty(d),
-            spread=np.empty(d),
-            x32=np.empty(d, np.float32),
-            bound=np.empty(capacity, np.float32),
-            rows=np.empty(capacity, np.int64),
-            nearest=np.empty(capacity),
-            edge_ages=np.empty(capacity, np.int64),
-        )
+    def _scratch(self) -> tuple[NDArray[Any], ...]:
+        capacity, d = len(self._state.widths), self.n_features
+        rows, numbers = np.empty(max(capacity, N_START), np.int64), np.empty(max(capacity, d))
+        return rows, numbers, np.empty(d, np.float32), np.empty(LANES, np.float32)
 
-    def _grow(self, names: tuple[str, ...]) -> None:
-        """Double the capacity of the named arrays; the screening copy keeps nodes along its second axis."""
-        larger = {}
+    def _grow(self, *names: str) -> None:
+        """Make room for a quarter more, one array after the other, so that two states at most are ever held."""
         for name in names:
             array = getattr(self._state, name)
-            axis = 1 if name == "screen" else 0
-            shape = list(array.shape)
-            shape[axis] = 2 * shape[axis]
-            fresh = np.zeros(shape, array.dtype)
-            fresh[tuple(slice(0, size) for size in array.shape)] = array
-            larger[name] = fresh
-        self._state = self._state._replace(**larger)
+            if name == "factor":
+                n = self.n_nodes + 1 + self.n_nodes // 4
+                size = n * (n + 1) // 2
+            else:
+                tiles = len(array) // LANES if name != "screen" else len(array)
+                size = (tiles + 1 + tiles // 4) * (LANES if name != "screen" else 1)
+            larger = np.zeros((size, *array.shape[1:]), array.dtype)
+            larger[: len(array)] = array
+            self._state = self._state._replace(**{name: larger})
+
+    def _rescale(self, block: Floats) -> None:
+        """Choose the units of the float32 screening copy anew; results never depend on them."""
+        state, clock, n = self._state, self._clock, self._n_rows
+        nodes = state.nodes[:n]
+        # the mean of what is to be searched, so that float32 keeps its digits
+        state.shift[:] = (nodes if n else block[:N_START]).mean(axis=0)
+        # a power of two, so that scaling itself rounds nothing
+        exponent = -int(np.frexp(clock["mean_width"])[1])
+        clock["scale"] = np.ldexp(1.0, min(max(exponent, -1000), 1000))
+        for tile in range(0, n, LANES):
+            part = (nodes[tile : tile + LANES] - state.shift) * clock["scale"]
+            with np.errstate(over="ignore"):  # beyond float32, the margin of the bound is infinite as well
+                state.screen[tile // LANES, :, : len(part)] = part.T
 
     # ------------------------------------------------------------ what was learned
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes."""
-        return int(self._state.ints[kernels.N_NODES])
+        return int(self._clock["n_nodes"])
 
     @property
     def n_seen(self) -> int:
         """Points presented so far, those held back included."""
-        return int(self._state.ints[kernels.N_SEEN]) + len(self.pending)
+        return int(self._clock["n_seen"]) + len(self.pending)
 
     @property
     def nodes(self) -> Floats:
@@ -201,7 +193,7 @@ class Network:
     @property
     def counts(self) -> Integers:
         """Winning counts."""
-        result: Integers = self._state.counts[: self.n_nodes].copy()
+        result: Integers = self._state.links["count"][: self.n_nodes].copy()
         return result
 
     @property
@@ -213,46 +205,46 @@ class Network:
     @property
     def threshold(self) -> float:
         """Similarity threshold V; 1.0 until it is set."""
-        return float(self._state.floats[kernels.THRESHOLD])
+        return float(self._clock["threshold"])
 
     @property
     def n_active(self) -> float:
         """Number of active nodes; infinite until the diversity test has fired."""
-        n = int(self._state.ints[kernels.N_ACTIVE])
+        n = int(self._clock["n_active"])
         return n if n else np.inf
 
     @property
     def recency(self) -> Integers:
         """Positions of the nodes, most recently used first."""
-        order, k = np.empty(self.n_nodes, np.int64), int(self._state.ints[kernels.NEWEST])
+        order, k = np.empty(self.n_nodes, np.int64), int(self._clock["newest"])
         for i in range(len(order)):
             order[i] = k
-            k = int(self._state.older[k])
+            k = int(self._state.links["older"][k])
         return order
 
     @property
     def n_deleted_edges(self) -> int:
         """Number of edges deleted so far."""
-        return int(self._state.ints[kernels.N_DELETED])
+        return int(self._clock["n_deleted"])
 
     @property
     def deleted_age_sum(self) -> int:
         """Sum of the ages of all edges deleted so far."""
-        return int(self._state.ints[kernels.DELETED_AGES])
+        return int(self._clock["deleted_ages"])
 
     @property
     def last_bandwidth(self) -> float:
         """The bandwidth computed last."""
-        return float(self._state.floats[kernels.LAST_WIDTH])
+        return float(self._clock["last_width"])
 
     def edges_with_ages(self) -> tuple[Integers, Integers]:
         """Return edges (m, 2), i < j, sorted, and their ages (m,)."""
-        used = int(self._state.ints[kernels.EDGES_USED])
-        alive = np.flatnonzero(self._state.ages[:used] > 0)
-        ends = np.stack([self._state.half_to[2 * alive], self._state.half_to[2 * alive + 1]], axis=1)
+        halves = self._state.halves[: 2 * int(self._clock["edges_used"])]
+        alive = np.flatnonzero(halves["age"][::2] > 0)
+        ends = np.stack([halves["to"][2 * alive], halves["to"][2 * alive + 1]], axis=1)
         ends.sort(axis=1)
         order = np.lexsort((ends[:, 1], ends[:, 0]))
-        return ends[order], self._state.ages[alive[order]]
+        return ends[order], halves["age"][2 * alive[order]]
 
     def components(self) -> Integers:
         """Connected component of every node, numbered by first node."""
@@ -272,40 +264,56 @@ class Network:
 
     # ------------------------------------------------------------ reading
 
-    def _readable(self) -> tuple[Floats, Any, float]:
-        """Nodes, their screening copy and the bandwidth to read with.
+    @property
+    def _n_rows(self) -> int:
+        """Number of nodes to read from: the nodes, or those that the last point deleted, all of them at once."""
+        return self.n_nodes or int(self._clock["n_lost"])
 
-        If the last point deleted every node, the nodes as they were before that deletion answer.
-        """
-        state = self._state
-        n = self.n_nodes or int(state.ints[kernels.N_LOST])
-        if not n:
+    def _check_readable(self) -> None:
+        if not self._n_rows:
             raise ValueError("this network has no nodes yet: call fit or partial_fit with at least one row")
-        return state.nodes[:n], state.screen, float(kernels.mean_of(state.widths, n))
 
     def readable_labels(self) -> Integers:
         """Cluster of each node that :meth:`nearest` can answer with."""
-        return self.components() if self.n_nodes else np.arange(len(self._readable()[0]))
+        self._check_readable()
+        return self.components() if self.n_nodes else np.arange(self._n_rows)
+
+    def _screened(self) -> State:
+        """The state with a screening copy in units that suit the bandwidth; reading does not change the network."""
+        width = float(self._state.widths[: self._n_rows].mean())
+        if SCREEN_LOW < width * self._clock["scale"] < SCREEN_HIGH:
+            return self._state
+        other = self.copy()
+        other._clock["mean_width"] = width
+        other._rescale(self.pending)
+        return other._state
 
     def nearest(self, block: Floats, n_threads: int = 1) -> tuple[Integers, Floats]:
-        """Position of, and CIM to, the nearest node of every row."""
-        nodes, screen, width = self._readable()
-        position, distance = np.empty(len(block), np.int64), np.empty(len(block))
-        scale = float(self._state.floats[kernels.SCALE])
-        screened = 2.0**-20 < width * scale < 2.0**20
+        """Position of, and CIM to, the nearest node of every row.
 
-        def read(start: int) -> None:
-            rows = slice(start, start + _TILE)
-            kernels.nearest_nodes(
-                nodes,
-                screen,
-                self._state.shift,
+        If the last point deleted every node, the nodes as they were before that deletion answer.
+        """
+        self._check_readable()
+        block, state, n = _kernel_ready(block), self._screened(), self._n_rows
+        position, distance = np.empty(len(block), np.int64), np.empty(len(block))
+        scale, threshold = float(state.clock["scale"][0]), self.threshold
+
+        def read(start: int, stop: int) -> None:
+            nearest_nodes(
+                state.nodes,
+                state.widths,
+                n,
+                state.screen,
+                state.shift,
                 scale,
-                width,
-                screened,
-                block[rows],
-                position[rows],
-                distance[rows],
+                threshold,
+                block,
+                start,
+                stop,
+                np.empty(self.n_features, np.float32),
+                np.empty(LANES, np.float32),
+                position,
+                distance,
             )
 
         _over_tiles(read, len(block), n_threads)
@@ -313,12 +321,12 @@ class Network:
 
     def distances(self, block: Floats, n_threads: int = 1) -> Floats:
         """CIM of every row to every node."""
-        nodes, _, width = self._readable()
-        out = np.empty((len(block), len(nodes)))
+        self._check_readable()
+        block, state, n = _kernel_ready(block), self._state, self._n_rows
+        out = np.empty((len(block), n))
 
-        def read(start: int) -> None:
-            rows = slice(start, start + _TILE)
-            kernels.all_distances(nodes, width, block[rows], out[rows])
+        def read(start: int, stop: int) -> None:
+            all_distances(state.nodes, state.widths, n, block, start, stop, out)
 
         _over_tiles(read, len(block), n_threads)
         return out
@@ -327,27 +335,26 @@ class Network:
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a JSON-able description and the arrays that together are this network."""
-        ints, floats = self._state.ints, self._state.floats
-        n_lost = int(ints[kernels.N_LOST])
-        n = n_lost or self.n_nodes
+        clock = self._clock
+        n_lost, n = int(clock["n_lost"]), self._n_rows
         edges, ages = self.edges_with_ages()
         meta = {
             "n_features": self.n_features,
             "rules": dict(vars(self.rules)),
-            "n_learned": int(ints[kernels.N_SEEN]),
-            "n_active": int(ints[kernels.N_ACTIVE]),
+            "n_learned": int(clock["n_seen"]),
+            "n_active": int(clock["n_active"]),
             "n_deleted_edges": self.n_deleted_edges,
             "deleted_age_sum": self.deleted_age_sum,
             "n_lost": n_lost,
         }
         arrays = {
             "nodes": self._state.nodes[:n],
-            "counts": self._state.counts[:n],
+            "counts": self._state.links["count"][:n],
             "bandwidths": self._state.widths[:n],
             "recency": self.recency,
             "edges": edges,
             "edge_ages": ages,
-            "clock": np.array([floats[kernels.THRESHOLD], floats[kernels.LAST_WIDTH]]),
+            "clock": np.array([clock["threshold"], clock["last_width"]]),
             "pending": self.pending,
         }
         return meta, arrays
@@ -355,125 +362,81 @@ class Network:
     @classmethod
     def from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Network:
         """Rebuild a network from :meth:`to_parts`; it goes on learning exactly as the original would have."""
-        _check_parts(meta, arrays)
-        nodes, recency, edges = arrays["nodes"], arrays["recency"], arrays["edges"]
+        check_parts(meta, arrays)
         network = cls(meta["n_features"], Rules(**meta["rules"]))
         network.pending = arrays["pending"].copy()
-        n = len(nodes)
-        state = _empty_state(network.n_features, n + 16, len(edges) + 16)
-        state.nodes[:n], state.counts[:n], state.widths[:n] = nodes, arrays["counts"], arrays["bandwidths"]
-        ints, floats = state.ints, state.floats
-        ints[kernels.N_LOST] = meta["n_lost"]
-        ints[kernels.N_NODES] = n - meta["n_lost"]
-        ints[kernels.N_SEEN] = meta["n_learned"]
-        ints[kernels.N_ACTIVE] = meta["n_active"]
-        ints[kernels.N_DELETED] = meta["n_deleted_edges"]
-        ints[kernels.DELETED_AGES] = meta["deleted_age_sum"]
-        floats[kernels.THRESHOLD], floats[kernels.LAST_WIDTH] = arrays["clock"]
+        n, n_edges, recency = len(arrays["nodes"]), len(arrays["edges"]), arrays["recency"]
+        state = _empty_state(network.n_features, network.rules, n, n_edges)
+        state.nodes[:n], state.widths[:n] = arrays["nodes"], arrays["bandwidths"]
+        state.links["count"][:n] = arrays["counts"]
+        clock = state.clock[0]
+        clock["n_lost"] = meta["n_lost"]
+        clock["n_nodes"] = n - meta["n_lost"]
+        clock["n_seen"] = meta["n_learned"]
+        clock["n_active"] = meta["n_active"]
+        clock["n_deleted"] = meta["n_deleted_edges"]
+        clock["deleted_ages"] = meta["deleted_age_sum"]
+        clock["edges_used"] = n_edges
+        clock["threshold"], clock["last_width"] = arrays["clock"]
         if len(recency):
-            state.newer[recency], state.older[recency] = np.append(-1, recency[:-1]), np.append(recency[1:], -1)
-            ints[kernels.NEWEST], ints[kernels.OLDEST] = recency[0], recency[-1]
-        for (a, b), age in zip(edges, arrays["edge_ages"], strict=True):
-            kernels.add_edge(state, a, b, age)
-        kernels.set_mean_width(state)
+            state.links["newer"][recency] = np.append(-1, recency[:-1])
+            state.links["older"][recency] = np.append(recency[1:], -1)
+            clock["newest"] = recency[0]
+        _restore_edges(state, arrays["edges"], arrays["edge_ages"])
         network._state = state
         if n:
-            network._rescale(n, nodes.mean(axis=0))
-        if n and not meta["n_active"]:
-            network._state = state._replace(factor=np.empty((n + 16) * (n + 17) // 2))
-            work = network._work()
-            for k in range(n):
-                kernels.extend_factor(network._state, k, network.rules.one_minus_cim, work)
+            clock["mean_width"] = arrays["bandwidths"].mean()
+            network._rescale(network.pending)
         return network
 
 
-def _empty_state(d: int, capacity: int, edge_capacity: int = 16) -> Any:
-    ints = np.zeros(kernels.N_INTS, np.int64)
-    for name in (kernels.NEWEST, kernels.OLDEST, kernels.FREE_EDGE):
-        ints[name] = -1
-    floats = np.zeros(kernels.N_FLOATS)
-    floats[kernels.THRESHOLD] = floats[kernels.SCALE] = 1.0
-    return kernels.State(
-        nodes=np.zeros((capacity, d)),
-        screen=np.zeros((d, capacity), np.float32),
-        counts=np.zeros(capacity, np.int64),
-        widths=np.zeros(capacity),
-        newer=np.zeros(capacity, np.int64),
-        older=np.zeros(capacity, np.int64),
-        first_half=np.full(capacity, -1, np.int64),
-        half_to=np.zeros(2 * edge_capacity, np.int64),
-        half_next=np.zeros(2 * edge_capacity, np.int64),
-        ages=np.zeros(edge_capacity, np.int64),
-        factor=np.empty(256),
+def _empty_state(d: int, rules: Rules, n_nodes: int = 0, n_edges: int = 0) -> State:
+    clocks = np.zeros(1, kernels.CLOCK)
+    clock = clocks[0]
+    clock["newest"] = clock["free_edge"] = -1
+    clock["topological"], clock["one_minus_cim"] = rules.topological, rules.one_minus_cim
+    clock["min_nodes"] = rules.min_nodes
+    clock["age_factor"], clock["log_diversity"] = rules.age_iqr_factor, np.log(rules.diversity_threshold)
+    clock["threshold"] = 1.0
+    tiles = -(-n_nodes // LANES)  # none for a network that has learned nothing, however many features it names
+    links = np.zeros(tiles * LANES, kernels.LINK)
+    links["first"] = -1
+    return State(
+        nodes=np.zeros((tiles * LANES, d)),
+        widths=np.zeros(tiles * LANES),
+        screen=np.zeros((tiles, d, LANES), np.float32),
+        links=links,
+        halves=np.zeros(-(-2 * n_edges // LANES) * LANES, kernels.HALF),
+        factor=np.empty(0),
         shift=np.zeros(d),
-        ints=ints,
-        floats=floats,
+        clock=clocks,
     )
 
 
-def _over_tiles(read: Callable[[int], None], n: int, n_threads: int) -> None:
+def _restore_edges(state: State, edges: Integers, ages: Integers) -> None:
+    """Write edges as half-edges, chained per node; the order within a chain does not matter."""
+    n_halves = 2 * len(edges)
+    owner = edges.ravel()  # half-edge 2e belongs to the first end of edge e and leads to the second
+    state.halves["to"][:n_halves:2], state.halves["to"][1:n_halves:2] = edges[:, 1], edges[:, 0]
+    state.halves["age"][:n_halves:2] = ages
+    order = np.argsort(owner, kind="stable")
+    last = np.append(owner[order][1:] != owner[order][:-1], True)[:n_halves]
+    state.halves["next"][order] = np.where(last, -1, np.append(order[1:], -1)[:n_halves])
+    first = np.append(True, last[:-1])[:n_halves]
+    state.links["first"][owner[order[first]]] = order[first]
+
+
+def _kernel_ready(block: Floats) -> Floats:
+    """Rows as the kernels were compiled for: float64, contiguous, writable."""
+    return np.require(block, np.float64, ("C", "W"))
+
+
+def _over_tiles(read: Callable[[int, int], None], n: int, n_threads: int) -> None:
+    """Call read(start, stop) for all of range(n), in pieces on several threads if there is enough to do."""
     starts = range(0, n, _TILE)
-    if n_threads == 1 or len(starts) == 1:
-        for start in starts:
-            read(start)
+    if n_threads == 1 or len(starts) <= 1:
+        read(0, n)
         return
     with ThreadPoolExecutor(n_threads) as pool:
-        for _ in pool.map(read, starts):
+        for _ in pool.map(lambda start: read(start, min(start + _TILE, n)), starts):
             pass
-
-
-_PART_FORMS = {
-    "nodes": (2, np.float64),
-    "counts": (1, np.int64),
-    "bandwidths": (1, np.float64),
-    "recency": (1, np.int64),
-    "edges": (2, np.int64),
-    "edge_ages": (1, np.int64),
-    "clock": (1, np.float64),
-    "pending": (2, np.float64),
-}
-_PART_COUNTS = ("n_features", "n_learned", "n_active", "n_deleted_edges", "deleted_age_sum", "n_lost")
-
-
-def _check_parts(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Refuse parts that no network could have produced, before the kernels, which do not check, see them."""
-
-    def require(condition: bool, what: str) -> None:
-        if not condition:
-            raise ValueError(f"not a valid network: {what}")
-
-    for name, (ndim, dtype) in _PART_FORMS.items():
-        fits = name in arrays and arrays[name].ndim == ndim and arrays[name].dtype == dtype
-        require(fits, f"array {name!r} is missing or has the wrong form")
-    for name in _PART_COUNTS:
-        value = meta.get(name)
-        whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62
-        require(whole, f"{name} is not a count")
-    try:
-        rules = Rules(**meta["rules"])
-        sane = 0 < float(rules.diversity_threshold) < np.inf and int(rules.min_nodes) >= 1
-        sane = sane and 0 <= float(rules.age_iqr_factor) < np.inf
-    except (KeyError, TypeError, ValueError):
-        sane = False
-    require(sane, "its rules cannot be read")
-    d, n, n_lost, edges = meta["n_features"], len(arrays["nodes"]), meta["n_lost"], arrays["edges"]
-    n_present = n - n_lost
-    widths = {d, arrays["nodes"].shape[1], arrays["pending"].shape[1]}
-    require(d >= 1 and widths == {d}, "the number of features differs between its arrays")
-    require(len(arrays["pending"]) < N_START, "it holds back more rows than it may")
-    lengths = {n, len(arrays["counts"]), len(arrays["bandwidths"])}
-    require(n_lost in (0, n) and lengths == {n}, "counts or bandwidths do not fit the nodes")
-    require(np.array_equal(np.sort(arrays["recency"]), np.arange(n_present)), "recency is no order of the nodes")
-    require(len(arrays["clock"]) == 2, "its clock has the wrong form")
-    require(edges.shape[1] == 2 and len(arrays["edge_ages"]) == len(edges), "edges and ages do not fit")
-    if len(edges):
-        inside = edges.min() >= 0 and edges.max() < n_present and (edges[:, 0] < edges[:, 1]).all()
-        require(bool(inside), "an edge points to no node")
-        distinct = len(np.unique(edges, axis=0)) == len(edges)
-        require(distinct and arrays["edge_ages"].min() >= 1, "an edge is double or has no age")
-    finite = all(np.isfinite(arrays[name]).all() for name in ("nodes", "bandwidths", "clock", "pending"))
-    require(finite, "a value is not finite")
-    if n:
-        require(arrays["counts"].min() >= 1 and arrays["bandwidths"].min() > 0, "a count or bandwidth is not positive")
-        require(arrays["clock"][1] > 0, "its bandwidth is not positive")
-        require(meta["n_learned"] >= 1, "it has nodes but has seen no points")

@@ -1,0 +1,459 @@
+"""The two inner loops of every search, written as vector instructions.
+
+Both are LLVM code made by hand, because the sum of kernels must follow NumPy's order of addition, which no
+optimiser may reorder, and because a loop over a tile of nodes that keeps its sums in registers is not one that the
+optimiser finds. LLVM maps the vectors on whatever the machine has; they also compile in a fraction of the time.
+
+`correntropy`
+    The exact mean of exp(-(x - w)^2 / (2 s^2)) over features, in float64. The exponential is within 0.53
+    units in the last place, and eight running sums are added up as NumPy does it, so that exact ties fall the way
+    they do in a plain NumPy program.
+`screen_tile`
+    An upper bound on that sum for 32 nodes at once, in float32: the bits of an integer, read as a float, are the chord
+    of 2^y, which never lies below it and at most 6.15 % above.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+#: Nodes per tile of the screening copy.
+LANES = 32
+
+# Features between two checks whether any node of a tile can still reach the limit.
+_STRIDE = 16
+
+_I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
+_F64X8 = ir.VectorType(_F64, 8)
+_TILE = ir.VectorType(_F32, LANES)
+
+_ROUND_MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer in the low bits
+_LOG2E = 1.4426950408889634
+_LN2_HI = 0.6931471803691238  # 33 leading bits of log 2: its product with a small integer is exact
+_LN2_LO = 1.9082149292705877e-10
+_FAR = 708.0  # exp(-708) is the last that is a normal number; beyond it the kernel counts as zero
+_POLYNOMIAL = (  # 1/13! ... 1/2!, for (exp(r) - 1 - r) / r^2
+    1.6059043836821613e-10,
+    2.08767569878681e-09,
+    2.505210838544172e-08,
+    2.755731922398589e-07,
+    2.7557319223985893e-06,
+    2.48015873015873e-05,
+    0.0001984126984126984,
+    0.001388888888888889,
+    0.008333333333333333,
+    0.041666666666666664,
+    0.16666666666666666,
+    0.5,
+)
+_ONE_BITS = 1065353216.0  # bits of float32 1.0, as a number
+
+
+def _constant(kind, value):
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
+def _splat(builder, value, kind):
+    """Fill a vector with one number."""
+    if not isinstance(kind, ir.VectorType):
+        return value
+    single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _I32(0))
+    return builder.shuffle_vector(single, single, ir.Constant(ir.VectorType(_I32, kind.count), None))
+
+
+def _call(builder, name, *args):
+    """Call LLVM's own function `name` for numbers or vectors."""
+    kind = args[0].type
+    width = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    size = "f64" if _F64 in (kind, getattr(kind, "element", None)) else "f32"
+    signature = ir.FunctionType(kind, [kind] * len(args))
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{width}{size}")
+    return builder.call(function, args)
+
+
+def _fma(builder, a, b, c):
+    """One rounding for a * b + c."""
+    return _call(builder, "fma", a, b, c)
+
+
+def _pointer(builder, base, offset, kind):
+    return builder.bitcast(builder.gep(base, [offset]), kind.as_pointer())
+
+
+def _row_start(context, builder, array_type, array, row):
+    """Address of the first element of a row (or of element `row` of a vector)."""
+    view = context.make_array(array_type)(context, builder, array)
+    for size in cgutils.unpack_tuple(builder, view.shape)[1:]:
+        row = builder.mul(row, size)
+    return builder.gep(view.data, [row])
+
+
+def _kernel(builder, x, w, unit, two_s2, inverse):
+    """Make the code for exp(-(x - w)^2 / (2 s^2)), of numbers or vectors; `unit` is what s was multiplied by."""
+    kind = x.type
+    integers = ir.VectorType(_I64, kind.count) if isinstance(kind, ir.VectorType) else _I64
+    difference = builder.fmul(builder.fsub(x, w), unit)
+    square = builder.fmul(difference, difference)
+    # division by its inverse and one correction: rounded like the quotient, at a third of its price
+    quotient = builder.fmul(square, inverse)
+    remainder = _fma(builder, builder.fneg(quotient), two_s2, square)
+    t = _fma(builder, remainder, inverse, quotient)
+    near = builder.fcmp_ordered("<", t, _constant(kind, _FAR))  # false for the NaN that an infinite square leaves
+    t = builder.select(near, t, _constant(kind, _FAR))
+    shifted = _fma(builder, t, _constant(kind, -_LOG2E), _constant(kind, _ROUND_MAGIC))
+    n = builder.fsub(shifted, _constant(kind, _ROUND_MAGIC))
+    high = _fma(builder, n, _constant(kind, -_LN2_HI), builder.fneg(t))
+    low = builder.fmul(n, _constant(kind, -_LN2_LO))
+    r = builder.fadd(high, low)
+    r_error = builder.fadd(builder.fsub(high, r), low)
+    p = _constant(kind, _POLYNOMIAL[0])
+    for coefficient in _POLYNOMIAL[1:]:
+        p = _fma(builder, p, r, _constant(kind, coefficient))
+    one = _constant(kind, 1.0)
+    one_plus = builder.fadd(one, r)
+    rest = builder.fsub(r, builder.fsub(one_plus, one))
+    rest = builder.fadd(_fma(builder, builder.fmul(r, r), p, r_error), rest)
+    power = builder.add(builder.bitcast(shifted, integers), _constant(integers, 1023))
+    power = builder.bitcast(builder.shl(power, _constant(integers, 52)), kind)
+    value = builder.fmul(builder.fadd(one_plus, rest), power)
+    return builder.select(near, value, _constant(kind, 0.0))
+
+
+def _define(module, name, result, arguments):
+    """Begin a function of its own in a module; None instead of the code builder if the module has it already."""
+    if name in module.globals:
+        return module.globals[name], None
+    function = ir.Function(module, ir.FunctionType(result, arguments), name)
+    function.linkage = "linkonce_odr"  # several modules may bring it along; the linker keeps one
+    for attribute in ("noinline", "nounwind"):
+        function.attributes.add(attribute)
+    return function, ir.IRBuilder(function.append_basic_block("entry"))
+
+
+def _summing(module, name, n_arrays, n_scalars, term):
+    """Make a function that adds up n terms in NumPy's order of addition.
+
+    Up to 128 terms: eight running sums, added up in pairs, then what is left one by one; more: two halves. `term` makes
+    the code for one term, a number or a vector, from what it loads from each array at one place and the scalars.
+    """
+    arguments = [_F64.as_pointer()] * n_arrays + [_I64] + [_F64] * n_scalars
+    function, builder = _define(module, name, _F64, arguments)
+    if builder is None:
+        return function
+    arrays, n, scalars = function.args[:n_arrays], function.args[n_arrays], function.args[n_arrays + 1 :]
+
+    def term_at(at, kind):
+        values = [builder.load(_pointer(builder, array, at, kind), align=8) for array in arrays]
+        return term(builder, *values, *(_splat(builder, scalar, kind) for scalar in scalars))
+
+    with builder.if_then(builder.icmp_signed(">", n, _I64(128)), likely=False):
+        half = builder.and_(builder.ashr(n, _I64(1)), _I64(-8))
+        first = builder.call(function, [*arrays, half, *scalars])
+        behind = [builder.gep(array, [half]) for array in arrays]
+        builder.ret(builder.fadd(first, builder.call(function, [*behind, builder.sub(n, half), *scalars])))
+    whole = builder.and_(n, _I64(-8))
+    total = cgutils.alloca_once_value(builder, _F64(0.0))
+    lanes = cgutils.alloca_once(builder, _F64X8)
+    with builder.if_then(builder.icmp_signed(">", whole, _I64(0))):
+        builder.store(term_at(_I64(0), _F64X8), lanes)
+        with cgutils.for_range_slice(builder, _I64(8), whole, _I64(8)) as (at, _):
+            builder.store(builder.fadd(builder.load(lanes), term_at(at, _F64X8)), lanes)
+        sums = builder.load(lanes)
+        parts = [builder.extract_element(sums, _I32(lane)) for lane in range(8)]
+        while len(parts) > 1:
+            parts = [builder.fadd(parts[at], parts[at + 1]) for at in range(0, len(parts), 2)]
+        builder.store(parts[0], total)
+    with cgutils.for_range(builder, n, start=whole) as rest:
+        builder.store(builder.fadd(builder.load(total), term_at(rest.index, _F64)), total)
+    builder.ret(builder.load(total))
+    return function
+
+
+def _correlating(module):
+    """Make the function behind `correntropy`, on addresses."""
+    numbers = _F64.as_pointer()
+    function, builder = _define(module, "fcac_correntropy", _F64, [numbers, numbers, _I64, _F64])
+    if builder is None:
+        return function
+    x, w, d, width = function.args
+    # a power of two that brings the width near one: it rounds nothing, and no square vanishes or overflows
+    exponent = builder.and_(builder.lshr(builder.bitcast(width, _I64), _I64(52)), _I64(2047))
+    exponent = builder.sub(_I64(2045), exponent)
+    exponent = builder.select(builder.icmp_signed(">", exponent, _I64(1)), exponent, _I64(1))
+    unit = builder.bitcast(builder.shl(exponent, _I64(52)), _F64)
+    width = builder.fmul(width, unit)
+    two_s2 = builder.fmul(builder.fmul(_F64(2.0), width), width)
+    kernel_sum = _summing(module, "fcac_kernel_sum", 2, 3, _kernel)
+    total = builder.call(kernel_sum, [x, w, d, unit, two_s2, builder.fdiv(_F64(1.0), two_s2)])
+    builder.ret(builder.fdiv(total, builder.sitofp(d, _F64)))
+    return function
+
+
+@intrinsic
+def correntropy(typingctx, points, i, nodes, k, width):
+    """Mean over features of exp(-(x - w)^2 / (2 s^2)) between points[i] and nodes[k], s = width, in NumPy's order."""
+    signature = types.float64(points, i, nodes, k, types.float64)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (x, w), d = _addresses(context, builder, (points, *args[:2]), (nodes, *args[2:4]))
+        return builder.call(_correlating(builder.module), [x, w, d, args[4]])
+
+    return signature, codegen
+
+
+@intrinsic
+def cim_of(typingctx, similarity):
+    """Correntropy-induced metric sqrt(1 - C); rounding can lift a mean of ones a hair over one."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rest = builder.fsub(_F64(1.0), args[0])
+        rest = builder.select(builder.fcmp_ordered(">", rest, _F64(0.0)), rest, _F64(0.0))
+        return _call(builder, "sqrt", rest)
+
+    return types.float64(types.float64), codegen
+
+
+@intrinsic
+def dot(typingctx, values, a, b, n):
+    """Sum of the products of the n values from `a` on with those from `b` on."""
+    signature = types.float64(values, a, b, n)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        starts = [_row_start(context, builder, values, args[0], at) for at in args[1:3]]
+        function = _summing(builder.module, "fcac_dot", 2, 0, lambda builder, x, y: builder.fmul(x, y))
+        return builder.call(function, [*starts, args[3]])
+
+    return signature, codegen
+
+
+@intrinsic
+def pairwise_sum(typingctx, values, n):
+    """Sum of values[:n] in NumPy's order."""
+    signature = types.float64(values, types.int64)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        start = _row_start(context, builder, values, args[0], _I64(0))
+        function = _summing(builder.module, "fcac_pairwise_sum", 1, 0, lambda builder, value: value)
+        return builder.call(function, [start, args[1]])
+
+    return signature, codegen
+
+
+def _over_features(builder, d, body):
+    """Run body(at, kind) for eight features at a time, then for those that are left."""
+    whole = builder.and_(d, _I64(-8))
+    with cgutils.for_range_slice(builder, _I64(0), whole, _I64(8)) as (at, _):
+        body(at, _F64X8)
+    with cgutils.for_range(builder, d, start=whole) as rest:
+        body(rest.index, _F64)
+
+
+def _addresses(context, builder, *arrays):
+    """Where each of these (type, array, row) begins, and the length of the last axis of the first."""
+    starts = [_row_start(context, builder, *array) for array in arrays]
+    shape = context.make_array(arrays[0][0])(context, builder, arrays[0][1]).shape
+    return starts, cgutils.unpack_tuple(builder, shape)[-1]
+
+
+def _spreading(module):
+    """Make a function that writes the standard deviation of each of d features of the rows listed."""
+    numbers, integers = _F64.as_pointer(), _I64.as_pointer()
+    function, builder = _define(module, "fcac_spread", ir.VoidType(), [numbers, _I64, integers, _I64, numbers])
+    if builder is None:
+        return function
+    points, d, rows, n, out = function.args
+
+    count = builder.sitofp(n, _F64)
+    # one row alone has no spread: 0 / 1
+    freedom = builder.sitofp(builder.sub(n, builder.zext(builder.icmp_signed(">", n, _I64(1)), _I64)), _F64)
+
+    def column(at, kind):
+        def value(row):
+            offset = builder.mul(builder.load(builder.gep(rows, [row])), d)
+            return builder.load(_pointer(builder, points, builder.add(offset, at), kind), align=8)
+
+        first = value(_I64(0))
+        total = cgutils.alloca_once_value(builder, _constant(kind, 0.0))
+        varies = cgutils.alloca_once_value(builder, builder.fcmp_ordered("!=", first, first))  # as yet, no
+        with cgutils.for_range(builder, n) as row:
+            number = value(row.index)
+            builder.store(builder.fadd(builder.load(total), number), total)
+            # any difference marks the feature as not constant, without a rounding error to be fooled by
+            builder.store(builder.or_(builder.load(varies), builder.fcmp_ordered("!=", number, first)), varies)
+        mean = builder.fdiv(builder.load(total), _splat(builder, count, kind))
+        mean = builder.select(builder.load(varies), mean, first)
+        builder.store(_constant(kind, 0.0), total)
+        with cgutils.for_range(builder, n) as row:
+            difference = builder.fsub(value(row.index), mean)
+            builder.store(builder.fadd(builder.load(total), builder.fmul(difference, difference)), total)
+        variance = builder.fdiv(builder.load(total), _splat(builder, freedom, kind))
+        builder.store(_call(builder, "sqrt", variance), _pointer(builder, out, at, kind), align=8)
+
+    _over_features(builder, d, column)
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def spread_of(typingctx, points, rows, n, out):
+    """Write the standard deviation (over n - 1) of each feature of points[rows[:n]]; exactly 0 where all are equal."""
+    signature = types.void(points, rows, types.int64, out)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero = _I64(0)
+        arrays = (points, args[0], zero), (rows, args[1], zero), (out, args[3], zero)
+        (first, listed, result), d = _addresses(context, builder, *arrays)
+        builder.call(_spreading(builder.module), [first, d, listed, args[2], result])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _screening(module):
+    """Make the function behind `screen_tile`, on addresses."""
+    numbers = _F32.as_pointer()
+    function, builder = _define(module, "fcac_screen", _I64, [numbers, numbers, _I64, _F32, _F32, numbers])
+    if builder is None:
+        return function
+    w, x, d, slope, limit, bound = function.args
+    zero, one = _constant(_TILE, 0.0), _constant(_TILE, _ONE_BITS)
+    slopes = builder.fneg(_splat(builder, slope, _TILE))
+    total = cgutils.alloca_once_value(builder, zero)
+    with cgutils.for_range_slice(builder, _I64(0), d, _I64(_STRIDE)) as (begin, _):
+        end = builder.add(begin, _I64(_STRIDE))
+        end = builder.select(builder.icmp_signed("<", end, d), end, d)
+        with cgutils.for_range(builder, end, start=begin) as feature:
+            node = builder.load(_pointer(builder, w, builder.mul(feature.index, _I64(LANES)), _TILE), align=4)
+            difference = builder.fsub(_splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), node)
+            bits = _fma(builder, builder.fmul(difference, difference), slopes, one)
+            bits = builder.select(builder.fcmp_ordered(">", bits, zero), bits, zero)
+            chord = builder.bitcast(builder.fptosi(bits, ir.VectorType(_I32, LANES)), _TILE)
+            builder.store(builder.fadd(builder.load(total), chord), total)
+        # each feature to come can add at most one
+        floor = builder.fsub(limit, builder.sitofp(builder.sub(d, end), _F32))
+        reaching = builder.fcmp_ordered(">=", builder.load(total), _splat(builder, floor, _TILE))
+        reaching = builder.bitcast(reaching, ir.IntType(LANES))
+        with builder.if_then(builder.icmp_unsigned("==", reaching, reaching.type(0)), likely=False):
+            builder.ret(_I64(0))
+        with builder.if_then(builder.icmp_signed("==", end, d), likely=False):
+            builder.store(builder.load(total), _pointer(builder, bound, _I64(0), _TILE), align=4)
+            builder.ret(builder.zext(reaching, _I64))
+    builder.ret(_I64(0))
+    return function
+
+
+@intrinsic
+def screen_tile(typingctx, screen, tile, point, slope, limit, bound):
+    """Write upper bounds on the kernel sums of a tile's 32 nodes; return, as bits, which of them reach `limit`.
+
+    `screen` is the (tiles, features, 32) float32 copy of the nodes, `point` the point in the same units, and `slope`
+    turns a squared difference into bits of an exponent. Stops, and leaves `bound` as it is, once no node of the tile
+    can reach the limit even if it equals the point in all features to come.
+    """
+    signature = types.int64(screen, tile, point, types.float32, types.float32, bound)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        arrays = (point, args[2], _I64(0)), (screen, args[0], args[1]), (bound, args[5], _I64(0))
+        (x, w, out), d = _addresses(context, builder, *arrays)
+        return builder.call(_screening(builder.module), [w, x, d, args[3], args[4], out])
+
+    return signature, codegen
+
+
+def _pointing(module):
+    """Make the function behind `to_screen`, on addresses."""
+    numbers = _F64.as_pointer()
+    function, builder = _define(module, "fcac_to_screen", _F64, [numbers, numbers, _I64, _F64, _F32.as_pointer()])
+    if builder is None:
+        return function
+    x, shift, d, scale, out = function.args
+    reach = cgutils.alloca_once_value(builder, _F64(0.0))
+    lanes = cgutils.alloca_once_value(builder, _constant(_F64X8, 0.0))
+
+    def feature(at, kind):
+        value, origin = (builder.load(_pointer(builder, array, at, kind), align=8) for array in (x, shift))
+        value = builder.fmul(builder.fsub(value, origin), _splat(builder, scale, kind))
+        narrow = ir.VectorType(_F32, 8) if kind is _F64X8 else _F32
+        builder.store(builder.fptrunc(value, narrow), _pointer(builder, out, at, narrow), align=4)
+        total = lanes if kind is _F64X8 else reach
+        builder.store(builder.fadd(builder.load(total), _call(builder, "fabs", value)), total)
+
+    _over_features(builder, d, feature)
+    total = builder.load(reach)
+    for lane in range(8):
+        total = builder.fadd(total, builder.extract_element(builder.load(lanes), _I32(lane)))
+    builder.ret(total)
+    return function
+
+
+@intrinsic
+def to_screen(typingctx, points, i, shift, scale, point):
+    """Write points[i] in the units of the screening copy; return the sum of its absolute values there."""
+    signature = types.float64(points, i, shift, scale, point)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        arrays = (points, *args[:2]), (shift, args[2], _I64(0)), (point, args[4], _I64(0))
+        (x, origin, out), d = _addresses(context, builder, *arrays)
+        return builder.call(_pointing(builder.module), [x, origin, d, args[3], out])
+
+    return signature, codegen
+
+
+def _moving(module):
+    """Make the function behind `move_node`, on addresses."""
+    numbers = _F64.as_pointer()
+    arguments = [numbers, numbers, numbers, _F32.as_pointer(), _I64, _F64, _F64]
+    function, builder = _define(module, "fcac_move", ir.VoidType(), arguments)
+    if builder is None:
+        return function
+    x, w, shift, screen, d, scale, divisor = function.args
+    whole_way = builder.fcmp_ordered("==", divisor, _F64(1.0))
+
+    def feature(at, kind):
+        value, node, origin = (builder.load(_pointer(builder, array, at, kind), align=8) for array in (x, w, shift))
+        step = builder.fdiv(builder.fsub(value, node), _splat(builder, divisor, kind))
+        value = builder.select(whole_way, value, builder.fadd(node, step))
+        builder.store(value, _pointer(builder, w, at, kind), align=8)
+        value = builder.fmul(builder.fsub(value, origin), _splat(builder, scale, kind))
+        for lane in range(8 if kind is _F64X8 else 1):
+            one = builder.extract_element(value, _I32(lane)) if kind is _F64X8 else value
+            to = builder.mul(builder.add(at, _I64(lane)), _I64(LANES))
+            builder.store(builder.fptrunc(one, _F32), builder.gep(screen, [to]))
+
+    _over_features(builder, d, feature)
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def move_node(typingctx, nodes, screen, shift, scale, k, points, i, divisor):
+    """Move node k towards points[i] by 1 / divisor of the way, in both copies; a divisor of one puts it there."""
+    signature = types.void(nodes, screen, shift, scale, k, points, i, divisor)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        k = args[4]
+        tile, lane = builder.ashr(k, _I64(LANES.bit_length() - 1)), builder.and_(k, _I64(LANES - 1))
+        arrays = (points, *args[5:7]), (nodes, args[0], k), (shift, args[2], _I64(0)), (screen, args[1], tile)
+        (x, w, origin, column), d = _addresses(context, builder, *arrays)
+        column = builder.gep(column, [lane])
+        builder.call(_moving(builder.module), [x, w, origin, column, d, args[3], args[7]])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def lowest_bit(typingctx, mask):
+    """Position of the lowest bit that is set in a number other than zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.int64(types.int64), codegen
