@@ -18,7 +18,7 @@ class PlainNetwork:
         self.recency: list[int] = []
         self.edges: dict[frozenset, int] = {}
         self.threshold, self.n_active = 1.0, np.inf
-        self.deleted_ages: list[int] = []
+        self.n_deleted, self.mean_deleted = 0, 0.0
         self.seen = 0
 
     def fit(self, points):
@@ -113,12 +113,13 @@ class PlainNetwork:
         if not len(below) or not len(above):
             return
         q1, q3 = np.median(below), np.median(above)
-        ratio = len(self.deleted_ages) / (len(self.deleted_ages) + len(own))
-        mean_deleted = np.mean(self.deleted_ages) if self.deleted_ages else 0.0
-        limit = mean_deleted * ratio + (q3 + self.age_iqr_factor * (q3 - q1)) * (1 - ratio)
-        for edge in own:
-            if self.edges[edge] > limit:
-                self.deleted_ages.append(self.edges.pop(edge))
+        ratio = self.n_deleted / (self.n_deleted + len(own))
+        limit = self.mean_deleted * ratio + (q3 + self.age_iqr_factor * (q3 - q1)) * (1 - ratio)
+        going = [self.edges.pop(edge) for edge in own if self.edges[edge] > limit]
+        if going:
+            total = self.mean_deleted * self.n_deleted + sum(going)
+            self.n_deleted += len(going)
+            self.mean_deleted = total / self.n_deleted
 
     def _delete_isolated(self):
         linked = {k for edge in self.edges for k in edge}

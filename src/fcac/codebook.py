@@ -95,7 +95,6 @@ class Codebook:
             "n_learned": n,
             "n_active": n,
             "n_deleted_edges": 0,
-            "deleted_age_sum": 0,
             "n_lost": 0,
         }
         arrays: dict[str, NDArray[Any]] = {
@@ -105,7 +104,7 @@ class Codebook:
             "recency": np.arange(n),
             "edges": np.empty((0, 2), np.int64),
             "edge_ages": np.empty(0, np.int64),
-            "clock": np.array([1.0, self.bandwidth]),
+            "clock": np.array([1.0, self.bandwidth, 0.0]),
             "pending": np.empty((0, self.n_features)),
         }
         return Network.from_parts(meta, arrays)
