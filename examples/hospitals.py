@@ -1,4 +1,4 @@
-"""Patients over hospitals: four hospitals find two kinds of tumour together, and no patient leaves.
+"""Patients over hospitals: four hospitals find kinds of tumour together, and no patient leaves.
 
 Run ``python examples/hospitals.py [FOLDER]``. It writes ``hospitals.png`` and the report ``hospitals.html``, and needs
 ``pip install 'fcac[experiments]'``.
