@@ -41,7 +41,7 @@ CLOCK = np.dtype(
         ("edges_used", np.int64),
         ("free_edge", np.int64),
         ("n_deleted", np.int64),
-        ("deleted_ages", np.int64),
+        ("mean_deleted_age", np.float64),
         ("n_factored", np.int64),  # rows of the factor that exist
         ("singular", np.int64),
         ("n_lost", np.int64),  # rows still in place although the last point deleted all nodes
@@ -50,6 +50,9 @@ CLOCK = np.dtype(
         ("mean_width", np.float64),
         ("log_det", np.float64),
         ("scale", np.float64),
+        ("feature_factor", np.float64),  # of Silverman's rule: (4 / (2 + d)) ^ (1 / (4 + d))
+        ("count_factor", np.float64),  # and n ^ (-1 / (4 + d)), for the n that was last asked for
+        ("counted", np.int64),
     ]
 )
 
@@ -64,14 +67,15 @@ N_START = 10
 
 
 @inner
-def _bandwidth(points, rows, n, scratch):
+def _bandwidth(points, rows, n, clock, scratch):
     """Silverman's rule over points[rows[:n]], median over features; `scratch` has room for d."""
     d = points.shape[1]
     spread_of(points, rows, n, scratch)
-    power = 1.0 / (4 + d)
-    before, after = (4.0 / (2 + d)) ** power, float(n) ** -power
+    if clock.counted != n:
+        clock.counted, clock.count_factor = n, float(n) ** (-1.0 / (4 + d))
     for j in range(d):
-        scratch[j] = before * (scratch[j] if scratch[j] != 0.0 else 1e-6) * after
+        spread = scratch[j] if scratch[j] != 0.0 else 1e-6
+        scratch[j] = clock.feature_factor * spread * clock.count_factor
     # the median by selection: afterwards all before the middle are no larger, all behind it no smaller
     middle, low, high = d // 2, 0, d - 1
     while low < high:
@@ -207,21 +211,26 @@ def _delete_old_edges(links, halves, clock, s1, ages):
         return
     q1, q3 = _middle(ages, 0, n_below), _middle(ages, first_above, degree)
     ratio = clock.n_deleted / (clock.n_deleted + degree)
-    limit = (q3 + clock.age_factor * (q3 - q1)) * (1.0 - ratio)
-    if clock.n_deleted > 0:
-        limit += clock.deleted_ages / clock.n_deleted * ratio
+    limit = clock.mean_deleted_age * ratio + (q3 + clock.age_factor * (q3 - q1)) * (1.0 - ratio)
+    n_going, ages_going = 0, 0
     half = links[s1].first
     while half >= 0:
         first, following = half & ~1, halves[half].next
         if halves[first].age > limit:
-            clock.n_deleted += 1
-            clock.deleted_ages += halves[first].age
+            n_going += 1
+            ages_going += halves[first].age
             _detach(links, halves, s1, half)
             _detach(links, halves, halves[half].to, half ^ 1)
             halves[first].age = 0
             halves[first].next = clock.free_edge
             clock.free_edge = first // 2
         half = following
+    if n_going > 0:
+        # A running mean, with its rounding, as in the program behind the paper: an age can equal the limit exactly,
+        # and then the last bit decides. Edges that go together count together, so their order does not matter.
+        total = clock.mean_deleted_age * clock.n_deleted + ages_going
+        clock.n_deleted += n_going
+        clock.mean_deleted_age = total / clock.n_deleted
 
 
 @inner
@@ -281,7 +290,7 @@ def learn(nodes, widths, screen, links, halves, factor, shift, clocks, rows, scr
         n = points.shape[0] if points.shape[0] < N_START else N_START
         for i in range(n):
             rows[i] = i
-        clock.last_width = _bandwidth(points, rows, n, scratch)
+        clock.last_width = _bandwidth(points, rows, n, clock, scratch)
     stale = True  # whether the mean bandwidth must be computed again
     for i in range(start, points.shape[0]):
         n, n_active = clock.n_nodes, clock.n_active
@@ -337,7 +346,7 @@ def learn(nodes, widths, screen, links, halves, factor, shift, clocks, rows, scr
                     rows[recent] = at
                     recent += 1
                     at = links[at].older
-                clock.last_width = _bandwidth(nodes, rows, recent, scratch)
+                clock.last_width = _bandwidth(nodes, rows, recent, clock, scratch)
                 widths[k] = clock.last_width
                 if clock.n_nodes == clock.n_active:
                     _set_threshold(nodes, widths, clock, scratch)

@@ -20,7 +20,7 @@ _FORMS = {
     "clock": (1, np.float64),
     "pending": (2, np.float64),
 }
-_COUNTS = ("n_features", "n_learned", "n_active", "n_deleted_edges", "deleted_age_sum", "n_lost")
+_COUNTS = ("n_features", "n_learned", "n_active", "n_deleted_edges", "n_lost")
 _LARGEST_COUNT = 2**53
 _LARGEST = 1e150  # as for rows: squares beyond it overflow
 _NARROWEST = 1e-170  # a bandwidth below it cannot come from float64 rows
@@ -98,7 +98,8 @@ def _check_edges(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
 
 def _check_clock(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     clock, n = arrays["clock"], len(arrays["nodes"])
-    _require(clock.shape == (2,), "its clock has the wrong form")
+    _require(clock.shape == (3,) and np.isfinite(clock).all(), "its clock has the wrong form")
+    _require((clock[2] > 0) == (meta["n_deleted_edges"] > 0), "deleted edges and their mean age do not fit")
     _require(0.0 <= clock[0] <= 1.0, "its threshold is not between 0 and 1")
     _require((meta["n_learned"] > 0) == (n > 0), "it has nodes but has seen no points, or the reverse")
     _require(meta["n_active"] != 1, "a single active node is none")

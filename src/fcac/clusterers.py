@@ -335,8 +335,7 @@ class _TopologicalClusterer(_NetworkClusterer):
     @property
     def mean_deleted_age_(self) -> float:
         """Mean age of the edges deleted so far; 0.0 if none."""
-        network = self._settled()
-        return network.deleted_age_sum / network.n_deleted_edges if network.n_deleted_edges else 0.0
+        return self._settled().mean_deleted_age
 
 
 class CAPlus(_NetworkClusterer):

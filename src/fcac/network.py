@@ -228,9 +228,9 @@ class Network:
         return int(self._clock["n_deleted"])
 
     @property
-    def deleted_age_sum(self) -> int:
-        """Sum of the ages of all edges deleted so far."""
-        return int(self._clock["deleted_ages"])
+    def mean_deleted_age(self) -> float:
+        """Mean age of the edges deleted so far; 0.0 if none."""
+        return float(self._clock["mean_deleted_age"])
 
     @property
     def last_bandwidth(self) -> float:
@@ -344,7 +344,6 @@ class Network:
             "n_learned": int(clock["n_seen"]),
             "n_active": int(clock["n_active"]),
             "n_deleted_edges": self.n_deleted_edges,
-            "deleted_age_sum": self.deleted_age_sum,
             "n_lost": n_lost,
         }
         arrays = {
@@ -354,7 +353,7 @@ class Network:
             "recency": self.recency,
             "edges": edges,
             "edge_ages": ages,
-            "clock": np.array([clock["threshold"], clock["last_width"]]),
+            "clock": np.array([clock["threshold"], clock["last_width"], clock["mean_deleted_age"]]),
             "pending": self.pending,
         }
         return meta, arrays
@@ -375,9 +374,8 @@ class Network:
         clock["n_seen"] = meta["n_learned"]
         clock["n_active"] = meta["n_active"]
         clock["n_deleted"] = meta["n_deleted_edges"]
-        clock["deleted_ages"] = meta["deleted_age_sum"]
         clock["edges_used"] = n_edges
-        clock["threshold"], clock["last_width"] = arrays["clock"]
+        clock["threshold"], clock["last_width"], clock["mean_deleted_age"] = arrays["clock"]
         if len(recency):
             state.links["newer"][recency] = np.append(-1, recency[:-1])
             state.links["older"][recency] = np.append(recency[1:], -1)
@@ -397,7 +395,7 @@ def _empty_state(d: int, rules: Rules, n_nodes: int = 0, n_edges: int = 0) -> St
     clock["topological"], clock["one_minus_cim"] = rules.topological, rules.one_minus_cim
     clock["min_nodes"] = rules.min_nodes
     clock["age_factor"], clock["log_diversity"] = rules.age_iqr_factor, np.log(rules.diversity_threshold)
-    clock["threshold"] = 1.0
+    clock["threshold"], clock["feature_factor"] = 1.0, (4.0 / (2 + d)) ** (1.0 / (4 + d))
     tiles = -(-n_nodes // LANES)  # none for a network that has learned nothing, however many features it names
     links = np.zeros(tiles * LANES, kernels.LINK)
     links["first"] = -1
