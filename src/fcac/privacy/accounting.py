@@ -116,6 +116,7 @@ def rho_from_epsilon(epsilon: float, delta: float) -> float:
     return low
 
 
+@lru_cache(maxsize=4096)
 def gaussian_rho(squared_sensitivity: int, scale: float) -> float:
     """Cost of Gaussian noise of this deviation on an integer value: D^2 / (2 s^2), rounded up."""
     exact = Fraction(squared_sensitivity) / (2 * Fraction(scale) ** 2)
@@ -123,6 +124,7 @@ def gaussian_rho(squared_sensitivity: int, scale: float) -> float:
     return cost if Fraction(cost) >= exact else math.nextafter(cost, math.inf)
 
 
+@lru_cache(maxsize=4096)
 def gaussian_scale(squared_sensitivity: int, rho: float) -> float:
     """Smallest deviation (up to rounding) whose cost is not above rho.
 

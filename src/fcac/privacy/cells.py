@@ -96,9 +96,12 @@ def cut(residuals: IntArray, radius: int) -> IntArray:
     result = residuals.copy()
     factor = radius / np.sqrt(squared[long].astype(np.float64))
     short = np.trunc(residuals[long] * factor[:, None]).astype(np.int64)
-    # The product may have been rounded up to the next integer: shave until the integers themselves say it is right.
-    while (over := np.einsum("ij,ij->i", short, short) > limit).any():
-        short[over] = np.trunc(short[over] * (1.0 - 2.0**-20)).astype(np.int64)
+    # A product may have been rounded up to the next integer. Integers have the last word: one step toward zero, and a
+    # vector that were still too long would be dropped.
+    over = np.einsum("ij,ij->i", short, short) > limit
+    short[over] -= np.sign(short[over])
+    over = np.einsum("ij,ij->i", short, short) > limit
+    short[over] = 0
     result[long] = short
     return result
 

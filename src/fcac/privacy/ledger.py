@@ -81,7 +81,7 @@ class Ledger(PlainObject):
         """Open an existing ledger with the budget and delta written in it."""
         if not Path(path).is_file():
             raise LedgerError(f"there is no ledger at {os.fspath(path)}")
-        with contextlib.closing(_connect(os.fspath(path))) as connection, _plain_errors(os.fspath(path)):
+        with _plain_errors(os.fspath(path)), contextlib.closing(_connect(os.fspath(path))) as connection:
             facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
         if "budget" not in facts:
             raise LedgerError(f"{os.fspath(path)} is not a privacy ledger")
@@ -152,7 +152,7 @@ class Ledger(PlainObject):
             if names is not None:
                 connection.executemany(
                     "INSERT INTO ids VALUES (?, ?, ?) ON CONFLICT (site, id) DO UPDATE SET rho = rho + excluded.rho",
-                    [(site, _keyed(key, "id", name.encode()), rho * m * m) for name, m in Counter(names).items()],
+                    [(site, _keyed(key, "id", name.encode()), rho * (m * m)) for name, m in Counter(names).items()],
                 )
             total = _spent_rho(connection, site)
             after = epsilon_from_rho(total, self.delta)
@@ -235,7 +235,7 @@ class Ledger(PlainObject):
             )
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with contextlib.closing(_connect(self.path)) as connection, _plain_errors(self.path):
+        with _plain_errors(self.path), contextlib.closing(_connect(self.path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection, self._prepare(connection, key_path)
@@ -281,7 +281,11 @@ def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
     # EXTRA also flushes the folder after the journal is deleted: with less, a power cut could bring the journal back
     # and undo a charge that was already reported.
-    connection.execute("PRAGMA synchronous = EXTRA")
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

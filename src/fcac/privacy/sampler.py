@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,16 +38,10 @@ class OpenDPSampler:
 
     def add_noise(self, values: IntArray, scale: float) -> IntArray:
         """Return ``values`` plus noise from one vectorised OpenDP measurement."""
-        measurement = self.measurement(scale)
+        measurement = opendp_measurement(scale)
         flat = np.asarray(values, dtype=np.int64).ravel()
         noised = np.array(measurement(flat.tolist()), dtype=np.int64)
         return noised.reshape(np.shape(values))
-
-    def measurement(self, scale: float) -> Any:
-        """The OpenDP measurement of this scale, also used to check our costs against its privacy map."""
-        dp = _opendp()
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-        return dp.m.make_gaussian(*space, scale=scale)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpenDPSampler)
@@ -95,6 +90,14 @@ class InsecureTestSampler:
 
     def __repr__(self) -> str:
         return f"InsecureTestSampler(seed={self.seed}, factor={self.factor})"
+
+
+@lru_cache(maxsize=256)
+def opendp_measurement(scale: float) -> Any:
+    """The OpenDP measurement of this scale; its privacy map is also the check on our costs."""
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    return dp.m.make_gaussian(*space, scale=scale)
 
 
 def _opendp() -> Any:

@@ -1,0 +1,323 @@
+"""Audit: try to tell two neighbouring data sets apart by what leaves, and compare with what was promised.
+
+A promise of rho-zCDP by Gaussian noise says: whatever test somebody runs on the output, its trade-off between false
+and missed alarms is no better than telling N(0, 1) from N(mu, 1) with mu = sqrt(2 rho). The audit runs the shipped
+code many times on worst-case neighbours, picks the best test it can on separate runs, and computes a mu that the
+mechanism certainly exceeds (Clopper-Pearson). A mu above the promise proves a fault. An audit that finds none does not
+prove the promise; the proof does that (docs/privacy/proof.md).
+
+Why mu and not epsilon: n runs cannot show an epsilon above about log(n), so at epsilon = 8 even half the noise would
+pass a test by epsilon alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta, norm
+
+from fcac.privacy.accounting import separation
+from fcac.privacy.bounds import FloatArray, check_bounds
+from fcac.privacy.cells import UNIT, IntArray, ring_edges, to_grid
+from fcac.privacy.local import LEVELS, STRIDE, Channel, LocalNoise
+from fcac.privacy.noisy_cells import Step
+from fcac.privacy.paper import PaperLaplace
+from fcac.privacy.release import NodeRelease
+
+#: Called with (runs done, runs in all).
+Progress = Callable[[int, int], None]
+
+#: One run: True for the data set with the extra record, and the number of the run; gives a vector somebody can see.
+_View = Callable[[bool, int], FloatArray]
+
+# Chance that a sound mechanism is called faulty, over all pairs together.
+_FALSE_ALARM = 1e-3
+
+# Far below the bounds, and chosen so that its square would vanish in 64-bit arithmetic if nobody moved it to the edge.
+_FAR = 0.5 - 2.0**16
+
+
+@dataclass(frozen=True)
+class AuditedPair:
+    """How well one pair of neighbours was told apart.
+
+    Attributes
+    ----------
+    name : str
+        What the neighbours are.
+    true_alarms, false_alarms : float
+        Rates of the chosen test on fresh runs.
+    mu_low, epsilon_low : float
+        What the mechanism certainly loses, at the chosen confidence.
+    """
+
+    name: str
+    true_alarms: float
+    false_alarms: float
+    mu_low: float
+    epsilon_low: float
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """Outcome of an audit.
+
+    Attributes
+    ----------
+    holds : bool
+        False if a pair was told apart better than promised.
+    measure : str
+        "mu" (Gaussian trade-off) or "epsilon".
+    promised, found : float
+        The promise, and the largest certain loss over the pairs, in that measure.
+    pairs : list of AuditedPair
+    n_runs : int
+        Test runs per side and pair.
+    verdict : str
+        One sentence for people.
+    """
+
+    holds: bool
+    measure: str
+    promised: float
+    found: float
+    pairs: list[AuditedPair]
+    n_runs: int
+    verdict: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON-able values."""
+        return asdict(self)
+
+
+def audit(
+    mechanism: NodeRelease | LocalNoise | PaperLaplace,
+    n_runs: int = 10_000,
+    n_training: int | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Search for a loss of privacy beyond what the mechanism promises.
+
+    The mechanism is audited with its own epsilon, delta, noise and code, but on small worst-case data of two features
+    and two cells, where a loss is easiest to see. Nothing is charged to its ledger.
+
+    Parameters
+    ----------
+    mechanism : NodeRelease, LocalNoise or PaperLaplace
+    n_runs : int
+        Test runs per side and pair.
+    n_training : int, optional
+        Runs per side to choose the test on; a fifth of ``n_runs`` unless told.
+    progress : callable, optional
+        Called now and then with (runs done, runs in all).
+
+    Returns
+    -------
+    AuditResult
+
+    Examples
+    --------
+    >>> from fcac.privacy import InsecureTestSampler, NodeRelease, audit
+    >>> half = InsecureTestSampler(seed=1, factor=0.5)  # a fault: half the noise
+    >>> audit(NodeRelease(8, bounds=[[0, 1]], sampler=half), n_runs=400).holds
+    False
+    """
+    if n_runs < 100:
+        raise ValueError(f"n_runs must be at least 100, got {n_runs}")
+    training = max(100, n_runs // 5) if n_training is None else n_training
+    views = _views(mechanism)
+    done, in_all = 0, len(views) * 2 * (n_runs + training)
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None and (done % 100 == 0 or done == in_all):
+            progress(done, in_all)
+
+    level = _FALSE_ALARM / (2 * len(views))
+    # Gaussian noise is judged by mu, noise with a hard limit on the ratio of probabilities by epsilon.
+    goal = 0 if isinstance(mechanism, NodeRelease) else 1
+    pairs = [_try_pair(name, view, n_runs, training, level, step, goal) for name, view in views.items()]
+    return _judge(mechanism, pairs, n_runs)
+
+
+def _judge(mechanism: Any, pairs: list[AuditedPair], n_runs: int) -> AuditResult:
+    if isinstance(mechanism, NodeRelease):
+        measure, promised = "mu", separation(mechanism.rho)
+        found = max(pair.mu_low for pair in pairs)
+    else:
+        measure, promised = "epsilon", float(mechanism.epsilon)
+        found = max(pair.epsilon_low for pair in pairs)
+    perfect = [pair for pair in pairs if pair.true_alarms == 1.0 and pair.false_alarms == 0.0]
+    if isinstance(mechanism, PaperLaplace) and perfect:
+        return AuditResult(
+            False, measure, promised, found, pairs, n_runs,
+            f"FAILS: {perfect[0].name}: told apart in every one of {2 * n_runs} runs; no epsilon can be promised.",
+        )  # fmt: skip
+    holds = found <= promised
+    words = (
+        f"no loss beyond the promise was found: {measure} is at least {found:.2f}, promised at most {promised:.2f}"
+        if holds
+        else f"FAILS: {measure} is certainly above {found:.2f}, but only {promised:.2f} was promised"
+    )
+    return AuditResult(holds, measure, promised, found, pairs, n_runs, f"{words} ({n_runs} runs a side).")
+
+
+def _views(mechanism: Any) -> dict[str, _View]:
+    if isinstance(mechanism, NodeRelease):
+        return _release_views(mechanism)
+    if isinstance(mechanism, LocalNoise):
+        return _local_views(mechanism)
+    if isinstance(mechanism, PaperLaplace):
+        return _paper_views(mechanism)
+    raise ValueError(f"mechanism must be a NodeRelease, LocalNoise or PaperLaplace, got {type(mechanism).__name__}")
+
+
+def _try_pair(
+    name: str,
+    view: _View,
+    n_runs: int,
+    n_training: int,
+    level: float,
+    step: Callable[[], None] = lambda: None,
+    goal: int = 0,
+) -> AuditedPair:
+    """Choose a test on training runs, then count its alarms on fresh ones."""
+
+    def collect(extra: bool, first: int, runs: int) -> FloatArray:
+        seen = []
+        for run in range(first, first + runs):
+            seen.append(view(extra, run))
+            step()
+        return np.array(seen)
+
+    without, with_extra = collect(False, 0, n_training), collect(True, 0, n_training)
+    best, direction, threshold = -math.inf, np.zeros(0), 0.0
+    limits = _limits(n_training, level)
+    for candidate in _directions(without, with_extra):
+        low, high = np.sort(without @ candidate), np.sort(with_extra @ candidate)
+        places = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.01, 0.99, 99)))
+        hits = n_training - np.searchsorted(high, places, side="right")
+        false_hits = n_training - np.searchsorted(low, places, side="right")
+        losses = _certain_losses(hits, false_hits, limits)[goal]
+        if losses.max() > best:
+            best, direction, threshold = float(losses.max()), candidate, float(places[losses.argmax()])
+    alarms = int((collect(True, n_training, n_runs) @ direction > threshold).sum())
+    false_alarms = int((collect(False, n_training, n_runs) @ direction > threshold).sum())
+    found = _certain_losses(np.array([alarms]), np.array([false_alarms]), _limits(n_runs, level))
+    return AuditedPair(name, alarms / n_runs, false_alarms / n_runs, float(found[0][0]), float(found[1][0]))
+
+
+def _directions(without: FloatArray, with_extra: FloatArray) -> list[FloatArray]:
+    """Tests worth trying: each seen number alone (the first is the likelihood ratio), and the best linear mixture."""
+    n_seen = without.shape[1]
+    alone = [sign * row for row in np.eye(n_seen) for sign in (1.0, -1.0)]
+    centre = np.concatenate([without - without.mean(axis=0), with_extra - with_extra.mean(axis=0)])
+    scale = np.maximum(centre.std(axis=0), 1e-12 * (1.0 + np.abs(without).max(axis=0)))
+    covariance = np.atleast_2d(np.cov((centre / scale).T)) + 1e-6 * np.eye(n_seen)
+    gap = (with_extra.mean(axis=0) - without.mean(axis=0)) / scale
+    return [*alone, np.linalg.solve(covariance, gap) / scale]
+
+
+def _limits(runs: int, level: float) -> tuple[FloatArray, FloatArray]:
+    """Clopper-Pearson: the lowest and the highest rate that any number of alarms leaves possible."""
+    alarms = np.arange(runs + 1)
+    lowest = np.append(0.0, beta.ppf(level, alarms[1:], runs - alarms[1:] + 1))
+    highest = np.append(beta.ppf(1.0 - level, alarms[:-1] + 1, runs - alarms[:-1]), 1.0)
+    return lowest, highest
+
+
+def _certain_losses(
+    hits: IntArray, false_hits: IntArray, limits: tuple[FloatArray, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Lower bounds on mu and on epsilon from counted alarms."""
+    sure_hits, most_false = np.maximum(limits[0][hits], 1e-300), limits[1][false_hits]
+    mu = norm.ppf(1.0 - most_false) - norm.ppf(1.0 - sure_hits)
+    epsilon = np.log(sure_hits) - np.log(most_false)
+    return np.maximum(mu, 0.0), np.maximum(epsilon, 0.0)
+
+
+def _release_views(mechanism: NodeRelease) -> dict[str, _View]:
+    """Neighbours that a leaky release would give away, and everything a release reveals about them."""
+    small = copy.copy(mechanism)
+    small.bounds = check_bounds([[0.0, 1.0], [0.0, 1.0]])
+    small.ledger, small.n_cells = None, 2
+    crowd = np.full((12, 2), 0.05)
+    flat = np.column_stack([np.linspace(0.2, 0.4, 12), np.full(12, 0.5)])
+    return {
+        "a crowd in one corner, with or without a record in the other": _release_view(small, crowd, [1.0, 1.0]),
+        "no record at all, or one": _release_view(small, np.empty((0, 2)), [0.0, 1.0]),
+        "a constant column, with or without a record far outside the bounds": _release_view(small, flat, [0.3, _FAR]),
+    }
+
+
+def _release_view(mechanism: NodeRelease, crowd: FloatArray, extra: list[float]) -> _View:
+    neighbour = np.vstack([crowd, [extra]])
+    record = to_grid(np.clip([extra], 0.0, 1.0))[0]
+    clean_crowd = to_grid(np.clip(crowd, 0.0, 1.0))
+
+    def view(with_extra: bool, run: int) -> FloatArray:
+        prepared = mechanism.prepare(neighbour if with_extra else crowd, site="audit", round=run)
+        steps = mechanism._draw_outcome(prepared).steps
+        ratio = sum(_log_ratio(step, clean_crowd, record) for step in steps)
+        seen: list[Any] = [[ratio]]
+        for step in steps:
+            placed = (step.sums + step.counts[:, None] * step.bases).sum(axis=0) / UNIT
+            rings = np.zeros(0) if step.rings is None else step.rings
+            seen += [step.counts[:1], [step.counts.sum()], placed, rings]
+        seen += [steps[0].bases[0] / UNIT, steps[0].codebook[0] / UNIT]
+        return np.concatenate(seen).astype(np.float64)
+
+    return view
+
+
+def _log_ratio(step: Step, crowd: IntArray, record: IntArray) -> float:
+    """Log-likelihood ratio of one step under the promise, by code of its own (not that of the mechanism)."""
+    points = np.vstack([crowd, record[None, :]]).astype(np.float64)
+    cells = ((points[:, None, :] - step.codebook[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
+    residuals = points - step.bases[cells]
+    lengths = np.sqrt((residuals**2).sum(axis=1))
+    rings = (lengths[:, None] > np.sqrt(ring_edges(points.shape[1]))[None, :]).sum(axis=1)
+    cut = residuals * np.minimum(1.0, step.radius / np.maximum(lengths, 1.0))[:, None]
+    cell, mine = cells[-1], cells[:-1] == cells[-1]
+    by_count = (step.counts[cell] - mine.sum() - 0.5) / step.count_scale**2
+    by_sum = (step.sums[cell] - cut[:-1][mine].sum(axis=0) - cut[-1] / 2.0) @ cut[-1] / step.sum_scale**2
+    if step.rings is None or step.ring_scale is None:
+        return float(by_count + by_sum)
+    by_ring = (step.rings[rings[-1]] - (rings[:-1] == rings[-1]).sum() - 0.5) / step.ring_scale**2
+    return float(by_count + by_sum + by_ring)
+
+
+def _local_views(mechanism: LocalNoise) -> dict[str, _View]:
+    """One feature, the two ends of its range: seen is which of the two windows the answer lies in."""
+    small = LocalNoise(mechanism.epsilon, [[0.0, 1.0]])
+    channel = Channel(small.epsilon / small.n_reported)
+    values = 0.5 + channel.values() / 2.0
+
+    def view(high: bool, run: int) -> FloatArray:
+        answer = float(small.perturb(np.array([[1.0 if high else 0.0]]))[0, 0])
+        position = int(np.argmin(np.abs(values - answer)))
+        in_high = LEVELS * STRIDE <= position < LEVELS * STRIDE + channel.width
+        return np.array([float(in_high) - float(position < channel.width), answer])
+
+    return {"the lowest or the highest value of a feature": view}
+
+
+def _paper_views(mechanism: PaperLaplace) -> dict[str, _View]:
+    """A constant column, and one more record in which it differs."""
+    flat = np.column_stack([np.linspace(0.0, 1.0, 12), np.full(12, 0.5)])
+    neighbour = np.vstack([flat, [0.5, 1.0]])
+
+    def view(with_extra: bool, run: int) -> FloatArray:
+        noisy = copy.copy(mechanism)
+        noisy._warned, noisy.paper_streams, noisy.random_state = True, False, None
+        sent = noisy.perturb(neighbour if with_extra else flat)
+        off = np.abs(sent[:12, 1] - 0.5).max()
+        return np.array([math.log10(off + 1e-15)])
+
+    return {"a constant column, with or without a record that differs in it": view}

@@ -1,0 +1,165 @@
+"""The audit passes the shipped code and catches every mutant."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fcac.privacy import InsecureTestSampler, LocalNoise, NodeRelease, PaperLaplace, audit, cells, noisy_cells, release
+from fcac.privacy.accounting import gaussian_scale, separation
+from fcac.privacy.auditing import AuditedPair, AuditResult, _try_pair, _views
+
+BOUNDS = [[0.0, 1.0], [0.0, 1.0]]
+
+
+def one_pair(mechanism: NodeRelease, words: str, n_runs: int = 300) -> AuditedPair:
+    (view,) = [view for name, view in _views(mechanism).items() if words in name]
+    return _try_pair(words, view, n_runs, max(100, n_runs // 4), level=5e-4)
+
+
+def shipped(epsilon: float = 8.0, seed: int = 0, factor: float = 1.0) -> NodeRelease:
+    return NodeRelease(epsilon, BOUNDS, sampler=InsecureTestSampler(seed, factor))
+
+
+PAIRS = ["a crowd in one corner", "no record at all", "a constant column"]
+
+
+@pytest.mark.parametrize("words", PAIRS)
+def test_the_shipped_code_keeps_its_promise(words: str) -> None:
+    found = one_pair(shipped(), words, n_runs=600)
+    promised = separation(shipped().rho)
+    assert found.mu_low <= promised
+    assert found.mu_low > 0.5 * promised  # the audit is awake: it sees most of what there is to see
+
+
+def test_the_same_with_the_real_sampler() -> None:
+    pytest.importorskip("opendp", reason="needs the extra 'privacy'")
+    found = one_pair(NodeRelease(8, BOUNDS), "no record at all", n_runs=300)
+    assert 0.3 * separation(shipped().rho) < found.mu_low <= separation(shipped().rho)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
+def test_the_real_thing_with_ten_thousand_runs(epsilon: float) -> None:
+    result = audit(NodeRelease(epsilon, BOUNDS), n_runs=10_000)
+    assert result.holds, result.verdict
+    assert result.found > 0.7 * result.promised or epsilon < 4
+
+
+# ------------------------------------------------------------ mutants: every one of these must be caught
+
+
+class UnnoisedCounts(InsecureTestSampler):
+    def add_noise(self, values: Any, scale: float) -> Any:
+        return np.asarray(values) if np.ndim(values) == 1 else super().add_noise(values, scale)
+
+
+def half_noise(patch: pytest.MonkeyPatch) -> NodeRelease:
+    return shipped(factor=0.5)
+
+
+def clip_forgotten(patch: pytest.MonkeyPatch) -> NodeRelease:
+    patch.setattr(cells, "cut", lambda residuals, radius: residuals)
+    return shipped()
+
+
+def scale_divided_by_root_d(patch: pytest.MonkeyPatch) -> NodeRelease:
+    def too_small(squared: int, rho: float) -> float:
+        return gaussian_scale(squared, rho) / (np.sqrt(2) if squared > 1 else 1)
+
+    patch.setattr(noisy_cells, "gaussian_scale", too_small)
+    patch.setattr(noisy_cells, "gaussian_rho", lambda squared, scale: 0.0)  # and the check that would have noticed
+    return shipped()
+
+
+def input_not_clamped(patch: pytest.MonkeyPatch) -> NodeRelease:
+    patch.setattr(release, "to_unit", lambda rows, bounds: (rows - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]))
+    return shipped()
+
+
+def count_not_noised(patch: pytest.MonkeyPatch) -> NodeRelease:
+    return NodeRelease(8, BOUNDS, sampler=UnnoisedCounts())
+
+
+def range_from_the_data(patch: pytest.MonkeyPatch) -> NodeRelease:
+    def own_range(rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+        if len(rows) == 0:
+            return rows
+        return (rows - rows.min(axis=0)) / np.maximum(np.ptp(rows, axis=0), 1e-12)
+
+    patch.setattr(release, "to_unit", own_range)
+    return shipped()
+
+
+def codebook_from_raw_rows(patch: pytest.MonkeyPatch) -> NodeRelease:
+    def peeking(rows: Any, rho: float, sampler: Any, generator: Any, n_cells: Any, start: Any) -> Any:
+        middle = cells.from_grid(rows).mean(axis=0) if len(rows) else start
+        return noisy_cells.release_cells(rows, rho, sampler, generator, n_cells, middle)
+
+    patch.setattr(release, "release_cells", peeking)
+    return shipped()
+
+
+MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], NodeRelease], str]] = [
+    (half_noise, "a crowd in one corner"),
+    (clip_forgotten, "a crowd in one corner"),
+    (scale_divided_by_root_d, "a crowd in one corner"),
+    (input_not_clamped, "a constant column"),
+    (count_not_noised, "no record at all"),
+    (range_from_the_data, "a constant column"),
+    (codebook_from_raw_rows, "a crowd in one corner"),
+]
+
+
+@pytest.mark.parametrize(("mutate", "words"), MUTANTS, ids=[mutate.__name__ for mutate, _ in MUTANTS])
+@pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")
+def test_mutants_are_caught(monkeypatch: pytest.MonkeyPatch, mutate: Any, words: str) -> None:
+    mutant = mutate(monkeypatch)
+    n_runs = 1200 if mutate is scale_divided_by_root_d else 200  # the smallest fault needs the most runs
+    assert one_pair(mutant, words, n_runs).mu_low > separation(mutant.rho)
+
+
+# ------------------------------------------------------------ the public function
+
+
+def test_audit_says_what_it_did() -> None:
+    seen: list[tuple[int, int]] = []
+    original = shipped()
+    before = copy.copy(original.__dict__)
+    result = audit(original, n_runs=100, progress=lambda done, in_all: seen.append((done, in_all)))
+    assert isinstance(result, AuditResult)
+    assert result.holds
+    assert "no loss beyond the promise" in result.verdict
+    assert seen[-1] == (1200, 1200)
+    assert result.to_dict()["pairs"][0]["name"].startswith("a crowd")
+    assert original.__dict__.keys() == before.keys()
+    assert np.array_equal(original.bounds, before["bounds"])
+
+
+def test_half_the_noise_fails_the_public_function() -> None:
+    result = audit(shipped(factor=0.5), n_runs=120)
+    assert not result.holds
+    assert result.verdict.startswith("FAILS")
+
+
+def test_local_noise_keeps_its_promise_and_the_audit_comes_close() -> None:
+    result = audit(LocalNoise(2, [[0, 1]]), n_runs=1000)
+    assert result.holds, result.verdict
+    assert result.found > 1.2
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 15.0])
+def test_the_papers_noise_fails_at_any_epsilon(epsilon: float) -> None:
+    result = audit(PaperLaplace(epsilon), n_runs=100)
+    assert not result.holds
+    assert "told apart in every one" in result.verdict
+
+
+@pytest.mark.parametrize(("arguments", "words"), [((shipped(), 10), "n_runs"), (("noise", 100), "mechanism")])
+def test_wrong_arguments(arguments: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        audit(*arguments)
