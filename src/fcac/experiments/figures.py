@@ -217,7 +217,7 @@ def _draw_gaussian(folder: Path, seed: int, files: list[str]) -> list[dict[str, 
             axes.set_title(f"({letter}) {name}")
             n_clusters = model.n_clusters_ if topological else None
             found = "no clusters" if n_clusters is None else f"{n_clusters} cluster{'' if n_clusters == 1 else 's'}"
-            n_edges = len(edges) if topological else 0
+            n_edges = 0 if edges is None else len(edges)
             axes.set_xlabel(f"{len(model.nodes_)} nodes, {n_edges} edges\n{found}, {seconds:.2f} s")
             rows.append(
                 {

@@ -11,8 +11,8 @@ from fcac.report import charts
 from fcac.report.facts import Facts, ReadOut, SiteFacts
 from fcac.report.looks import Look
 from fcac.report.markup import Markup, tag
-from fcac.report.parts import details, image, plot, plural, section, table
-from fcac.report.replay import Event
+from fcac.report.parts import details, image, plot, plural, section, shortened, table
+from fcac.report.replay import SMALLEST_SHARE, Event
 
 _MAX_SITES_IN_GRID = 60
 _MAX_ROUNDS_IN_GRID = 24
@@ -83,7 +83,18 @@ def rounds_section(facts: Facts) -> Markup | None:
         "The same picture after every round. A cluster has the colour of the one it ended up in, so what is learned "
         f"can be followed.{shown}"
     )
-    return section("rounds", "Round by round", intro, tag("div", pictures, class_="small"), moved)
+    return section(
+        "rounds",
+        "Round by round",
+        intro,
+        tag("div", pictures, class_="small", style=f"--n:{_columns(len(rounds))}"),
+        moved,
+    )
+
+
+def _columns(n: int) -> int:
+    """Pictures in a row, so that no row is left with a single one."""
+    return n if n <= 4 else 3
 
 
 def _look_later(read: ReadOut, becomes: dict[int, int], label: int) -> Look:
@@ -101,7 +112,12 @@ def _event_list(facts: Facts) -> Markup | None:
     if not facts.events:
         return None
     renamed = facts.read.kind == "cae-fc"
-    note = "The paper's server numbers its components anew in every round." if renamed else "Clusters keep their names."
+    note = "Clusters keep their names."
+    if renamed:
+        note = (
+            "The paper's server numbers its components anew in every round; what concerns less than "
+            f"{SMALLEST_SHARE:.0%} of the rows is not told."
+        )
     quiet = [event for event in facts.events if event.kind in ("grew", "shrank")]
     loud = [event for event in facts.events if event not in quiet]
     return tag(
@@ -162,7 +178,7 @@ def sites_section(facts: Facts) -> Markup:
     lines = [
         tag(
             "tr",
-            tag("th", str(site.name), scope="row", title=str(site.name)),
+            tag("th", shortened(str(site.name), 24), scope="row", title=str(site.name)),
             [_presence(site, k) for k in columns],
             tag("td", f"{site.rows:,}"),
             tag("td", f"{site.n_nodes:,}"),

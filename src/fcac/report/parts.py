@@ -12,6 +12,21 @@ def plural(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
+def shortened(text: str, most: int = 17) -> str:
+    """A long name without its middle, since names often differ at the end.
+
+    Examples
+    --------
+    >>> from fcac.report.parts import shortened
+    >>> shortened("a hospital with a long name 7")
+    'a hospit…g name 7'
+    """
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return f"{text[: most - 1 - tail].rstrip()}…{text[-tail:].lstrip()}"
+
+
 def section(name: str, title: str, intro: Child, *content: Child | Iterable[Child]) -> Markup:
     """A section that can be jumped to."""
     return tag(

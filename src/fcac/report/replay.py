@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ Integers = NDArray[np.int64]
 MAX_SHOWN = 6
 #: Contributed nodes beyond which rounds are not replayed, by kind of server; a report should not take minutes.
 MAX_REPLAYED_NODES = {"cae-fc": 300_000, "communities": 60_000}
+
+#: Events that concern a smaller share of a round's rows are not told.
+SMALLEST_SHARE = 0.01
 
 # A cluster counts as having gone (partly) into another if that one took at least this share of its rows.
 _REAL_SHARE = 0.2
@@ -184,21 +188,25 @@ def descendants(snapshots: Sequence[Snapshot]) -> list[dict[int, int]]:
 
 
 def events(snapshots: Sequence[Snapshot]) -> list[Event]:
-    """Tell births, merges and splits between the shown rounds, from where rows went."""
+    """Tell births, merges and splits between the shown rounds, from where rows went; tiny clusters are left out."""
     told = []
-    for snapshot in snapshots[1:]:
-        leaving: dict[int, int] = {}
-        for (source, _), rows in snapshot.flow.items():
-            leaving[source] = leaving.get(source, 0) + rows
-        real = [pair for pair, rows in snapshot.flow.items() if rows >= _REAL_SHARE * leaving[pair[0]]]
-        for target in sorted(snapshot.cluster_rows):
-            sources = tuple(sorted(a for a, b in real if b == target))
-            if not sources:
+    for before, snapshot in pairwise(snapshots):
+        leaving = _large(before.cluster_rows)
+        arriving = _large(snapshot.cluster_rows)
+        pairs = [pair for pair, n in snapshot.flow.items() if n >= _REAL_SHARE * before.cluster_rows.get(pair[0], n)]
+        for target in arriving:
+            sources = tuple(sorted(a for a, b in pairs if b == target and a in leaving))
+            if not any(b == target for _, b in pairs):
                 told.append(Event(snapshot.round, "born", (), (target,)))
             elif len(sources) > 1:
                 told.append(Event(snapshot.round, "merged", sources, (target,)))
-        for source in sorted(leaving):
-            targets = tuple(sorted(b for a, b in real if a == source))
+        for source in leaving:
+            targets = tuple(sorted(b for a, b in pairs if a == source and b in arriving))
             if len(targets) > 1:
                 told.append(Event(snapshot.round, "split", (source,), targets))
     return told
+
+
+def _large(cluster_rows: dict[int, int]) -> list[int]:
+    total = sum(cluster_rows.values())
+    return sorted(label for label, rows in cluster_rows.items() if rows >= SMALLEST_SHARE * total)

@@ -9,7 +9,7 @@ import numpy as np
 from fcac.report import charts
 from fcac.report.facts import Cluster, Comparison, Facts, ReadOut
 from fcac.report.markup import Child, Markup, tag
-from fcac.report.parts import details, plot, plural, section, table
+from fcac.report.parts import details, plot, plural, section, shortened, table
 from fcac.report.plane import MIN_ROWS
 from fcac.report.words import PrivacyWords
 
@@ -232,7 +232,7 @@ def _card(cluster: Cluster, facts: Facts, widest: float) -> Markup:
 def _site_line(name: str, share: float) -> Markup:
     return tag(
         "li",
-        tag("span", name, class_="name", title=name),
+        tag("span", shortened(name), class_="name", title=name),
         _meter(share),
         tag("span", _percent(share), class_="num"),
     )
@@ -248,7 +248,7 @@ def _difference_list(cluster: Cluster, widest: float) -> Markup:
         lines.append(
             tag(
                 "li",
-                tag("span", difference.feature, class_="name", title=difference.feature),
+                tag("span", shortened(difference.feature), class_="name", title=difference.feature),
                 tag("span", tag("i", style=side, class_="up" if difference.value >= 0 else "down"), class_="swing"),
                 tag("span", signed(difference.value), class_="num"),
             )
@@ -271,13 +271,13 @@ def _top_site(cluster: Cluster) -> str:
     if not cluster.site_shares:
         return "–"
     name, share = next(iter(cluster.site_shares.items()))
-    return f"{name} ({share:.0%})"
+    return f"{shortened(str(name))} ({share:.0%})"
 
 
 def _top_difference(cluster: Cluster) -> str:
     if not cluster.differences:
         return "–"
-    return f"{cluster.differences[0].feature} {signed(cluster.differences[0].value)}"
+    return f"{shortened(cluster.differences[0].feature)} {signed(cluster.differences[0].value)}"
 
 
 # ------------------------------------------------------------ two read-outs
@@ -404,4 +404,5 @@ def privacy_section(privacy: PrivacyWords) -> Markup:
 
 
 def _site_names(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+    shown = [shortened(name, 30) for name in names]
+    return ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])} and {len(shown) - 3} more"

@@ -91,14 +91,15 @@ grid-template-columns:16px 1fr auto;gap:2px 10px;align-items:center;padding:5px 
 .card .big{font-size:1.15rem;font-weight:640;font-variant-numeric:tabular-nums}
 .card h4{margin:0 0 6px;font-size:.8rem;color:var(--muted);font-weight:600}
 .rows{list-style:none;margin:0;padding:0;display:grid;gap:5px;font-size:.9rem}
-.rows li{display:grid;grid-template-columns:minmax(0,9.5em) 1fr 3.4em;gap:10px;align-items:center}
+.rows li{display:grid;grid-template-columns:minmax(0,11em) 1fr 3.4em;gap:10px;align-items:center}
 .rows .name{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .rows .num{text-align:right;font-variant-numeric:tabular-nums}
 .rows .meter{grid-column:auto;height:8px}
 .swing{position:relative;height:10px;background:linear-gradient(var(--edge),var(--edge)) center/1px 100% no-repeat}
 .swing>i{position:absolute;top:1px;bottom:1px;background:var(--accent);border-radius:2px}
 .swing>i.down{background:#D55E00}
-.small{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(240px,100%),1fr));gap:16px}
+.small{display:grid;gap:16px;
+grid-template-columns:repeat(auto-fit,minmax(min(max(230px,calc(100%/var(--n) - 12px)),100%),1fr))}
 .small .panel{padding:14px}
 .small h3{display:flex;justify-content:space-between;gap:10px;margin-bottom:8px}
 .small h3 span{font-weight:400;color:var(--muted)}
@@ -115,7 +116,7 @@ tbody tr:last-child>*{border-bottom:0}
 .presence{width:auto}
 .presence td{text-align:center;border:3px solid var(--surface);border-radius:8px;min-width:64px}
 .presence th{border:0}
-.presence th[scope=row]{white-space:nowrap;position:sticky;left:0;background:var(--surface);max-width:14em;
+.presence th[scope=row]{white-space:nowrap;position:sticky;left:0;background:var(--surface);max-width:20em;
 overflow:hidden;
 text-overflow:ellipsis}
 .presence .in{background:var(--good-bg);color:var(--good)}
@@ -143,14 +144,14 @@ line-height:1.35;padding:6px 10px;border-radius:6px;opacity:0;left:0;top:0}
 .unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 @media (max-width:900px){.stage{grid-template-columns:minmax(0,1fr)}.legend{max-height:330px;display:grid;
 grid-template-columns:repeat(auto-fill,minmax(150px,1fr))}
-.legend .meter{display:none}}
+.legend .meter{display:none}.legend button{padding:5px 4px;gap:2px 8px;white-space:nowrap;font-size:.94rem}}
 @media (max-width:600px){
 header,main,footer{padding-left:16px;padding-right:16px}header{padding-top:28px}
 section{margin-top:44px}.panel{padding:14px}
 .tiles{grid-template-columns:1fr 1fr}.tiles>div{padding:12px 14px}.tiles dd{font-size:1.4rem}
 svg text,svg .axis{font-size:19px}svg .number{font-size:22px;stroke-width:6px}.small svg text{font-size:15px}
 .facts,footer dl{grid-template-columns:1fr;gap:0}.facts dd,footer dd{margin-bottom:10px}
-.rows li{grid-template-columns:minmax(0,7.5em) 1fr 3.4em}
+.rows li{grid-template-columns:minmax(0,11em) 1fr 3.4em}
 .net .axis.far{display:none}}
 @media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
 @media print{:root{--bg:#fff;--surface:#fff;--ink:#000;--muted:#444;--line:#ccc}nav,summary,.skip{display:none}
