@@ -1,7 +1,7 @@
 """A federation on one machine: a hub and three sites as real processes, with keys and encryption, all by commands.
 
-Run ``python examples/federation_on_loopback.py [FOLDER]``; it needs ``pip install 'fcac[flower]'`` and takes a minute
-or two. It writes ``report.html`` and ``labels.csv``. Every process it starts is stopped again.
+Run ``python examples/federation_on_loopback.py [FOLDER]``; it needs ``pip install 'fcac[flower]'`` and takes some
+minutes. It writes ``report.html`` and ``labels.csv``. Every process it starts is stopped again.
 
 Each line that begins with ``$`` is a command you could type. Between the two rounds new rows arrive at the sites.
 """

@@ -54,6 +54,9 @@ def table(source: Path = SOURCE) -> str:
     ranks = _ranks(found, methods)
     if ranks:
         lines.append("| average rank | " + " | ".join(f"{ranks[name]:.2f}" for name in methods) + " |")
+    fewer = [(key, e["n_trials"]) for key, e in scores.items() if e["n_trials"] < 20 and key[1] in methods]
+    if fewer:
+        lines += ["", "Fewer trials: " + "; ".join(f"{d}, {METHODS[m]}: {n}" for (d, m), n in fewer) + "."]
     return "\n".join(lines)
 
 
