@@ -52,7 +52,8 @@ def opening(facts: Facts) -> list[Markup]:
             class_=f"callout {privacy.level}",
             role="note",
         )
-    last = tag("div", tag("dt", "Privacy"), tag("dd", privacy.badge), class_=privacy.level)
+    where = "Privacy" if facts.federation else "Privacy; all in one process"
+    last = tag("div", tag("dt", where), tag("dd", privacy.badge), class_=privacy.level)
     listed = tag("dl", [tag("div", tag("dt", term), tag("dd", figure)) for term, figure in tiles], last, class_="tiles")
     return [part for part in (banner, listed) if part is not None]
 

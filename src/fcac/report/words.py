@@ -119,7 +119,7 @@ def privacy_words(log: Sequence[Sequence[Contribution]], mechanism: Any, *, fede
     if "none" in used or not used:
         return PrivacyWords(
             "note",
-            "None set",
+            "None",
             "No privacy was set, and none was needed: nothing left this process.",
             [
                 "Sites and server ran in one process. If the same nodes were sent to a server on another machine, the "
