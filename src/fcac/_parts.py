@@ -102,7 +102,6 @@ def _check_clock(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
     _require((clock[2] > 0) == (meta["n_deleted_edges"] > 0), "deleted edges and their mean age do not fit")
     _require(0.0 <= clock[0] <= 1.0, "its threshold is not between 0 and 1")
     _require((meta["n_learned"] > 0) == (n > 0), "it has nodes but has seen no points, or the reverse")
-    _require(meta["n_active"] != 1, "a single active node is none")
     if n:
         _require(_NARROWEST <= clock[1] <= _LARGEST, "its bandwidth is not a positive number")
     if meta["n_active"] == 0:

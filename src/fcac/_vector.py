@@ -332,7 +332,8 @@ def _screening(module):
         with cgutils.for_range(builder, end, start=begin) as feature:
             node = builder.load(_pointer(builder, w, builder.mul(feature.index, _I64(LANES)), _TILE), align=4)
             difference = builder.fsub(_splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), node)
-            bits = _fma(builder, builder.fmul(difference, difference), slopes, one)
+            # fused or not: the margin of the bound covers both
+            bits = _call(builder, "fmuladd", builder.fmul(difference, difference), slopes, one)
             bits = builder.select(builder.fcmp_ordered(">", bits, zero), bits, zero)
             chord = builder.bitcast(builder.fptosi(bits, ir.VectorType(_I32, LANES)), _TILE)
             builder.store(builder.fadd(builder.load(total), chord), total)
