@@ -286,40 +286,44 @@ class Schema:
 
     def convert(self, batch: Any) -> Converted:
         """Turn a batch into numbers and count what is wrong instead of raising."""
-        lacking = [name for name in self.columns if name not in batch.schema.names]
+        places = {name: place for place, name in enumerate(batch.schema.names)}
+        lacking = [name for name in self.columns if name not in places]
         if lacking:
             raise RequestError(f"no column {_listed(lacking)}: the schema needs it")
         n = batch.num_rows
-        block = np.empty((n, self.n_features))
+        # feature by feature first, rows at the end: a wide table is turned once and not cell by cell
+        features = np.empty((self.n_features, n))
         dropped = np.zeros(n, bool)
         missing: dict[str, int] = {}
         unknown: dict[str, int] = {}
         at = 0
         for field in self.fields:
-            column = batch.column(batch.schema.names.index(field.name))
+            column = batch.column(places[field.name])
             if field.categories is None:
-                block[:, at] = values = _numbers(column, field.name)
+                values = features[at] = _numbers(column, field.name)
                 gone = ~np.isfinite(values)
+                at += 1
             else:
                 codes = _codes(column, field)
                 gone = codes == -1
                 odd = int((codes == -2).sum())
                 if odd:
                     unknown[field.name] = odd
-                block[:, at : at + len(field.categories)] = codes[:, None] == np.arange(len(field.categories))
+                for code in range(len(field.categories)):
+                    features[at] = codes == code
+                    at += 1
             n_gone = int(gone.sum())
             if n_gone and field.missing == "drop":
                 dropped |= gone
             elif n_gone and field.missing == "fill":
-                block[gone, at] = field.fill
+                features[at - 1, gone] = field.fill
             elif n_gone:
                 missing[field.name] = n_gone
-            if field.scaling != "none":
-                block[:, at] = field.scaled(block[:, at])
-            at += len(field.feature_names)
+            if field.scaling != "none" and field.categories is None:
+                features[at - 1] = field.scaled(features[at - 1])
         if not dropped.any():
-            return Converted(block, None, missing, unknown)
-        return Converted(np.ascontiguousarray(block[~dropped]), ~dropped, missing, unknown)
+            return Converted(np.ascontiguousarray(features.T), None, missing, unknown)
+        return Converted(np.ascontiguousarray(features[:, ~dropped].T), ~dropped, missing, unknown)
 
     # ------------------------------------------------------------ file
 

@@ -130,6 +130,12 @@ class Progress:
             self._last_line = time.monotonic()
             note(f"{self._what}: {done:,} {self._unit}, {share:.0%}{self._left()}")
 
+    def now(self, what: str) -> None:
+        """Say that something else is being done from here on."""
+        self._what = what
+        if self._bar is not None:
+            self._bar.update(self._task, description=what)
+
     def _left(self) -> str:
         if not 0 < self._share < 1:
             return ""

@@ -230,7 +230,12 @@ def _learn_and_save(
     _check_records(model, record_id, part)
     started = time.monotonic()
     with Progress("learning") as progress, _naming_records(model, tables, record_id, part):
-        model.play_stream(tables.pieces(progress), tables.n_features, tables.feature_names)
+
+        def pieces() -> Iterator[Any]:
+            yield from tables.pieces(progress)
+            progress.now("clustering the sites' nodes")
+
+        model.play_stream(pieces(), tables.n_features, tables.feature_names)
     save_model(model, schema, out)
     _summarise(model, tables, time.monotonic() - started)
     say(f"Model: {out}")

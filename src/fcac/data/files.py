@@ -36,7 +36,8 @@ FORMATS = {
 _BATCH_BYTES = 8_000_000
 _MOST_ROWS = 65_536
 _CSV_BLOCK = 1 << 20
-_PARQUET_BUFFER = 1 << 20
+# All columns of a Parquet file are read side by side, each through a buffer of its own; together they have this much.
+_PARQUET_BUFFERS = 32 << 20
 
 
 class SourceFile(NamedTuple):
@@ -190,19 +191,20 @@ class ParquetFile(TableFile):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._open() as file:
+        with self._open(1) as file:
             self.schema = file.schema_arrow
             self.n_rows = file.metadata.num_rows
 
-    def _open(self) -> Any:
+    def _open(self, n_columns: int) -> Any:
         import pyarrow.parquet as pq
 
+        size = min(1 << 20, max(1 << 14, _PARQUET_BUFFERS // max(1, n_columns)))
         # no pre-buffering: it would hold whole row groups
-        return pq.ParquetFile(self.path, buffer_size=_PARQUET_BUFFER, pre_buffer=False)
+        return pq.ParquetFile(self.path, buffer_size=size, pre_buffer=False)
 
     def _read(self, numbers: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
         columns, done = [*numbers, *texts], 0
-        with self._open() as file:
+        with self._open(len(columns)) as file:
             for batch in file.iter_batches(rows_per_batch(len(columns)), columns=columns, use_threads=False):
                 done += batch.num_rows
                 yield batch, self._share(done)
@@ -280,17 +282,11 @@ class NpzFile(TableFile):
             others = {name: arrays[name] for name in columns if name in self._others}
         for block in self._blocks():
             rows = slice(done, done + len(block))
-            batch = pa.RecordBatch.from_arrays(
-                [
-                    pa.array(others[name][rows])
-                    if name in others
-                    else pa.array(block[:, places[name]].astype(np.float64))
-                    for name in columns
-                ],
-                columns,
-            )
+            # one turn for all columns: each is then contiguous and Arrow need not copy it
+            turned = np.ascontiguousarray(block.T, dtype=np.float64)
+            values = [pa.array(others[name][rows] if name in others else turned[places[name]]) for name in columns]
             done += len(block)
-            yield batch, self._share(done)
+            yield pa.RecordBatch.from_arrays(values, columns), self._share(done)
 
     def _blocks(self) -> Iterator[Any]:
         """Rows of X in order, read from the archive piece by piece unless it was stored column after column."""
