@@ -18,6 +18,7 @@ import pkgutil
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import zlib
@@ -68,6 +69,39 @@ def name_of(page: Path) -> str:
 
 
 RUNNING = [page for page in PAGES if any(block.language in ("python", "sh") for block in blocks_of(page))]
+
+
+# Contrast of every visible text with what lies behind it, by the formula of WCAG 2; colours may be translucent.
+CONTRAST = """() => {
+  const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const parse = colour => {
+    pixel.clearRect(0, 0, 1, 1); pixel.fillStyle = colour; pixel.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = pixel.getImageData(0, 0, 1, 1).data;
+    return [r, g, b, a / 255];
+  };
+  const linear = v => v <= 10.31 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
+  const parents = element => element ? [element, ...parents(element.parentElement)] : [];
+  const low = [];
+  let checked = 0;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement, text = walker.currentNode.textContent.trim();
+    if (!text || element.closest("script, style, noscript, svg") || element.getBoundingClientRect().width < 2) continue;
+    if (!element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    const style = getComputedStyle(element), chain = parents(element), ink = parse(style.color);
+    ink[3] *= chain.reduce((product, e) => product * parseFloat(getComputedStyle(e).opacity), 1);
+    const layers = chain.map(e => parse(getComputedStyle(e).backgroundColor)).filter(c => c[3] > 0);
+    const ground = layers.reduceRight((below, top) => over(top, below), [255, 255, 255]);
+    const [a, b] = [light(over(ink, ground)), light(ground)];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+    checked += 1;
+    if (ratio < (large ? 3 : 4.5)) low.push([text.slice(0, 40), ratio.toFixed(2)]);
+  }
+  return { low, checked };
+}"""
 
 
 # ---------------------------------------------------------------- code
@@ -249,8 +283,6 @@ USER_MODULES = ("fcac.partition", "fcac.codebook", "fcac.demo")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The documentation as `make docs` builds it, in a copy of what it needs."""
-    import shutil
-
     pytest.importorskip("zensical")
     root = tmp_path_factory.mktemp("site")
     for name in ("docs", "src"):
@@ -311,3 +343,27 @@ def test_pages_are_accessible_and_offline(site: Path) -> None:
         assert all(deeper <= level + 1 for level, deeper in steps), f"{name}: a heading level is left out"
         assert all(alt for _, alt in outline.pictures), f"{name}: a picture without words"
         assert not [source for source in outline.fetched if re.match(r"(https?:)?//", source)], f"{name}: fetches"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_site_in_a_browser(site: Path, scheme: str) -> None:
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.skip("no Chromium on this machine: install the package chromium to check the site in a browser")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is in the extra 'dev'")
+    asked: list[str] = []
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme=scheme)
+        page.on("request", lambda request: asked.append(request.url))
+        for name in ("index", "guide/with-privacy", "reference/federation", "differences"):
+            page.goto((site / f"{name}.html").as_uri())
+            contrast = page.evaluate(CONTRAST)
+            assert contrast["checked"] > 50
+            assert contrast["low"] == [], name
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent.trim()") == "Skip to content"
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, "nothing sticks out on a phone"
+        browser.close()
+    assert [url for url in asked if not url.startswith("file:")] == []
