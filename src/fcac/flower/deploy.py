@@ -90,6 +90,7 @@ fcac-federation = ""
 fcac-rounds = 1
 fcac-ticket = ""
 fcac-poll = 1.0
+fcac-hand-out = true
 """
 
 

@@ -57,15 +57,16 @@ class Conductor:
         self._reload = reload
         self._claimed = _Names(coordinator)
 
-    def play(self, rounds: int) -> int:
-        """Play up to `rounds` rounds and hand out the model; return how many were closed.
+    def play(self, rounds: int, hand_out: bool = True) -> int:
+        """Play up to `rounds` rounds, hand out the model, and return how many were closed.
 
         It stops early when a round brought no contribution: asking again at once would bring none either.
         """
         closed = 0
         while closed < rounds and self.play_round():
             closed += 1
-        self.hand_out_model()
+        if hand_out:
+            self.hand_out_model()
         return closed
 
     def play_round(self) -> bool:

@@ -34,7 +34,9 @@ def main(grid: Grid, context: Context) -> None:
     result: dict[str, Any] = {"ticket": str(config.get("fcac-ticket", "")), "ended": "failed", "closed": 0}
     try:
         conductor = Conductor(grid, desk, pace, reload=lambda: FederationSettings.load(directory))
-        result["closed"] = conductor.play(int(config.get("fcac-rounds", 1)))
+        result["closed"] = conductor.play(
+            int(config.get("fcac-rounds", 1)), hand_out=bool(config.get("fcac-hand-out", True))
+        )
         result["ended"] = "well"
     except Exception:
         result["error"] = traceback.format_exc()

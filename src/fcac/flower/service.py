@@ -23,6 +23,7 @@ Say = Callable[[str], None]
 _NODES_FILE = "registered.json"
 _START_SECONDS = 120.0
 _LIST_EVERY = 45.0
+_FOLLOW_EVERY = 0.5
 
 
 class ServerProcess:
@@ -138,13 +139,25 @@ class SiteProcess:
     def watch(self) -> None:
         """Stay until the SuperNode ends."""
         assert self.process is not None
-        code = self.process.wait()
-        raise FlowerError(f"the site's connection has ended (code {code}); see {self.log_path}")
+        self.process.wait()
+        raise FlowerError(f"{why_it_ended(self.log_path)}; see {self.log_path}")
 
     def stop(self) -> None:
         """Stop the SuperNode and what it started."""
         if self.process is not None:
             processes.stop(self.process)
+
+
+def why_it_ended(log: Path) -> str:
+    """Say in words why a SuperNode ended, from its log."""
+    text = log.read_text("utf-8", "replace")[-5000:] if log.exists() else ""
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "the server's certificate is expired, for another address, or not of the authority in the bundle"
+    if "Failed to activate" in text:
+        return "the server refused this site's key: it is unknown, revoked, or in use by another process"
+    if "terminated gracefully" in text:
+        return "the server has shut this site out, or has ended the connection"
+    return "the site's connection has ended"
 
 
 def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> SiteSettings:
@@ -168,8 +181,21 @@ def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> Site
     return settings
 
 
-def run_rounds(root: Path, rounds: int, say: Say, poll: float = 0.5) -> dict[str, Any]:
+def run_rounds(
+    root: Path, rounds: int, say: Say, *, hand_out: bool = True, patience: float | None = None
+) -> dict[str, Any]:
     """Submit a run, follow it in the journal, and return its result.
+
+    Parameters
+    ----------
+    root : Path
+    rounds : int
+    say : callable
+        Told what happens, line by line.
+    hand_out : bool
+        Send the model to the sites at the end.
+    patience : float, optional
+        Give up following after this many seconds; by default never.
 
     Raises
     ------
@@ -184,13 +210,15 @@ def run_rounds(root: Path, rounds: int, say: Say, poll: float = 0.5) -> dict[str
     desk = Coordinator(root / STATE, settings)
     ticket = secrets.token_hex(8)
     seen = len(desk.journal())
-    config = {"fcac-federation": str(root.resolve()), "fcac-rounds": rounds, "fcac-ticket": ticket}
+    config: dict[str, Any] = {"fcac-federation": str(root.resolve()), "fcac-rounds": rounds, "fcac-ticket": ticket}
+    config["fcac-hand-out"] = hand_out
     pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
     answer = processes.flwr(home, "run", str(root / "app"), "--run-config", pairs)
     if not answer.get("success"):
         raise FlowerError(f"the run was not taken: {answer.get('error-message')}")
     run_id = str(answer["run-id"])
-    next_look = time.monotonic() + _LIST_EVERY
+    started = time.monotonic()
+    next_look = started + _LIST_EVERY
     try:
         while True:
             seen = _tell(desk, seen, say)
@@ -203,7 +231,9 @@ def run_rounds(root: Path, rounds: int, say: Say, poll: float = 0.5) -> dict[str
                 if result["ended"] != "well":
                     raise FlowerError(f"the run failed:\n{result.get('error', '')}")
                 return result
-            time.sleep(poll)
+            if patience is not None and time.monotonic() - started > patience:
+                raise FlowerError(f"the run has not ended after {patience:g} seconds")
+            time.sleep(_FOLLOW_EVERY)
     except KeyboardInterrupt:
         processes.flwr(home, "stop", run_id)
         raise

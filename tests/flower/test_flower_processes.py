@@ -1,0 +1,323 @@
+"""Real processes on loopback: a SuperLink, three SuperNodes, Flower's own transport. Stopped by their process ids."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flower_study import SCHEMA, Reference, assert_same, blobs, write_csv
+
+from fcac.codebook import Codebook
+from fcac.flower import deploy, keys, processes
+from fcac.flower.agent import load_model
+from fcac.flower.coordinator import Coordinator
+from fcac.flower.processes import FlowerError, free_port, wait_until
+from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings, why_it_ended
+from fcac.flower.settings import FederationSettings
+
+pytestmark = pytest.mark.slow
+
+# Generous: a machine may be busy. Nothing waits this long unless something is wrong.
+PATIENCE = 400.0
+
+
+class Deployment:
+    """A federation with its processes, all of which are stopped at the end, whatever happens."""
+
+    def __init__(self, folder: Path, names: str, insecure: bool, timeout: float = 120.0) -> None:
+        (folder / "schema.toml").write_text(SCHEMA)
+        self.folder = folder
+        self.root = deploy.init(
+            folder / "study",
+            list(names),
+            folder / "schema.toml",
+            address=f"127.0.0.1:{free_port()}",
+            insecure=insecure,
+            timeout=timeout,
+            wait=90.0,
+        )
+        self.sites: dict[str, SiteProcess] = {}
+        self.server: ServerProcess | None = None
+
+    def start_server(self) -> None:
+        self.server = ServerProcess(self.root)
+        self.server.start()
+
+    def start_site(self, name: str, bundle: Path | None = None, label: str | None = None) -> SiteProcess:
+        label = label or name
+        (self.folder / f"data-{label}").mkdir(exist_ok=True)
+        bundle = bundle or self.root / "bundles" / name
+        settings = site_settings(bundle, self.folder / f"data-{label}", self.folder / f"state-{label}")
+        site = SiteProcess(bundle, settings)
+        site.start()
+        self.sites[label] = site
+        return site
+
+    def give(self, rows: dict[str, np.ndarray]) -> None:
+        for name, block in rows.items():
+            path = self.folder / f"data-{name}" / "rows.csv"
+            write_csv(path, block, header=not path.exists())
+
+    def run(self, hand_out: bool = False) -> int:
+        result = run_rounds(self.root, 1, print, hand_out=hand_out, patience=PATIENCE)
+        return int(result["closed"])
+
+    @property
+    def desk(self) -> Coordinator:
+        return Coordinator(self.root / "state", FederationSettings.load(self.root))
+
+    def happened(self, event: str, site: str | None = None, round: int | None = None) -> bool:
+        return any(
+            entry["event"] == event and site in (None, entry.get("site")) and round in (None, entry.get("round"))
+            for entry in self.desk.journal()
+        )
+
+    def stop(self) -> None:
+        for site in self.sites.values():
+            site.stop()
+        if self.server is not None:
+            self.server.stop()
+
+
+@contextlib.contextmanager
+def deployment(folder: Path, names: str, insecure: bool, timeout: float = 120.0) -> Iterator[Deployment]:
+    made = Deployment(folder, names, insecure, timeout)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def three_rounds(names: str = "abc") -> list[dict[str, np.ndarray]]:
+    return [{name: blobs(150, 10 * number + i) for i, name in enumerate(names)} for number in (1, 2, 3)]
+
+
+def reference_of(rounds: list[dict[str, np.ndarray]]) -> Reference:
+    reference = Reference()
+    for number, rows in enumerate(rounds, 1):
+        reference.play(rows, number)
+    return reference
+
+
+def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
+    rounds = three_rounds()
+    expected = reference_of(rounds).server  # first, so that the processes find compiled kernels
+    with deployment(tmp_path, "abc", insecure=False) as made:
+        made.start_server()
+        # two who must stay out: one with a key nobody registered, one who trusts another authority
+        stranger, misled = tmp_path / "stranger", tmp_path / "misled"
+        for bundle in (stranger, misled):
+            shutil.copytree(made.root / "bundles" / "a", bundle)
+        keys.make_site_key(stranger / "node.key")
+        (tmp_path / "other-ca").mkdir()
+        keys.make_authority(tmp_path / "other-ca", "study")
+        shutil.copyfile(tmp_path / "other-ca" / "ca.crt", misled / "ca.crt")
+        for name in "abc":
+            made.start_site(name)
+        refused = {label: made.start_site("a", bundle, label) for label, bundle in
+                   (("stranger", stranger), ("misled", misled))}  # fmt: skip
+
+        for number, rows in enumerate(rounds, 1):
+            made.give(rows)
+            assert made.run(hand_out=number == 3) == 1
+        assert_same(made.desk.book().server, expected)
+
+        for label, words in (("stranger", "refused this site's key"), ("misled", "not of the authority")):
+            process = refused[label].process
+            assert process is not None
+            assert process.wait(60) != 0
+            assert words in why_it_ended(refused[label].log_path)
+        assert not made.happened("rejected")
+
+        model = load_model(tmp_path / "state-a")
+        assert isinstance(model, Codebook)
+        rows = blobs(50, 99)
+        assert model.predict(rows).tolist() == made.desk.book().server.predict(rows).tolist()
+        # nothing that came over the wire was unpacked or run at a site
+        assert not (tmp_path / "state-a" / "flwr-home" / "apps").exists()
+
+        deploy.revoke(made.root, "c")
+        assert made.server is not None
+        assert made.server.sync_keys() == ["a revoked key was taken out"]
+        process = made.sites["c"].process
+        assert process is not None
+        process.wait(120)  # its SuperNode is thrown out and ends
+
+
+def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_path: Path) -> None:
+    """The five commands a person types, as processes, ended by Ctrl-C."""
+    rounds = three_rounds()
+    expected = reference_of(rounds).server  # first, so that the processes find compiled kernels
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    started: list[subprocess.Popen[bytes]] = []
+    logs = {name: (tmp_path / f"{name}.out").open("wb") for name in ("server", "a", "b", "c")}
+    fcac = [sys.executable, "-m", "fcac", "federation"]
+
+    def command(*arguments: str) -> str:
+        done = subprocess.run(
+            [*fcac, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def background(log: str, *arguments: str) -> None:
+        started.append(
+            subprocess.Popen(
+                [*fcac, *arguments], cwd=tmp_path, stdout=logs[log], stderr=subprocess.STDOUT, start_new_session=True
+            )
+        )
+
+    address = f"127.0.0.1:{free_port()}"
+    command("init", "study", "--sites", "a,b,c", "--schema", "schema.toml", "--insecure", "--address", address)
+    try:
+        background("server", "server", "study")
+        for name in "abc":
+            (tmp_path / name).mkdir()
+            background(
+                name, "site", f"study/bundles/{name}", "--data", name, "--state", f"state-{name}", "--no-privacy"
+            )
+        assert wait_until(lambda: b"Server ready" in (tmp_path / "server.out").read_bytes(), PATIENCE, started[0])
+        for rows in rounds:
+            for name, block in rows.items():
+                path = tmp_path / name / "rows.csv"
+                write_csv(path, block, header=not path.exists())
+            assert "1 round closed" in command("run", "study", "--rounds", "1")
+        desk = Coordinator(tmp_path / "study" / "state", FederationSettings.load(tmp_path / "study"))
+        assert_same(desk.book().server, expected)
+        assert "rounds closed: 3" in command("status", "study")
+        command("label", "study/bundles/b", "--data", "b/rows.csv", "--out", "labels.csv")
+        assert len((tmp_path / "labels.csv").read_text().splitlines()) == 451
+        for process in reversed(started):
+            os.kill(process.pid, signal.SIGINT)
+        assert [process.wait(60) for process in started] == [0, 0, 0, 0]
+        assert not processes.is_healthy(tmp_path / "study", int(address.rpartition(":")[2]), insecure=True)
+    finally:
+        for process in started:
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGTERM)
+                process.wait(60)
+        for log in logs.values():
+            log.close()
+
+
+def test_a_server_with_an_expired_certificate_does_not_start(tmp_path: Path) -> None:
+    with deployment(tmp_path, "a", insecure=False) as made:
+        keys.make_server_certificate(made.root / "ca", made.root / "server", ["127.0.0.1"], days=1, start=-2)
+        with pytest.raises(FlowerError, match="expired"):
+            made.start_server()
+        assert made.server is not None
+        assert made.server.process is None
+
+
+# ------------------------------------------------------------ make soak
+
+
+@pytest.mark.soak
+def test_an_expired_certificate_is_refused_by_sites(tmp_path: Path) -> None:
+    with deployment(tmp_path, "a", insecure=False) as made:
+        keys.make_server_certificate(made.root / "ca", made.root / "server", ["127.0.0.1"], days=1, start=-2)
+        port = keys.split_address(FederationSettings.load(made.root).address)[1]
+        command = processes.superlink_command(made.root, port, "127.0.0.1", insecure=False)
+        with (tmp_path / "superlink.log").open("wb") as log:
+            process = processes.start(command, tmp_path / "home", log)
+        try:
+            assert wait_until(lambda: b"Uvicorn running" in (tmp_path / "superlink.log").read_bytes(), 120, process)
+            site = made.start_site("a")
+            assert site.process is not None
+            assert site.process.wait(120) != 0
+            assert "certificate is expired" in why_it_ended(site.log_path)
+        finally:
+            processes.stop(process)
+
+
+@contextlib.contextmanager
+def busy(state: Path) -> Iterator[None]:
+    """Make a site hang: somebody else holds its lock."""
+    with (state / "lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def in_background(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    return thread, errors
+
+
+@pytest.mark.soak
+def test_faults_on_real_processes(tmp_path: Path) -> None:
+    """A site that hangs, a SuperNode killed mid-round, a late joiner, the SuperLink killed mid-run: nothing is lost."""
+    rows = three_rounds("abcd")
+    reference = Reference()
+    reference.play({name: rows[0][name] for name in "ab"}, 1)
+    reference.play({name: rows[1][name] for name in "ab"}, 2)
+    reference.play({**rows[2], "c": np.concatenate([batch["c"] for batch in rows])}, 3)
+    with deployment(tmp_path, "abc", insecure=False, timeout=45.0) as made:
+        made.start_server()
+        for name in "abc":
+            made.start_site(name)
+
+        # round 1: c hangs past the timeout
+        made.give({name: rows[0][name] for name in "abc"})
+        with busy(tmp_path / "state-c"):
+            assert made.run() == 1
+            time.sleep(1)
+        assert made.happened("no reply", "c", 1) or made.happened("unavailable", "c", 1)
+
+        # round 2: c's SuperNode is killed while it works
+        made.give({name: rows[1][name] for name in "abc"})
+        with busy(tmp_path / "state-c"):
+            thread, errors = in_background(made.run)
+            assert wait_until(lambda: made.happened("accepted", "a", 2) and made.happened("accepted", "b", 2), PATIENCE)
+            process = made.sites["c"].process
+            assert process is not None
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            thread.join(PATIENCE)
+        assert errors == []
+        assert made.desk.book().closed == 2
+        assert made.desk.book().server.sites == ["a", "b"]
+
+        # round 3: c is back, d joins late, and the SuperLink is killed before c has answered
+        deploy.add(made.root, "d")
+        assert made.server is not None
+        assert made.server.sync_keys() == ["d may connect"]
+        made.start_site("c")
+        made.start_site("d")
+        made.give(rows[2])
+        with busy(tmp_path / "state-c"):
+            thread, errors = in_background(made.run)
+            assert wait_until(lambda: all(made.happened("accepted", s, 3) for s in "abd"), PATIENCE)
+            assert made.server.process is not None
+            os.killpg(made.server.process.pid, signal.SIGKILL)
+            made.server.process.wait()
+            thread.join(PATIENCE)
+        assert len(errors) == 1
+        assert isinstance(errors[0], FlowerError)
+        assert made.desk.book().closed == 2
+        assert sorted(made.desk.inbox()) == ["a", "b", "d"]
+        made.start_server()
+        assert made.run(hand_out=True) == 1
+        asked = [entry["sites"] for entry in made.desk.journal() if entry["event"] == "asking"]
+        assert asked[-1] == ["c"]
+
+        assert_same(made.desk.book().server, reference.server)
