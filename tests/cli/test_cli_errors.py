@@ -52,6 +52,7 @@ def test_every_command_has_help_with_an_example(command, capfd):
     assert run([command, "--help"]) == 0
     said = capfd.readouterr().out
     assert "Example" in said
+    assert "DATA..." not in said or "or directories" in said
     assert f"fcac {command}" in said
 
 
@@ -124,8 +125,12 @@ def test_no_value_of_a_row_is_ever_shown(data, capfd):
 
 
 def test_a_missing_extra_says_what_to_install(data, capfd, monkeypatch):
-    monkeypatch.setitem(sys.modules, "opendp", None)
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "opendp"] + ["opendp"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    schema = "fcac_schema = 1\nbounds_are_public = true\nmin = -9\nmax = 9\n[columns]\na = {}\nb = {}\n"
+    (data / "schema.toml").write_text(schema)
+    private = ["fit", data / "x.csv", "--schema", data / "schema.toml", "--epsilon", 2, "-o", data / "n.fcac"]
+    assert "pip install 'fcac[privacy]'" in told(capfd, 1, *private)
     monkeypatch.setattr(cli, "_LAZY", {"federation": ("no_such_module", "x")})
     for module, extra in console._EXTRAS.items():
         error = ModuleNotFoundError(f"No module named {module!r}", name=f"{module}.sub")

@@ -162,6 +162,7 @@ def test_a_report_of_a_private_model_uses_no_rows(folder, capfd):
     assert (folder / "r.html").is_file()
 
 
+@pytest.mark.slow
 def test_an_audit_has_a_verdict_and_an_exit_code(capfd):
     said = fcac(capfd, "audit", "--epsilon", 4, "--runs", 100)
     assert "no loss beyond the promise" in said

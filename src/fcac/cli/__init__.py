@@ -5,17 +5,18 @@ Commands import what they need when they run, so that ``fcac --help`` is quick a
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import click
 import typer
 from typer.core import TyperGroup
 
-from fcac.cli import console, learning, options, privacy, reading
+from fcac.cli import console, learning, privacy, reading
 
 __all__ = ["app", "main", "run"]
 
@@ -24,6 +25,20 @@ _LAZY = {
     "reproduce": ("fcac.cli.reproduce", "Re-run the paper's evaluation and say, cell by cell, whether it agrees."),
     "federation": ("fcac.cli.federation", "Run sites and a server on different machines."),
 }
+
+
+def with_argument_help(command: click.Command) -> click.Command:
+    """Give arguments the help they were written with, which typer loses with some versions of click."""
+    for child in getattr(command, "commands", {}).values():
+        with_argument_help(child)
+    if command.callback is None:
+        return command
+    hints = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument) and not getattr(parameter, "help", None):
+            for about in getattr(hints.get(parameter.name or ""), "__metadata__", ()):
+                parameter.help = getattr(about, "help", None)
+    return command
 
 
 class _RootGroup(TyperGroup):
@@ -43,7 +58,7 @@ class _RootGroup(TyperGroup):
         name = args[0] if args else ""
         if name in _LAZY:
             module = import_module(_LAZY[name][0])
-            command = typer.main.get_group(module.app)
+            command = with_argument_help(typer.main.get_group(module.app))
             command.name = name
             return name, command, args[1:]
         return super().resolve_command(ctx, args)
@@ -104,17 +119,6 @@ for _command in (
     app.command(help=console.help_text(_command))(_command)
 
 
-def _build() -> click.Command:
-    """Return the whole command line, with the help of arguments that some versions of click drop."""
-    command = typer.main.get_command(app)
-    assert isinstance(command, click.Group)
-    for child in command.commands.values():
-        for parameter in child.params:
-            if isinstance(parameter, click.Argument):
-                parameter.help = options.ARGUMENTS[parameter.name or ""]
-    return command
-
-
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors become one line on the standard error.
 
@@ -128,7 +132,7 @@ def run(args: Sequence[str]) -> int:
     int
         0 done, 1 failed, 2 used wrongly, 130 interrupted.
     """
-    command = _build()
+    command = with_argument_help(typer.main.get_command(app))
     name = f"fcac {args[0]}" if args and not args[0].startswith("-") else "fcac"
     try:
         with console.plain_warnings():

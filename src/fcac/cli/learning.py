@@ -180,7 +180,7 @@ def update(
 
 def forget(
     model: opt.ModelPath,
-    site: Annotated[str, typer.Argument(help=opt.ARGUMENTS["site"], metavar="SITE", show_default=False)],
+    site: Annotated[str, typer.Argument(help="Name of the site.", metavar="SITE", show_default=False)],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the new model here instead.", show_default=False)
     ] = None,

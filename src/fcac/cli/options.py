@@ -16,16 +16,13 @@ if TYPE_CHECKING:
 _DATA = "Data and sites"
 _PRIVACY = "Privacy"
 
-#: What each argument is, by its name.
-ARGUMENTS = {
-    "data": "CSV, Parquet, Feather or NPZ files, or directories of them.",
-    "model": "A model file.",
-    "site": "Name of the site.",
-    "path": "A ledger file.",
-}
-
-Data = Annotated[list[Path], typer.Argument(help=ARGUMENTS["data"], metavar="DATA...", show_default=False)]
-ModelPath = Annotated[Path, typer.Argument(help=ARGUMENTS["model"], metavar="MODEL", show_default=False)]
+Data = Annotated[
+    list[Path],
+    typer.Argument(
+        help="CSV, Parquet, Feather or NPZ files, or directories of them.", metavar="DATA...", show_default=False
+    ),
+]
+ModelPath = Annotated[Path, typer.Argument(help="A model file.", metavar="MODEL", show_default=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 SchemaPath = Annotated[
@@ -214,7 +211,9 @@ def make_mechanism(
     if local_noise is not None:
         return LocalNoise(local_noise, schema.require_bounds())
     assert epsilon is not None
-    return NodeRelease(epsilon, schema.require_bounds(), delta, _open_ledger(ledger, budget, delta))
+    mechanism = NodeRelease(epsilon, schema.require_bounds(), delta, _open_ledger(ledger, budget, delta))
+    mechanism.sampler.check_ready()  # a missing extra should not show only after all data were read
+    return mechanism
 
 
 def _open_ledger(path: Path | None, budget: float | None, delta: float) -> Any:

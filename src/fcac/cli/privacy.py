@@ -13,7 +13,7 @@ from fcac.cli.console import BadUse, Progress, note, say
 
 
 def ledger(
-    path: Annotated[Path, typer.Argument(help=opt.ARGUMENTS["path"], metavar="PATH", show_default=False)],
+    path: Annotated[Path, typer.Argument(help="A ledger file.", metavar="PATH", show_default=False)],
     site: Annotated[str | None, typer.Option("--site", help="Only this site.", show_default=False)] = None,
     set_budget: Annotated[
         float | None,
