@@ -179,6 +179,16 @@ def test_every_command_is_in_the_reference() -> None:
     assert {name for name in names if f"`fcac {name}`" not in page} == set()
 
 
+def test_architecture_names_every_room() -> None:
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text("utf-8")
+    table = page.split("## The rooms")[1].split("##")[0]
+    first_cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
+    rooms = (ROOT / "src" / "fcac").iterdir()
+    there = {path.stem for path in rooms if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert {name for name in there if not name.startswith("_")} <= named <= there
+
+
 def test_python_blocks_are_python() -> None:
     for page in PAGES:
         for block in blocks_of(page):
