@@ -152,6 +152,11 @@ def test_a_categorical_and_a_whole_number_site_column(tmp_path, rows):
         assert set(joined(open_tables([tmp_path / f"{name}.parquet"], site_column="site"))) == {0, 1, 2}
 
 
+def test_a_site_may_be_called_na(tmp_path):
+    (tmp_path / "x.csv").write_text("a,site\n1,NA\n2,EU\n3,null\n")
+    assert set(joined(open_tables([tmp_path / "x.csv"], site_column="site"))) == {"NA", "EU", "null"}
+
+
 def test_all_rows_can_belong_to_one_site(tmp_path, rows):
     paths = [write(tmp_path / "x.csv", rows), write(tmp_path / "y.csv", rows)]
     assert {site: len(block) for site, block in joined(open_tables(paths, site=5)).items()} == {5: 1000}

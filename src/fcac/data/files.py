@@ -361,9 +361,7 @@ class CsvFile(TableFile):
             # without threads, blocks are read one at a time and errors know their line
             read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
             parse_options=csv.ParseOptions(delimiter=self._separator, invalid_row_handler=remember),
-            convert_options=csv.ConvertOptions(
-                column_types=kinds, include_columns=columns, strings_can_be_null=True, include_missing_columns=False
-            ),
+            convert_options=csv.ConvertOptions(column_types=kinds, include_columns=columns),
         )
 
     def _read(self, numbers: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
@@ -381,7 +379,7 @@ class CsvFile(TableFile):
             try:
                 for batch in self._open(kinds, csv, [*numbers, *texts], source):
                     if batch.num_rows:
-                        yield batch, min(1.0, raw.tell() / size)
+                        yield _empty_as_missing(batch, texts), min(1.0, raw.tell() / size)
             except pa.ArrowInvalid as error:
                 raise self._explained(error, numbers) from None
 
@@ -410,13 +408,26 @@ class CsvFile(TableFile):
         """Count, per column, the cells that are no numbers."""
         import pyarrow.csv as csv
 
+        blank = set(csv.ConvertOptions().null_values)
         counts: dict[str, int] = {}
         for batch in self._open({name: pa.string() for name in numbers}, csv, list(numbers)):
             for name in numbers:
-                odd = sum(not _is_number(text) for text in batch.column(name).to_pylist() if text is not None)
+                odd = sum(text not in blank and not _is_number(text) for text in batch.column(name).to_pylist())
                 if odd:
                     counts[name] = counts.get(name, 0) + odd
         return counts
+
+
+def _empty_as_missing(batch: pa.RecordBatch, texts: Sequence[str]) -> pa.RecordBatch:
+    """Make empty cells of text columns missing; a site or category may well be called NA."""
+    import pyarrow.compute as pc
+
+    for name in texts:
+        place = batch.schema.names.index(name)
+        column = batch.column(place)
+        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+        batch = batch.set_column(place, name, column)
+    return batch
 
 
 def _is_number(text: str) -> bool:
