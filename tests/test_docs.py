@@ -21,6 +21,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import zlib
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -232,6 +233,20 @@ def test_pictures_are_small_and_described() -> None:
             assert (page.parent / target).is_file(), f"{name_of(page)}: {target} is missing"
 
 
+def test_links_of_the_readme_lead_somewhere() -> None:
+    text = BLOCK.sub("", (ROOT / "README.md").read_text("utf-8"))
+    targets = [target for target in re.findall(r"\]\(([^)#]+)", text) if not target.startswith("http")]
+    assert len(targets) > 5
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
+    named = set(re.findall(r"'([\w./-]+\.md)'", str(settings["project"]["nav"])))
+    there = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert named == there, "name every page of docs/, and no other, in the nav of zensical.toml"
+
+
 @pytest.mark.slow
 def test_pictures_can_be_drawn_again(tmp_path: Path) -> None:
     draw = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw.py"))
@@ -323,10 +338,15 @@ class Outline(HTMLParser):
         self.pictures: list[tuple[str, str | None]] = []
         self.fetched: list[str] = []
         self.titled = False
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
         self.feed(page.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
+        self.anchors |= {given.get("id") or ""}
+        if tag == "a":
+            self.links.append(given.get("href") or "")
         if tag == "html":
             self.language = given.get("lang")
         elif re.fullmatch(r"h[1-6]", tag):
@@ -353,6 +373,19 @@ def test_pages_are_accessible_and_offline(site: Path) -> None:
         assert all(deeper <= level + 1 for level, deeper in steps), f"{name}: a heading level is left out"
         assert all(alt for _, alt in outline.pictures), f"{name}: a picture without words"
         assert not [source for source in outline.fetched if re.match(r"(https?:)?//", source)], f"{name}: fetches"
+
+
+def test_links_of_the_site_lead_somewhere(site: Path) -> None:
+    outlines = {page.resolve(): Outline(page) for page in site.rglob("*.html") if page.name != "404.html"}
+    for page, outline in outlines.items():
+        for link in outline.links:
+            target, _, anchor = link.partition("#")
+            if re.match(r"\w+:", link) or not link:
+                continue
+            there = (page.parent / target).resolve() if target else page
+            there = there / "index.html" if there.is_dir() else there
+            assert there.exists(), f"{page.name} links to {link}"
+            assert not anchor or there not in outlines or anchor in outlines[there].anchors, f"{page.name}: {link}"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
