@@ -38,6 +38,11 @@ _View = Callable[[bool, int], FloatArray]
 # Chance that a sound mechanism is called faulty, over all pairs together.
 _FALSE_ALARM = 1e-3
 
+# Where a test may draw its line, as quantiles of what was seen in training.
+_THRESHOLDS = np.linspace(0.05, 0.95, 19)
+
+_CLEARLY = 0.25
+
 # Far below the bounds, and chosen so that its square would vanish in 64-bit arithmetic if nobody moved it to the edge.
 _FAR = 0.5 - 2.0**16
 
@@ -198,13 +203,18 @@ def _try_pair(
 
     without, with_extra = collect(False, 0, n_training), collect(True, 0, n_training)
     best, direction, threshold = -math.inf, np.zeros(0), 0.0
-    limits = _limits(n_training, level)
-    for candidate in _directions(without, with_extra):
-        low, high = np.sort(without @ candidate), np.sort(with_extra @ candidate)
-        places = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.01, 0.99, 99)))
-        hits = n_training - np.searchsorted(high, places, side="right")
-        false_hits = n_training - np.searchsorted(low, places, side="right")
-        losses = _certain_losses(hits, false_hits, limits)[goal]
+    # One half of the training runs suggests tests, the other half chooses: a mixture fitted to the runs that it is
+    # then judged by would always look good.
+    half = n_training // 2
+    n_choosing = n_training - half
+    limits = _limits(n_choosing, level)
+    for number, candidate in enumerate(_directions(without[:half], with_extra[:half])):
+        low, high = np.sort(without[half:] @ candidate), np.sort(with_extra[half:] @ candidate)
+        places = np.unique(np.quantile(np.concatenate([low, high]), _THRESHOLDS))
+        hits = n_choosing - np.searchsorted(high, places, side="right")
+        false_hits = n_choosing - np.searchsorted(low, places, side="right")
+        # The likelihood ratio comes first, and is left only for a test that is clearly better.
+        losses = _certain_losses(hits, false_hits, limits)[goal] - (_CLEARLY if number > 0 else 0.0)
         if losses.max() > best:
             best, direction, threshold = float(losses.max()), candidate, float(places[losses.argmax()])
     alarms = int((collect(True, n_training, n_runs) @ direction > threshold).sum())
@@ -214,13 +224,17 @@ def _try_pair(
 
 
 def _directions(without: FloatArray, with_extra: FloatArray) -> list[FloatArray]:
-    """Tests worth trying: each seen number alone (the first is the likelihood ratio), and the best linear mixture."""
+    """Tests worth trying: the likelihood ratio (seen first), the numbers that differ most, the best linear mixture.
+
+    Few, because the best of many tests on few runs is mostly luck.
+    """
     n_seen = without.shape[1]
-    alone = [sign * row for row in np.eye(n_seen) for sign in (1.0, -1.0)]
     centre = np.concatenate([without - without.mean(axis=0), with_extra - with_extra.mean(axis=0)])
     scale = np.maximum(centre.std(axis=0), 1e-12 * (1.0 + np.abs(without).max(axis=0)))
-    covariance = np.atleast_2d(np.cov((centre / scale).T)) + 1e-6 * np.eye(n_seen)
     gap = (with_extra.mean(axis=0) - without.mean(axis=0)) / scale
+    chosen = [0, *np.argsort(-np.abs(gap))[:3].tolist()]
+    alone = [sign * np.eye(n_seen)[i] for i in dict.fromkeys(chosen) for sign in (1.0, -1.0)]
+    covariance = np.atleast_2d(np.cov((centre / scale).T)) + 1e-6 * np.eye(n_seen)
     return [*alone, np.linalg.solve(covariance, gap) / scale]
 
 
@@ -247,7 +261,7 @@ def _release_views(mechanism: NodeRelease) -> dict[str, _View]:
     small = copy.copy(mechanism)
     small.bounds = check_bounds([[0.0, 1.0], [0.0, 1.0]])
     small.ledger, small.n_cells = None, 2
-    crowd = np.full((12, 2), 0.05)
+    crowd = np.full((60, 2), 0.05)
     flat = np.column_stack([np.linspace(0.2, 0.4, 12), np.full(12, 0.5)])
     return {
         "a crowd in one corner, with or without a record in the other": _release_view(small, crowd, [1.0, 1.0]),
