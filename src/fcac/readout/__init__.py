@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from fcac.readout.codebook import Codebook
+from fcac.readout.estimator import CAPlusCommunities
 from fcac.readout.lineage import Change
 from fcac.readout.model import Communities
 
-__all__ = ["Change", "Codebook", "Communities"]
+__all__ = ["CAPlusCommunities", "Change", "Codebook", "Communities"]

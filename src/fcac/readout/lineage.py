@@ -38,6 +38,8 @@ class Change(NamedTuple):
 
     @classmethod
     def from_json(cls, values: Any) -> Change:
+        if len(values) != 6:
+            raise ValueError("a change in the stored lineage is incomplete")
         number, kind, cluster, others, before, after = values
         return cls(int(number), str(kind), int(cluster), tuple(int(o) for o in others), float(before), float(after))
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from fcac.readout.codebook import Codebook, condensed
 from fcac.readout.graph import feature_scales, neighbours_for, shared_neighbour_graph
 from fcac.readout.lineage import Change, carry_names
-from fcac.readout.neighbours import Floats, Integers, Searcher, is_approximate, nearest_approximate, updated
-from fcac.readout.valleys import Tree, grow_tree
+from fcac.readout.neighbours import Floats, Integers, Searcher, distinct, is_approximate, nearest_approximate, updated
+from fcac.readout.valleys import Tree, by_first, grow_tree
 
 # Nodes around a row that vote on how firmly it belongs.
 _VOTERS = 5
@@ -58,9 +58,9 @@ class Communities:
     >>> model = Communities().update({"a": (here, np.ones(200)), "b": (there, np.ones(200))}).fit()
     >>> model.n_clusters, model.predict([[0, 0], [12, 0]]).tolist()
     (2, [0, 1])
-    >>> _ = model.drop_site("b").fit()
-    >>> model.n_clusters, [(c.kind, c.cluster) for c in model.lineage if c.round == 2]
-    (1, [('died', 1)])
+    >>> _ = model.set_site("b", there + [0, 12], np.ones(200)).fit()
+    >>> [(c.kind, c.cluster) for c in model.lineage if c.round == 2]
+    [('born', 2), ('died', 1)]
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Communities:
         now.link(self.neighbors, before)
         tree = now.tree()
         wanted = self.wanted_clusters
-        labels = tree.labels(None if wanted is None else min(wanted, len(tree.ties)))
+        labels = by_first(tree.labels(None if wanted is None else min(wanted, len(tree.ties)))[now.point_of])
         if before is None or not len(before.ids):
             origin, mass_before = np.full(len(labels), -1, dtype=np.int64), {}
         else:
@@ -206,10 +206,11 @@ class Communities:
         -------
         labels : ndarray of shape (n_nodes,)
         """
-        tree = self._result().tree()
+        result = self._result()
+        tree = result.tree()
         if level != int(level) or not 1 <= level <= len(tree.ties):
             raise ValueError(f"level must be a number of clusters between 1 and {len(tree.ties)}; it is {level!r}")
-        return tree.labels(int(level))
+        return by_first(tree.labels(int(level))[result.point_of])
 
     # ------------------------------------------------------------ rows
 
@@ -242,10 +243,10 @@ class Communities:
         confidence : ndarray of shape (n,), if asked for
         """
         result, rows = self._result(), self._rows(X)
-        voters = min(_VOTERS, len(result.nodes)) if return_confidence else 1
+        voters = min(_VOTERS, len(result.points)) if return_confidence else 1
         near, squared = result.searcher().nearest(rows, voters)
-        labels = result.ids[near[:, 0]]
-        confidence = _support(result.ids[near], squared)
+        around = result.point_ids()[near]
+        labels, confidence = around[:, 0], _support(around, squared)
         if novelty:
             labels = np.where(result.relative(near[:, 0], squared[:, 0]) > result.novel_beyond(), -1, labels)
         return (labels, confidence) if return_confidence else labels
@@ -336,7 +337,10 @@ class Communities:
 
 
 class _Fitted:
-    """The nodes as they were at one fit, and everything found from them."""
+    """The nodes as they were at one fit, and everything found from them.
+
+    Nodes at the same place, as several sites may send them, are one point of the graph with the records of all.
+    """
 
     def __init__(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> None:
         self.sites = sites
@@ -345,37 +349,38 @@ class _Fitted:
         self.nodes = np.concatenate([nodes for nodes, _ in self.parts])
         self.counts = np.concatenate([counts for _, counts in self.parts])
         self.scales = feature_scales(self.nodes, self.counts)
-        self.scaled = self.nodes * self.scales
+        self.first, self.point_of = distinct(self.nodes)
+        self.places = self.nodes[self.first]
+        self.points = self.places * self.scales
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self.kind = "auto"
         self._near: tuple[Integers, Floats] | None = None
         self._tree: Tree | None = None
         self._searcher: Searcher | None = None
         self._novel_beyond: float | None = None
-        self._position_of_old: Integers | None = None
 
     def holds(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> bool:
         return self.sites == sites and all(part is held[s] for part, s in zip(self.parts, sites, strict=True))
 
     def link(self, kind: str, before: _Fitted | None) -> None:
-        """Find neighbours, from the earlier ones if most nodes stayed."""
+        """Find neighbours, from the earlier ones if most points stayed."""
         self.kind = kind
-        n, d = self.nodes.shape
+        n, d = self.points.shape
         k = neighbours_for(n)
-        self._position_of_old = None if before is None else self._positions_of(before)
         if is_approximate(kind, n, d):
-            self._near = nearest_approximate(self.scaled, k)
+            self._near = nearest_approximate(self.points, k)
             return
-        if before is not None and before._near is not None and self._position_of_old is not None:
+        if before is not None and before._near is not None:
             old_i, old_d = before._near
-            stayed = int((self._position_of_old >= 0).sum())
-            same_metric = old_i.shape[1] == k and np.array_equal(self.scales, before.scales)
-            if same_metric and stayed >= (1 - _MEND_BELOW) * max(n, len(before.nodes)):
-                self._near = updated(self.scaled, k, old_i, old_d, self._position_of_old)
-                return
-        self._near = self.searcher().nearest(self.scaled, k, own=np.arange(n))
+            if old_i.shape[1] == k and np.array_equal(self.scales, before.scales):
+                position_of_old = self.positions_of(before)
+                if (position_of_old >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points)):
+                    self._near = updated(self.points, k, old_i, old_d, position_of_old)
+                    return
+        self._near = self.searcher().nearest(self.points, k, own=np.arange(n))
 
     def near(self) -> tuple[Integers, Floats]:
+        """Neighbours of every point, and their squared distances."""
         if self._near is None:
             self.link(self.kind, None)
         assert self._near is not None
@@ -383,36 +388,41 @@ class _Fitted:
 
     def tree(self) -> Tree:
         if self._tree is None:
-            self._tree = grow_tree(shared_neighbour_graph(self.near()[0], self.counts))
+            mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
+            self._tree = grow_tree(shared_neighbour_graph(self.near()[0], mass))
         return self._tree
 
     def searcher(self) -> Searcher:
         if self._searcher is None:
-            self._searcher = Searcher(self.scaled)
+            self._searcher = Searcher(self.points)
         return self._searcher
 
-    def _positions_of(self, before: _Fitted) -> Integers:
-        """Where each node of the earlier fit is now; -1 if its site went or sent others."""
-        now = {id(part): start for part, start in zip(self.parts, np.cumsum([0, *self.sizes[:-1]]), strict=True)}
-        pieces = [
-            np.arange(size) + now[id(part)] if id(part) in now else np.full(size, -1)
-            for part, size in zip(before.parts, before.sizes, strict=True)
-        ]
-        return np.concatenate(pieces).astype(np.int64)
+    def point_ids(self) -> Integers:
+        """Lasting cluster id of every point."""
+        return self.ids[self.first]
+
+    def positions_of(self, before: _Fitted) -> Integers:
+        """Where each point of the earlier fit is now; -1 if it is gone."""
+        both = np.concatenate([before.places, self.places])
+        _, which = distinct(both)
+        now = np.full(int(which.max()) + 1, -1, dtype=np.int64)
+        now[which[len(before.places) :]] = np.arange(len(self.places))
+        return now[which[: len(before.places)]]
 
     def origin(self, before: _Fitted) -> Integers:
-        """Old cluster of every node: its own if it stayed, else that of the nearest old node, -1 far from all."""
-        position_of_old = self._positions_of(before) if self._position_of_old is None else self._position_of_old
-        origin = np.full(len(self.nodes), -1, dtype=np.int64)
-        stayed = position_of_old >= 0
-        is_new = np.ones(len(self.nodes), dtype=bool)
+        """Old cluster of every node: its own if it was there, else that of the nearest old one, -1 far from all."""
+        position_of_old = self.positions_of(before)
+        stayed = np.flatnonzero(position_of_old >= 0)
+        origin = np.full(len(self.points), -1, dtype=np.int64)
+        is_new = np.ones(len(self.points), dtype=bool)
         is_new[position_of_old[stayed]] = False
         new = np.flatnonzero(is_new)
-        near, squared = before.searcher().nearest(self.nodes[new] * before.scales, 1)
+        near, squared = before.searcher().nearest(self.places[new] * before.scales, 1)
         within = before.relative(near[:, 0], squared[:, 0]) <= before.novel_beyond()
-        origin[new] = np.where(within, before.ids[near[:, 0]], -1)
-        origin[position_of_old[stayed]] = before.ids[stayed]
-        return origin
+        old_ids = before.point_ids()
+        origin[new] = np.where(within, old_ids[near[:, 0]], -1)
+        origin[position_of_old[stayed]] = old_ids[stayed]
+        return origin[self.point_of]
 
     def masses(self) -> dict[int, float]:
         names, inverse = np.unique(self.ids, return_inverse=True)

@@ -241,6 +241,30 @@ def nearest_approximate(points: Floats, k: int, seed: int = 0) -> tuple[Integers
     return out_i, out_d
 
 
+def distinct(points: Floats) -> tuple[Integers, Integers]:
+    """Return the first position of every distinct point, and for each point which of these it equals.
+
+    The distinct points come in an order that depends on their values only, so that it does not matter who sent a point
+    first.
+
+    >>> first, which = distinct(np.array([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0]]))
+    >>> sorted(first.tolist()), bool(which[0] == which[2] != which[1])
+    ([0, 1], True)
+    """
+    # adding zero turns -0.0 into 0.0, which has other bits
+    bits = np.ascontiguousarray(points + 0.0).view(np.uint64)
+    key = np.zeros(len(points), dtype=np.uint64)
+    for column in bits.T:
+        key = (key ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(32)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    if not np.array_equal(bits[first[which]], bits):
+        # two different points with one key: compare all their bytes instead
+        rows = bits.view(np.dtype((np.void, bits.shape[1] * bits.itemsize))).ravel()
+        _, first, which = np.unique(rows, return_index=True, return_inverse=True)
+    return first.astype(np.int64), which.astype(np.int64)
+
+
 def is_approximate(neighbours: str, n: int, n_features: int) -> bool:
     """Whether the neighbours of n nodes are to be approximate; "auto" decides by what exact ones would cost."""
     if neighbours == "auto":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
-from sknetwork.clustering import Leiden
+from sknetwork.clustering import Louvain
 
 from fcac.readout.neighbours import Floats, Integers
 
@@ -24,8 +24,13 @@ _RESOLUTION = 0.7
 _MEASURABLE, _RESOLUTION_OF_FEW = 10, 1.0
 # Border strength from which on two communities are one.
 _NO_VALLEY = 0.9
-# Weaker borders, down to the first number, are joined too if the next weaker is so many times weaker.
+# Weaker borders, down to the first number, are joined too if the next weaker is so many times weaker: between few nodes
+# there are gaps by chance. Not with more nodes per community than _CHANCE, where chance leaves no such gaps, and not
+# if all but one cluster would hold less than _SUBSTANTIAL of the weight: a few outlying nodes must not set the scale.
 _CLEAR_DROPS = ((0.4, 2.0), (0.25, 4.0))
+_CHANCE, _SUBSTANTIAL = 200, 0.1
+# Where cuts cannot be measured, only borders this strong, and only if all weaker ones are no borders at all.
+_OF_FEW = ((0.5, 10.0),)
 # The smaller side of a cut "through the middle" holds at least this share.
 _BALANCE = 0.25
 # Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
@@ -92,10 +97,14 @@ def by_first(labels: Integers) -> Integers:
 
 
 def communities(graph: sparse.csr_matrix, resolution: float) -> Integers:
-    """Return Leiden communities of a graph, always the same for the same graph."""
+    """Return Louvain communities of a graph, always the same for the same graph.
+
+    (Leiden's refinement in scikit-network draws from the C library's global generator, which cannot be seeded from
+    here: the same graph gives other communities in the next call.)
+    """
     if graph.nnz == 0:
         return np.arange(graph.shape[0])
-    labels = Leiden(resolution=resolution, random_state=0, shuffle_nodes=False).fit_predict(graph)
+    labels = Louvain(resolution=resolution, random_state=0, shuffle_nodes=False).fit_predict(graph)
     return by_first(labels.astype(np.int64))
 
 
@@ -129,8 +138,12 @@ def grow_tree(graph: sparse.csr_matrix) -> Tree:
     base_of_atom = np.zeros(n_atoms, dtype=np.int64)
     base_of_atom[atom_of] = base
     tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
-    joins, tree.strengths = _joins_by_strength(tree)
-    tree.n_joined = 0 if few else joins_to_make(tree.strengths)
+    joins, tree.strengths, shares = _joins_by_strength(tree)
+    if few:
+        tree.n_joined = joins_to_make(tree.strengths, shares, np.inf, _OF_FEW)
+    else:
+        by_chance = n < _CHANCE * len(tree.base)
+        tree.n_joined = joins_to_make(tree.strengths, shares, _NO_VALLEY, _CLEAR_DROPS if by_chance else ())
     tree.joins = _joins_by_size(tree, joins[: tree.n_joined])
     return tree
 
@@ -164,12 +177,18 @@ def _absorb(border: Floats, into: int, gone: int) -> None:
     border[gone] = border[:, gone] = -1
 
 
-def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float]]:
-    """Join communities, strongest relative border first, down to one."""
+def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float], list[float]]:
+    """Join communities, strongest relative border first, down to one.
+
+    Returns the joins, the strength of each border, and the share of all weight that the second largest cluster held
+    before each join.
+    """
     border = _borders(tree)
     groups: list[Integers] = list(tree.base)
     inner = np.array([weakest_cut(tree.ties, atoms)[0] for atoms in groups])
-    joins, strengths = [], []
+    joins, strengths, shares = [], [], []
+    total = tree.ties.sum()
+    volume = np.array([tree.ties[atoms].sum() for atoms in groups])
     upper = np.triu(np.ones(border.shape, dtype=bool), 1)
     for _ in range(len(groups) - 1):
         strength = np.where(upper, border / np.maximum(np.sqrt(inner[:, None] * inner[None]), 1e-300), -1.0)
@@ -177,10 +196,13 @@ def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float]]:
         into, gone = divmod(int(np.argmax(strength)), len(groups))
         joins.append((into, gone))
         strengths.append(float(strength[into, gone]))
+        shares.append(float(np.partition(volume, -2)[-2] / max(total, 1e-300)))
+        volume[into] += volume[gone]
+        volume[gone] = 0
         groups[into] = np.concatenate([groups[into], groups[gone]])
         _absorb(border, into, gone)
         inner[into] = weakest_cut(tree.ties, groups[into])[0]
-    return joins, strengths
+    return joins, strengths, shares
 
 
 def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -204,24 +226,37 @@ def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, i
     return joins
 
 
-def joins_to_make(strengths: Sequence[float]) -> int:
+def joins_to_make(
+    strengths: Sequence[float], shares: Sequence[float], no_valley: float, clear_drops: Sequence[tuple[float, float]]
+) -> int:
     """Return how many joins to make, strongest border first.
 
-    All while borders are about as strong as the cuts inside. After that, borders may still be chance gaps between few
-    nodes: joining goes on to the place where the strength falls most, if it falls there to less than half from .4 or
-    more, or to less than a quarter from .25 or more.
+    All while borders are about as strong as the cuts inside. After that, joining goes on to the place where the
+    strength falls most, if it falls there clearly and leaves at least two substantial clusters.
 
-    >>> joins_to_make([1.3, 1.1, 0.8, 0.7])
+    Parameters
+    ----------
+    strengths : sequence of float
+        Strength of the border at each join.
+    shares : sequence of float
+        Share of the weight that the second largest cluster holds before each join.
+    no_valley : float
+        Strength from which on a join is made anyway.
+    clear_drops : sequence of (float, float)
+        A fall is clear if it starts from the first number or more and is by the second as a factor or more.
+
+    >>> joins_to_make([1.3, 1.1, 0.8, 0.7], [0.3] * 4, 0.9, [(0.4, 2.0)])
     2
-    >>> joins_to_make([1.3, 0.7, 0.6, 0.1, 0.0])
+    >>> joins_to_make([1.3, 0.7, 0.6, 0.1, 0.0], [0.3] * 5, 0.9, [(0.4, 2.0)])
     3
     """
     weakest = np.minimum.accumulate([np.inf, *strengths])
-    made = int((weakest >= _NO_VALLEY).sum()) - 1
+    made = int((weakest >= no_valley).sum()) - 1
     best = 0.0
     for j in range(made + 1, len(strengths)):
         drop = weakest[j] / max(weakest[j + 1], 0.05)
-        if drop >= best and any(weakest[j] >= least and drop >= times for least, times in _CLEAR_DROPS):
+        clear = any(weakest[j] >= least and drop >= times for least, times in clear_drops)
+        if clear and drop >= best and shares[j] >= _SUBSTANTIAL:
             made, best = j, drop
     return made
 
