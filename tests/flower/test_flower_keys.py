@@ -82,10 +82,11 @@ def test_private_keys_are_private(authority: Path, tmp_path: Path) -> None:
 
 def test_public_keys_are_compared_by_content(tmp_path: Path) -> None:
     one, two = (keys.make_site_key(tmp_path / name) for name in ("one", "two"))
-    assert keys.same_public_key(one, keys.public_pem(one))
-    assert not keys.same_public_key(one, keys.public_pem(two))
-    assert not keys.same_public_key(one, b"")
-    assert not keys.same_public_key(one, b"no key")
+    assert keys.public_der(one) == keys.pem_der(keys.public_pem(one))
+    assert keys.public_der(one) != keys.public_der(two)
+    # what is no key never equals what is none
+    assert keys.public_der("") != keys.pem_der(b"")
+    assert keys.public_der("nonsense") != keys.pem_der(b"nonsense")
 
 
 @pytest.mark.parametrize(

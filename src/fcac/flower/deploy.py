@@ -163,10 +163,10 @@ def init(
         timeout=timeout,
         wait=wait,
     )
+    members = [_member_text(site, _make_bundle(root, site, _plain(label), address, insecure)) for site in sites]
     # last: a directory with this file is a complete federation
-    storage.write_atomic(root / FEDERATION_FILE, text.encode())
-    for site in sites:
-        add(root, site)
+    storage.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
+    _desk(root).note("made", sites=sites)
     return root
 
 
@@ -193,26 +193,36 @@ def add(root: Path, site: str) -> Path:
     if known is not None and known.status == "forgotten":
         _edit_member(root, site, {"status": "active"})
         return bundle
+    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure)
+    if known is None:
+        path = root / FEDERATION_FILE
+        text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
+        storage.write_atomic(path, text.encode())
+    else:
+        _edit_member(root, site, {"status": "active", "key": public})
+    _desk(root).note("added", site=site)
+    return bundle
+
+
+def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool) -> str:
+    """Write a site's bundle, with a new key if there are keys; return the public key."""
+    bundle = root / "bundles" / site
     if bundle.exists():
         shutil.rmtree(bundle)
     bundle.mkdir(mode=0o700)
     shutil.copyfile(root / "schema.toml", bundle / "schema.toml")
     public = ""
-    if not settings.insecure:
+    if not insecure:
         shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
         public = keys.make_site_key(bundle / KEY_FILE)
-        storage.write_atomic(bundle / f"{KEY_FILE}.pub", public.encode() + b"\n")
-    facts = {"site": site, "name": settings.name, "address": settings.address}
-    text = _BUNDLE.format(**facts, insecure=str(settings.insecure).lower())
-    storage.write_atomic(bundle / BUNDLE_FILE, text.encode())
-    if known is None:
-        path = root / FEDERATION_FILE
-        entry = f'\n[sites.{site}]\nstatus = "active"\nkey = "{public}"\n'
-        storage.write_atomic(path, (path.read_text("utf-8").rstrip("\n") + "\n" + entry).encode())
-    else:
-        _edit_member(root, site, {"status": "active", "key": public})
-    _desk(root).note("added", site=site)
-    return bundle
+        (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
+    text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower())
+    (bundle / BUNDLE_FILE).write_text(text, "utf-8")
+    return public
+
+
+def _member_text(site: str, public: str) -> str:
+    return f'\n[sites.{site}]\nstatus = "active"\nkey = "{public}"\n'
 
 
 def forget(root: Path, site: str) -> bool:

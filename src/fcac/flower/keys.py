@@ -117,18 +117,24 @@ def make_site_key(path: Path) -> str:
     return public.decode()
 
 
-def same_public_key(line: str, other: bytes) -> bool:
-    """Tell whether a key written as OpenSSH text is the key in these bytes (PEM, as Flower keeps it)."""
+def public_der(line: str) -> bytes:
+    """Return a public key, given as OpenSSH text, in the one form in which keys are compared; b"" if it is none."""
     from cryptography.hazmat.primitives import serialization
 
-    if not other:
-        return False
     try:
-        mine = serialization.load_ssh_public_key(line.encode())
-        theirs = serialization.load_pem_public_key(other)
+        return _public_bytes(serialization.load_ssh_public_key(line.encode()))
     except ValueError:
-        return False
-    return _public_bytes(mine) == _public_bytes(theirs)
+        return b""
+
+
+def pem_der(pem: bytes) -> bytes:
+    """Return a public key, given in PEM (as Flower keeps it), in the form of :func:`public_der`."""
+    from cryptography.hazmat.primitives import serialization
+
+    try:
+        return _public_bytes(serialization.load_pem_public_key(pem))
+    except ValueError:
+        return b"not a key"
 
 
 def public_pem(line: str) -> bytes:

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from fcac import storage
 from fcac.flower import messages
 from fcac.flower.coordinator import Coordinator
-from fcac.flower.keys import same_public_key
+from fcac.flower.keys import pem_der, public_der
 from fcac.flower.settings import FederationSettings
 
 _NAMES_FILE = "nodes.json"
@@ -134,6 +134,7 @@ class Conductor:
             if not waiting or time.monotonic() >= deadline:
                 break
             time.sleep(self.pace.poll)
+        self._claimed.store()
         for key in waiting:
             self.desk.note("no reply", site=nodes[sent[key]] or f"node {sent[key]}", round=number)
 
@@ -177,36 +178,39 @@ class Conductor:
     def _nodes(self) -> dict[int, str | None]:
         active = set(self.desk.settings.active)
         if self.desk.settings.insecure:
-            names = self._claimed.read()
-            named = {node: names.get(node) for node in self.grid.get_node_ids()}
+            named = {node: self._claimed.names.get(node) for node in self.grid.get_node_ids()}
             return {node: site for node, site in named.items() if site is None or site in active}
-        found: dict[int, str | None] = {}
-        for node in self.grid.get_nodes():
-            for site in active:
-                if same_public_key(self.desk.settings.members[site].key, node.public_key):
-                    found[node.node_id] = site
-        return found
+        owners = {public_der(self.desk.settings.members[site].key): site for site in active}
+        found = {node.node_id: owners.get(pem_der(node.public_key)) for node in self.grid.get_nodes()}
+        return {node: site for node, site in found.items() if site is not None}
 
 
 class _Names:
-    """Which node claimed which name, where there are no keys; durable, since nodes outlive runs."""
+    """Which node claimed which name, where there are no keys; kept on disk, since nodes outlive runs."""
 
     def __init__(self, desk: Coordinator) -> None:
         self.desk = desk
         self.path = desk.state / _NAMES_FILE
-
-    def read(self) -> dict[int, str]:
-        if not self.path.exists():
-            return {}
-        stored: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
-        return {int(node): str(site) for node, site in stored.items()}
+        self.names: dict[int, str] = {}
+        if self.path.exists():
+            stored: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
+            self.names = {int(node): str(site) for node, site in stored.items()}
+        self._stored = dict(self.names)
 
     def claim(self, node: int, site: str, connected: set[int]) -> str:
-        names = self.read()
-        if site not in self.desk.settings.active:
-            raise ValueError(f"there is no active site {site!r}")
-        if any(other != node and name == site and other in connected for other, name in names.items()):
+        """Give a name to a node, unless another that is connected has it."""
+        if site not in self.desk.settings.members:
+            raise ValueError(f"there is no site {site!r}")
+        holders = [other for other, name in self.names.items() if name == site and other != node]
+        if any(other in connected for other in holders):
             raise ValueError(f"another node is site {site!r} already")
-        kept = {other: name for other, name in names.items() if name != site} | {node: site}
-        storage.write_atomic(self.path, json.dumps({str(key): name for key, name in kept.items()}).encode())
+        for other in holders:
+            del self.names[other]
+        self.names[node] = site
         return site
+
+    def store(self) -> None:
+        """Write what is new; if a crash comes first, nodes are asked for their names again."""
+        if self.names != self._stored:
+            storage.write_atomic(self.path, json.dumps({str(node): site for node, site in self.names.items()}).encode())
+            self._stored = dict(self.names)

@@ -1,0 +1,171 @@
+"""What Flower costs: overhead over the in-process run, size of messages, and a thousand virtual sites.
+
+Run ``python benchmarks/flower_overhead.py`` for everything, or name parts: ``messages``, ``virtual``, ``processes``.
+Bars: a message exceeds its nodes by less than 2 kB; 1,000 virtual sites take less than 30 s. The overhead of real
+processes has no bar; it is stated, for 3 and 10 sites on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Context, RecordDict
+
+from fcac.federation import Contribution, Server, Site
+from fcac.flower import deploy, processes, server_app
+from fcac.flower.coordinator import Coordinator
+from fcac.flower.inprocess import InProcessGrid
+from fcac.flower.keys import public_pem
+from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings
+from fcac.flower.settings import FederationSettings, SiteSettings
+
+N_FEATURES = 8
+ROWS_PER_SITE = 200
+
+
+def rows_of(site: int, n: int = ROWS_PER_SITE) -> np.ndarray:
+    """Rows in [0, 1] around a few centres."""
+    rng = np.random.default_rng(site)
+    centres = np.random.default_rng(0).uniform(0.2, 0.8, size=(5, N_FEATURES))
+    return np.clip(centres[rng.integers(5, size=n)] + rng.normal(0, 0.05, (n, N_FEATURES)), 0, 1)
+
+
+def make(folder: Path, n_sites: int, insecure: bool, address: str = "127.0.0.1:18000") -> tuple[Path, list[str]]:
+    """Make a federation with data for every site."""
+    columns = "".join(f"f{i} = {{ min = 0, max = 1 }}\n" for i in range(N_FEATURES))
+    (folder / "schema.toml").write_text(f"fcac_schema = 1\nbounds_are_public = true\n[columns]\n{columns}")
+    names = [f"s{i:04d}" for i in range(n_sites)]
+    root = deploy.init(
+        folder / "study", names, folder / "schema.toml", insecure=insecure, address=address, timeout=600, wait=120
+    )
+    for i, name in enumerate(names):
+        np.savez(folder / f"{name}.npz", X=rows_of(i), columns=np.array([f"f{k}" for k in range(N_FEATURES)]))
+    return root, names
+
+
+def in_process_seconds(n_sites: int) -> float:
+    """Time of the same round without any wire."""
+    started = time.perf_counter()
+    server = Server()
+    server.absorb([Site(f"s{i:04d}").contribute(rows_of(i), round=1) for i in range(n_sites)])
+    return time.perf_counter() - started
+
+
+def virtual(n_sites: int, insecure: bool = True) -> dict[str, Any]:
+    """Play one round of many sites over the in-process Grid, durable states and model hand-out included."""
+    # Virtual sites need not survive a power cut: in memory, where there is such a place, writes cost no disk time.
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        folder = Path(name)
+        root, names = make(folder, n_sites, insecure)
+        nodes = {}
+        for i, site in enumerate(names):
+            state = folder / f"state-{site}"
+            state.mkdir()
+            SiteSettings(site, str(folder / f"{site}.npz"), str(state), str(folder / "schema.toml")).save(
+                state / "settings.json"
+            )
+            nodes[1000 + i] = state / "settings.json"
+        members = FederationSettings.load(root).members
+        keys = {} if insecure else {1000 + i: public_pem(members[site].key) for i, site in enumerate(names)}
+        grid = InProcessGrid(nodes, keys=keys)
+        config = {"fcac-federation": str(root), "fcac-rounds": 1, "fcac-poll": 0.01}
+        started = time.perf_counter()
+        server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
+        seconds = time.perf_counter() - started
+        assert len(Coordinator(root / "state", FederationSettings.load(root)).book().newest) == n_sites
+    return {"sites": n_sites, "seconds": round(seconds, 2), "bar": 30.0 if n_sites == 1000 else None}
+
+
+def message_sizes() -> list[dict[str, Any]]:
+    """Bytes of a site's reply against the bytes of its nodes and counts."""
+    from flwr.app import Message
+    from flwr.supercore.task_identity import TaskIdentity
+
+    from fcac.flower import messages
+
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    found = []
+    for d, n in ((2, 500), (8, 1000), (64, 2000)):
+        rng = np.random.default_rng(0)
+        sent: Contribution = Site("clinic-with-a-long-name").contribute(rng.normal(size=(n, d)), round=1)
+        request = Message(messages.ask_contribution(1, {}), 7, messages.CONTRIBUTE, ttl=60)
+        reply = Message(
+            messages.write_reply(messages.Reply(messages.CONTRIBUTION, str(sent.site), sent.to_bytes())),
+            reply_to=request,
+        )
+        record = reply.content["fcac"]
+        size = len(reply.deflate()) + len(reply.content.deflate()) + len(record.deflate())
+        nodes = len(sent.nodes) * (d + 1) * 8
+        found.append(
+            {"features": d, "nodes": len(sent.nodes), "bytes": size, "beyond nodes": size - nodes, "bar": 2000}
+        )
+    return found
+
+
+def real(n_sites: int, insecure: bool) -> dict[str, Any]:
+    """Play one round with real processes on this machine."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        root, names = make(folder, n_sites, insecure, f"127.0.0.1:{processes.free_port()}")
+        server, sites = ServerProcess(root), []
+        marks = {"start": time.perf_counter()}
+        try:
+            server.start()
+            marks["server ready"] = time.perf_counter()
+            for site in names:
+                bundle = root / "bundles" / site
+                process = SiteProcess(bundle, site_settings(bundle, folder / f"{site}.npz", folder / f"state-{site}"))
+                process.start()
+                sites.append(process)
+            time.sleep(10 + 2 * n_sites)  # connected, so that only the round is timed
+            begun = time.perf_counter()
+            run_rounds(root, 1, lambda line: None, hand_out=False, patience=600)
+            seconds = time.perf_counter() - begun
+            journal = Coordinator(root / "state", FederationSettings.load(root)).journal()
+            sent = [entry for entry in journal if entry["event"] == "accepted"]
+        finally:
+            for process in sites:
+                process.stop()
+            server.stop()
+    alone = in_process_seconds(n_sites)
+    return {
+        "sites": n_sites,
+        "protection": "plain" if insecure else "TLS and keys",
+        "server ready after": round(marks["server ready"] - marks["start"], 1),
+        "one round, submission included": round(seconds, 1),
+        "the same in process": round(alone, 3),
+        "overhead": round(seconds - alone, 1),
+        "contributions": len(sent),
+        "bytes per site": round(float(np.mean([entry["bytes"] for entry in sent]))) if sent else 0,
+    }
+
+
+def main() -> None:
+    """Run the parts asked for and print one JSON line each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["messages", "virtual", "processes"])
+    parser.add_argument("--sites", default="3,10", help="numbers of sites for real processes")
+    chosen = parser.parse_args()
+    print(json.dumps({"machine": platform.machine(), "python": platform.python_version()}))
+    in_process_seconds(2)  # compile first
+    if "messages" in chosen.parts:
+        for line in message_sizes():
+            print(json.dumps(line), flush=True)
+    if "virtual" in chosen.parts:
+        for n_sites in (10, 1000):
+            print(json.dumps(virtual(n_sites)), flush=True)
+    if "processes" in chosen.parts:
+        for n_sites in map(int, chosen.sites.split(",")):
+            print(json.dumps(real(n_sites, insecure=False)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
