@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval, Real
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fcac._rows import Rows, as_arrow_table, is_arrow
@@ -31,9 +32,9 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
     """What the three clusterers share: learning in one pass, reading, and the state's attributes."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "diversity_threshold": [Interval(Real, 0, None, closed="neither")],
-        "min_nodes": [Interval(Real, 1, None, closed="left")],
-        "age_iqr_factor": [Interval(Real, 0, None, closed="left")],
+        "diversity_threshold": [Interval(Real, 0, np.inf, closed="neither")],
+        "min_nodes": [Interval(Integral, 1, 2**31, closed="both")],
+        "age_iqr_factor": [Interval(Real, 0, np.inf, closed="left")],
     }
 
     _network: Network
