@@ -16,9 +16,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import logging
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ class SiteAgent:
             raise NothingNew
         self._note_cursor(site.round, cursor, round, watcher.advance(cursor, parts))
         sent = site.contribute(round=round)
-        log().info("round %d: %d new rows, %d nodes sent", round, n_rows, len(sent.nodes))
+        write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent")
         return self._keep(sent)
 
     def take_model(self, round: int, data: bytes) -> None:
@@ -104,7 +104,7 @@ class SiteAgent:
         if not isinstance(model, Codebook) or model.n_features != self.schema.n_features:
             raise ValueError("the model offered does not fit this site's schema")
         storage.write_atomic(self.state / _MODEL_FILE, data)
-        log().info("model of round %d received: %d nodes", round, len(model.nodes))
+        write_log(self.state, f"model of round {round} received: {len(model.nodes)} nodes")
 
     # ------------------------------------------------------------ what is on disk
 
@@ -163,20 +163,10 @@ def load_model(state: str | Path) -> Codebook:
     return model
 
 
-def log() -> logging.Logger:
-    """Logger of the site, for its operator's eyes only."""
-    return logging.getLogger("fcac.site")
-
-
-def log_to_file(state: Path) -> None:
-    """Write the site's log into its state directory (once per process and directory)."""
-    path = str((state / "site.log").resolve())
-    logger = log()
-    if any(getattr(handler, "baseFilename", None) == path for handler in logger.handlers):
-        return
-    state.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+def write_log(state: str | Path, text: str) -> None:
+    """Add lines to the site's log, for its operator's eyes only; a full disk must not silence the site."""
+    stamp = datetime.now(UTC).isoformat(timespec="seconds")
+    with contextlib.suppress(OSError):
+        Path(state).mkdir(parents=True, exist_ok=True)
+        with (Path(state) / "site.log").open("a", encoding="utf-8") as stream:
+            stream.write(f"{stamp} {text}\n")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fcac.flower import messages
-from fcac.flower.agent import NothingNew, SiteAgent, log, log_to_file
+from fcac.flower.agent import NothingNew, SiteAgent, write_log
 from fcac.flower.messages import Reply
 from fcac.flower.settings import SiteSettings
 
@@ -47,17 +46,20 @@ def take_model(message: Message, context: Context) -> Message:
 
 
 def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[str, Any]], Reply]) -> Message:
-    name = ""
+    settings = None
     try:
         settings = SiteSettings.load(str(context.node_config[SETTINGS_KEY]))
-        name = settings.name
-        log_to_file(Path(settings.state))
         reply = work(SiteAgent(settings), messages.read_request(message.content))
     except NothingNew:
-        reply = Reply(messages.NOTHING_NEW, name)
+        assert settings is not None
+        reply = Reply(messages.NOTHING_NEW, settings.name)
     except Exception:
-        log().error("request not answered:\n%s", traceback.format_exc())
-        reply = Reply(messages.UNAVAILABLE, name)
+        if settings is None:
+            # no place for a log: the SuperNode's own output is the next best
+            traceback.print_exc()
+        else:
+            write_log(settings.state, f"request not answered:\n{traceback.format_exc()}")
+        reply = Reply(messages.UNAVAILABLE, "" if settings is None else settings.name)
     return Message(messages.write_reply(reply), reply_to=message)
 
 
