@@ -34,6 +34,7 @@ import typer.main
 
 import fcac
 from fcac import cli
+from fcac.demo import run_demo
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -243,6 +244,15 @@ def test_every_page_is_in_the_navigation() -> None:
     named = set(re.findall(r"'([\w./-]+\.md)'", str(settings["project"]["nav"])))
     there = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     assert named == there, "name every page of docs/, and no other, in the nav of zensical.toml"
+
+
+def test_figures_in_words_are_those_of_the_demo() -> None:
+    result = run_demo(seed=0, server="communities")
+    first, second = (len(sent.nodes) for sent in result.model.server_.latest().values())
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"the {first} and {second} nodes that the sites send" in text
+    assert f"{len(result.points()[0]):,} rows at two sites stay where they are, {first + second} nodes travel" in text
+    assert result.model.n_clusters_ == 3
 
 
 @pytest.mark.slow
