@@ -21,7 +21,7 @@ from fcac.readout.neighbours import Floats, Integers
 _RESOLUTION = 0.7
 # With fewer nodes per community than this, cuts through communities cannot be measured: nothing is joined, and the
 # communities are those at the usual resolution of modularity.
-_MEASURABLE, _RESOLUTION_OF_FEW = 10, 1.0
+_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 10, 1.0, 2000
 # Border strength from which on two communities are one.
 _NO_VALLEY = 0.9
 # Weaker borders, down to the first number, are joined too if the next weaker is so many times weaker: between few nodes
@@ -127,9 +127,9 @@ def grow_tree(graph: sparse.csr_matrix) -> Tree:
     True
     """
     n = graph.shape[0]
-    base = communities(graph, _RESOLUTION_OF_FEW)
-    few = n < _MEASURABLE * (int(base.max()) + 1)
-    if not few:
+    base = communities(graph, _RESOLUTION if n > _NEVER_FEW else _RESOLUTION_OF_FEW)
+    few = n < _MEASURABLE * (int(base.max()) + 1) and n <= _NEVER_FEW
+    if not few and n <= _NEVER_FEW:
         base = communities(graph, _RESOLUTION)
     atom_of = _atoms(graph, base)
     n_atoms = int(atom_of.max()) + 1
@@ -150,17 +150,21 @@ def grow_tree(graph: sparse.csr_matrix) -> Tree:
 
 def _atoms(graph: sparse.csr_matrix, base: Integers) -> Integers:
     """Parts of communities, few enough for dense matrices; the nodes themselves if these are few."""
-    if graph.shape[0] <= _MOST_ATOMS:
-        return np.arange(graph.shape[0])
+    n = graph.shape[0]
+    if n <= _MOST_ATOMS:
+        return np.arange(n)
     factor = _ATOM_FACTOR
-    while True:
-        fine = communities(graph, _RESOLUTION * factor)
-        atoms = by_first(base * (int(fine.max()) + 1) + fine)
-        if int(atoms.max()) < _MOST_ATOMS:
-            return atoms
+    fine = communities(graph, _RESOLUTION * factor)
+    atoms = by_first(base * (int(fine.max()) + 1) + fine)
+    while int(atoms.max()) >= _MOST_ATOMS:
         if factor <= 1:
             return base
+        # coarser parts are made of the fine ones, on their much smaller graph
         factor /= 2
+        member = sparse.csr_matrix((np.ones(n), (atoms, np.arange(n))), shape=(int(atoms.max()) + 1, n))
+        coarse = communities(sparse.csr_matrix(member @ graph @ member.T), _RESOLUTION * factor)[atoms]
+        atoms = by_first(base * (int(coarse.max()) + 1) + coarse)
+    return atoms
 
 
 def _borders(tree: Tree) -> Floats:
