@@ -12,7 +12,7 @@ from scipy import sparse
 from fcac.readout.neighbours import Floats, Integers
 
 # Features are put on one scale if the distance would otherwise listen to fewer than this share of them.
-_HEARD_SHARE = 0.45
+_HEARD_SHARE = 1 / 3
 # How much a node's records count: not at all (0) loses the valleys that only counts show where nodes are evenly spaced;
 # in full (1) makes hubs of the few averaged nodes among single records in many dimensions.
 _MASS_POWER = 0.5
@@ -24,7 +24,7 @@ def feature_scales(nodes: Floats, counts: Floats) -> Floats:
     """Return a factor for every feature.
 
     All ones, unless a few features of large spread would drown out the rest: the effective number of features in a
-    squared distance is (sum of variances) squared over the sum of squared variances. If that is less than 45 % of
+    squared distance is (sum of variances) squared over the sum of squared variances. If that is less than a third of
     the features that vary at all, every feature is divided by its spread, rounded to a power of two, so that a few new
     nodes hardly ever change the metric.
 
