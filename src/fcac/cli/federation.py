@@ -150,7 +150,7 @@ def site(
         try:
             service.start()
             say(f"Connecting to {service.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
-            service.watch()
+            service.watch(note)
         except KeyboardInterrupt:
             say("Stopping.")
         finally:

@@ -24,6 +24,9 @@ _NODES_FILE = "registered.json"
 _START_SECONDS = 120.0
 _LIST_EVERY = 45.0
 _FOLLOW_EVERY = 0.5
+_RETRY_SECONDS = 20.0
+_STEADY_SECONDS = 120.0
+_MOST_TRIES = 15
 
 
 class ServerProcess:
@@ -123,6 +126,8 @@ class SiteProcess:
         self.state = Path(settings.state)
         self.address, self.insecure = str(facts["address"]), bool(facts["insecure"])
         self.log_path = self.state / "supernode.log"
+        self._log_start = 0
+        self._stopped = False
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -131,26 +136,44 @@ class SiteProcess:
         path = (self.state / "settings.json").resolve()
         self.settings.save(path)
         command = processes.supernode_command(self.bundle.resolve(), self.address, self.insecure, path)
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             self.process = processes.start(
                 command, self.state / "flwr-home", log, first=write_programs(self.state.resolve() / "bin")
             )
 
-    def watch(self) -> None:
-        """Stay until the SuperNode ends."""
-        assert self.process is not None
-        self.process.wait()
-        raise FlowerError(f"{why_it_ended(self.log_path)}; see {self.log_path}")
+    def watch(self, say: Say) -> None:
+        """Stay until stopped, starting the SuperNode again when it ends.
+
+        After a crash the server takes the site for alive, and refuses its key, for about a minute.
+        """
+        tries = 0
+        while True:
+            assert self.process is not None
+            started = time.monotonic()
+            self.process.wait()
+            if self._stopped:
+                return
+            tries = tries + 1 if time.monotonic() - started < _STEADY_SECONDS else 1
+            why = why_it_ended(self.log_path, self._log_start)
+            if "certificate" in why or tries > _MOST_TRIES:
+                raise FlowerError(f"{why}; see {self.log_path}")
+            say(f"{why}; trying again in {_RETRY_SECONDS:g} seconds")
+            time.sleep(_RETRY_SECONDS)
+            if self._stopped:
+                return
+            self.start()
 
     def stop(self) -> None:
-        """Stop the SuperNode and what it started."""
+        """Stop the SuperNode and what it started, for good."""
+        self._stopped = True
         if self.process is not None:
             processes.stop(self.process)
 
 
-def why_it_ended(log: Path) -> str:
-    """Say in words why a SuperNode ended, from its log."""
-    text = log.read_text("utf-8", "replace")[-5000:] if log.exists() else ""
+def why_it_ended(log: Path, start: int = 0) -> str:
+    """Say in words why a SuperNode ended, from its log (from this byte on)."""
+    text = log.read_bytes()[start:].decode("utf-8", "replace")[-5000:] if log.exists() else ""
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return "the server's certificate is expired, for another address, or not of the authority in the bundle"
     if "Failed to activate" in text:
