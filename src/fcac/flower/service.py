@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -127,7 +128,7 @@ class SiteProcess:
         self.address, self.insecure = str(facts["address"]), bool(facts["insecure"])
         self.log_path = self.state / "supernode.log"
         self._log_start = 0
-        self._stopped = False
+        self._stopped = threading.Event()
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -152,21 +153,20 @@ class SiteProcess:
             assert self.process is not None
             started = time.monotonic()
             self.process.wait()
-            if self._stopped:
+            if self._stopped.is_set():
                 return
             tries = tries + 1 if time.monotonic() - started < _STEADY_SECONDS else 1
             why = why_it_ended(self.log_path, self._log_start)
             if "certificate" in why or tries > _MOST_TRIES:
                 raise FlowerError(f"{why}; see {self.log_path}")
             say(f"{why}; trying again in {_RETRY_SECONDS:g} seconds")
-            time.sleep(_RETRY_SECONDS)
-            if self._stopped:
+            if self._stopped.wait(_RETRY_SECONDS):
                 return
             self.start()
 
     def stop(self) -> None:
         """Stop the SuperNode and what it started, for good."""
-        self._stopped = True
+        self._stopped.set()
         if self.process is not None:
             processes.stop(self.process)
 
