@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 import pickle
 import sys
 import threading
@@ -108,7 +109,7 @@ def check_chunks(model_class, spec, cuts, look):
     X = rows_of(*spec)
     whole = quietly(model_class().fit, X)
     model, at = model_class(), sorted({cut % (len(X) + 1) for cut in cuts} | {0, len(X)})
-    for start, stop in zip(at, at[1:], strict=False):
+    for start, stop in itertools.pairwise(at):
         quietly(model.partial_fit, X[start:stop])
         if look:  # reading shows what would be if the data ended here, and disturbs nothing
             model.predict(X[:3])
@@ -302,8 +303,7 @@ def test_no_nan_and_no_infinity_ever(model_class, X):
         if len(part):
             model.partial_fit(part)
         if model.__sklearn_is_fitted__():
-            meta, arrays = state(model)
-            assert all(np.isfinite(arrays[name]).all() for name in arrays)
+            assert all(np.isfinite(array).all() for array in state(model)[1].values())
     assert np.isfinite(model.transform(X)).all()
     assert np.isfinite(model.score_samples(X)).all()
     assert len(model.predict(X)) == len(X)
@@ -366,7 +366,7 @@ INTEGERS = np.random.default_rng(1).integers(0, 256, (300, 4)).astype(np.uint8)
         lambda X, folder: np.repeat(X.astype(float), 2, axis=0)[::2],
         lambda X, folder: X.tolist(),
         lambda X, folder: X.astype(object),
-        lambda X, folder: read_only_map(X, folder),
+        read_only_map,
         lambda X, folder: read_only_map(X.astype(float), folder),
         lambda X, folder: pd.DataFrame(X, columns=list("abcd")),
         lambda X, folder: pd.DataFrame(X, columns=list("abcd")).astype("Int64"),
@@ -437,7 +437,7 @@ def test_a_sparse_matrix_is_refused():
     model = CAPlus().fit(GOOD)
     before = to_bytes(model)
     for method in (model.fit, model.partial_fit, model.predict):
-        with pytest.raises(TypeError, match="[Ss]parse data was passed"):
+        with pytest.raises(TypeError, match=r"[Ss]parse data was passed"):
             method(sparse.csr_array(GOOD))
     assert to_bytes(model) == before
 

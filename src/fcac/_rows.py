@@ -52,13 +52,10 @@ class Rows:
         self._min_rows = 0 if allow_empty else 1
         self.n_block = max(1, _BLOCK_BYTES // (8 * max(self.n_features, 1)))
         starts = range(0, max(self.n_rows, 1), self.n_block)
-        blocks = (self._checked(start) for start in starts)
         # a single block is kept, so that small tables are converted once
-        self._only: Floats | None = next(blocks)
-        if len(starts) > 1:
-            self._only = None
-            for _ in blocks:
-                pass
+        self._only = self._checked(0) if len(starts) == 1 else None
+        for start in starts if self._only is None else ():
+            self._checked(start)
 
     def blocks(self) -> Iterator[Floats]:
         """Yield the rows in order as C-contiguous float64 arrays."""
@@ -132,7 +129,8 @@ def _slice_frame(X: Any, start: int, stop: int) -> Any:
 
 
 def _slice_arrow(X: Any, start: int, stop: int) -> Any:
-    columns = X.slice(start, stop - start).columns
-    if not columns or not len(columns[0]):
-        return np.empty((0, len(columns)))
-    return np.column_stack([column.to_numpy().astype(np.float64, copy=False) for column in columns])
+    part = X.slice(start, stop - start)
+    block = np.empty((part.num_rows, part.num_columns))
+    for j, column in enumerate(part.columns):
+        block[:, j] = column.to_numpy()  # nulls become NaN, which the check that follows refuses
+    return block

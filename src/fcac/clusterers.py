@@ -82,6 +82,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
             network = self._network if rows.n_rows < _COPY_FROM else self._network.copy()
         for block in rows.blocks():
             network.learn(block)
+            del block  # else it would be held while the next is made
         self._network = network
         self._last_rows: Any = X
         self._last_labels: Integers | None = None

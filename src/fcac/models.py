@@ -88,7 +88,7 @@ def from_bytes(data: bytes) -> Any:
     """Rebuild a model from its byte form."""
     meta, arrays = storage.unpack(data, kind="model")
     name, params = meta.get("estimator"), meta.get("params")
-    if name not in _SAVABLE or not isinstance(params, dict):
+    if not isinstance(name, str) or name not in _SAVABLE or not isinstance(params, dict):
         raise ValueError("the file names no estimator that this version of fcac knows")
     cls = getattr(import_module(_SAVABLE[name]), name)
     try:

@@ -91,8 +91,8 @@ class Network:
             block = block[taken:]
             if len(self.pending) < N_START:
                 return
-            first, self.pending = self.pending, np.empty((0, self.n_features))
-            self._learn(first)
+            # learned aside: an interrupt leaves all ten held back, or all ten learned
+            self._state, self.pending = self.settled()._state, np.empty((0, self.n_features))
         self._learn(block)
 
     def settled(self) -> Network:
@@ -149,7 +149,7 @@ class Network:
         for name in names:
             array = getattr(self._state, name)
             if name == "factor":
-                n = self.n_nodes + 1 + self.n_nodes // 4
+                n = max(LANES, self.n_nodes + 1 + self.n_nodes // 4)
                 size = n * (n + 1) // 2
             else:
                 tiles = len(array) // LANES if name != "screen" else len(array)

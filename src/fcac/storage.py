@@ -150,7 +150,7 @@ def _read_header(data: bytes) -> dict[str, Any]:
     try:
         frame = json.loads(data[8 : 8 + size].decode("utf-8"))
         header = json.loads(frame["__metadata__"][_HEADER_KEY])
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("not an FCAC file, or damaged: the header cannot be read") from None
     if not isinstance(header, dict):
         raise ValueError("not an FCAC file, or damaged: the header is no object")
