@@ -61,6 +61,11 @@ def test_what_it_does_not_hold_is_named():
         pack("note", {"x": float("nan")}, {})
 
 
+def test_keys_that_are_numbers_become_text():
+    meta, _ = unpack(pack("note", {"sizes": {2: "a", 10: ("b", 1.0)}}, {}))
+    assert meta == {"sizes": {"2": "a", "10": ["b", 1.0]}}
+
+
 def test_another_kind_is_refused():
     assert storage.kind_of(DATA) == "model"
     with pytest.raises(ValueError, match="holds a model, not a contribution"):

@@ -57,9 +57,10 @@ def pack(kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> byt
         if array.dtype.name not in _DTYPES:
             raise ValueError(f"array {name!r} has type {array.dtype}, which the file format does not hold")
         ready[name] = np.require(array, requirements="C")
-    header: dict[str, Any] = {"protocol": PROTOCOL, "kind": kind, "meta": dict(meta)}
+    # through JSON once, so that keys and numbers are already what a reader will find
+    header: dict[str, Any] = {"protocol": PROTOCOL, "kind": kind, "meta": json.loads(_canonical(dict(meta)))}
     header["sha256"] = _digest(header, ready)
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = _canonical(header)
     result: bytes = save(ready, metadata={_HEADER_KEY: text})
     return result
 
@@ -149,17 +150,24 @@ def _read_header(data: bytes) -> dict[str, Any]:
         raise ValueError("not an FCAC file, or cut off: the header does not fit the file")
     try:
         frame = json.loads(data[8 : 8 + size].decode("utf-8"))
-        header = json.loads(frame["__metadata__"][_HEADER_KEY])
+        text = frame["__metadata__"][_HEADER_KEY]
+        header = json.loads(text)
+        # any other way to write the same values is a change of bits, too
+        unchanged = text == _canonical(header)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("not an FCAC file, or damaged: the header cannot be read") from None
-    if not isinstance(header, dict):
-        raise ValueError("not an FCAC file, or damaged: the header is no object")
+    if not isinstance(header, dict) or not unchanged:
+        raise ValueError("not an FCAC file, or damaged: the header is not as it was written")
     return header
+
+
+def _canonical(header: Any) -> str:
+    return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
     """SHA-256 over the header (without the sum itself) and every array with its name, type and shape."""
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True, separators=(",", ":")).encode())
+    digest = hashlib.sha256(_canonical(header).encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\n{name} {array.dtype.name} {array.shape}\n".encode())
