@@ -97,7 +97,7 @@ def range_from_the_data(patch: pytest.MonkeyPatch) -> NodeRelease:
 
 def codebook_from_raw_rows(patch: pytest.MonkeyPatch) -> NodeRelease:
     def peeking(rows: Any, rho: float, sampler: Any, generator: Any, n_cells: Any, start: Any) -> Any:
-        middle = cells.from_grid(rows).mean(axis=0) if len(rows) else start
+        middle = cells.from_grid(rows).mean(axis=0)[None, :] if len(rows) else start
         return noisy_cells.release_cells(rows, rho, sampler, generator, n_cells, middle)
 
     patch.setattr(release, "release_cells", peeking)

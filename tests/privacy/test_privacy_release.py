@@ -110,7 +110,7 @@ class TestRounds:
         mechanism, state = quiet(8), None
         for number in range(1, 9):
             nodes, counts, state = mechanism.release(two_crowds(number), state, round=number)
-        assert len(nodes) < 30
+        assert len(nodes) < 40  # of up to 64 that were released
         assert counts.sum() == pytest.approx(8 * 600, rel=0.2)
 
     def test_state_survives_storage(self) -> None:

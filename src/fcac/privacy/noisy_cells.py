@@ -1,9 +1,10 @@
 """The release itself: a codebook that grows while noised totals are all it ever sees of the records.
 
 Five steps. The first has one cell and learns where the batch lies; the next ones split the heaviest cells and move
-them to noised means. Everything that steers a step (codewords, the radius residuals are cut to, the number of cells)
-is a public constant or computed from totals that were noised before, so the steps compose adaptively and their costs
-add up to the rho that was charged. docs/privacy/proof.md has the proof; the names there are the names here.
+them to noised means. A site that has released before starts from its own nodes and takes three steps. Everything that
+steers a step (codewords, the radius residuals are cut to, the number of cells) is a public constant or computed from
+totals that were noised before, so the steps compose adaptively and their costs add up to the rho that was charged.
+docs/privacy/proof.md has the proof; the names there are the names here.
 """
 
 from __future__ import annotations
@@ -31,14 +32,22 @@ from fcac.privacy.sampler import Sampler
 STEP_SHARES = (0.10, 0.20, 0.20, 0.25, 0.25)
 #: Cells at each step, as a share of the final number; the first step always has one cell.
 CELL_SHARES = (0.0, 0.25, 0.5, 1.0, 1.0)
+#: The same for a site that has released before: it starts from its own nodes and need not grow a codebook again.
+LATER_STEP_SHARES = (0.10, 0.40, 0.50)
+LATER_CELL_SHARES = (0.0, 1.0, 1.0)
 #: Within a step: share for the counts, and for the rings (no rings in the last step); sums get the rest.
 COUNT_SHARE, RING_SHARE = 0.12, 0.06
 #: A cell is alive if its noised count is above this many deviations of the count noise.
 ALIVE = 2.0
 #: Share of records whose residuals should fit into the next radius.
 RADIUS_QUANTILE = 0.5
+#: Power of the trust for the nodes that are sent. 1 would put them nearest to the truth, which k-means likes; 0 leaves
+#: them as far apart as the noise made them, which the paper's server likes (its kernel is as wide as nodes are apart).
+SENT_TRUST = 0.25
 #: Two halves of a split cell start this far from its middle, in radii.
 SPLIT = 0.3
+#: Two nodes of different rounds are one place if they are nearer than this, in last radii.
+VIGILANCE = 0.4
 #: Fewest and most cells if the number is to be chosen from the noised count.
 FEWEST_CELLS, MOST_CELLS = 3, 8
 _SMALLEST_RADIUS = UNIT // 100
@@ -99,22 +108,26 @@ def release_cells(
         Randomness anybody may know; it only chooses in which direction cells are split.
     n_cells : int, optional
         Number of cells at the end; None chooses it from the noised count of the first step.
-    start : ndarray of shape (d,), optional
-        A released guess at the middle of the data, in [0, 1].
+    start : ndarray of shape (m, d), optional
+        Released places to start from, in [0, 1], the most important first; None starts in the middle of the bounds.
 
     Returns
     -------
     Outcome
     """
     n_features = rows.shape[1]
-    middle = np.full(n_features, 0.5) if start is None else start
-    codebook = middle[None, :].copy()
-    bases = codebook.copy()
+    step_shares: tuple[float, ...]
+    cell_shares: tuple[float, ...]
+    if start is None:
+        codebook, step_shares, cell_shares = np.full((1, n_features), 0.5), STEP_SHARES, CELL_SHARES
+    else:
+        codebook, step_shares, cell_shares = start[: n_cells or MOST_CELLS], LATER_STEP_SHARES, LATER_CELL_SHARES
+    bases = codebook
     radius = widest_radius(n_features)
     final_cells = n_cells
     steps: list[Step] = []
-    for number, share in enumerate(STEP_SHARES):
-        last = number == len(STEP_SHARES) - 1
+    for number, share in enumerate(step_shares):
+        last = number == len(step_shares) - 1
         step = noised_step(rows, to_grid(codebook), to_grid(bases), radius, rho * share * _SLACK, last, sampler)
         steps.append(step)
         counts = step.counts.astype(np.float64)
@@ -123,15 +136,16 @@ def release_cells(
             alive[np.argmax(counts)] = True
         means, trust, noise = noised_means(step)
         if last:
-            # A shrunk node is nearest to the truth, an unshrunk one keeps nodes apart; half-way serves both.
-            moved = np.clip(from_grid(step.bases) + np.sqrt(trust)[:, None] * means, 0.0, 1.0)
+            moved = np.clip(from_grid(step.bases) + (trust**SENT_TRUST)[:, None] * means, 0.0, 1.0)
             sent = np.maximum(1.0, np.rint(counts[alive]))
-            return Outcome(moved[alive], sent, (trust * noise)[alive], radius / UNIT, steps)
+            return Outcome(
+                moved[alive], sent, (trust ** (2 * SENT_TRUST) * noise)[alive], VIGILANCE * radius / UNIT, steps
+            )
         moved = np.clip(from_grid(step.bases) + trust[:, None] * means, 0.0, 1.0)
         if final_cells is None:
             final_cells = _affordable_cells(float(counts.sum()), n_features, rho)
         radius = _next_radius(step, n_features)
-        wanted = max(2, int(np.ceil(final_cells * CELL_SHARES[number + 1]))) if final_cells > 1 else 1
+        wanted = max(2, int(np.ceil(final_cells * cell_shares[number + 1]))) if final_cells > 1 else 1
         codebook, bases = _split(moved[alive], counts[alive], wanted, radius / UNIT, public_generator)
     raise AssertionError("unreachable: the last step returns")
 

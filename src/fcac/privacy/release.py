@@ -15,7 +15,7 @@ from fcac.privacy.bounds import FloatArray, check_bounds, check_rows, to_unit
 from fcac.privacy.cells import MAX_FEATURES, IntArray, to_grid
 from fcac.privacy.errors import PrivacyError
 from fcac.privacy.ledger import Ledger, RecordIds
-from fcac.privacy.noisy_cells import STEP_SHARES, Outcome, release_cells
+from fcac.privacy.noisy_cells import Outcome, release_cells
 from fcac.privacy.sampler import OpenDPSampler, Sampler
 from fcac.privacy.state import ReleasedState, accumulate
 
@@ -236,11 +236,11 @@ class NodeRelease(PlainObject):
 
     def _draw_outcome(self, prepared: Prepared) -> Outcome:
         state = prepared.state
-        start = None if state is None else np.average(state.unit_nodes, axis=0, weights=state.counts)
+        start = None if state is None else state.unit_nodes[np.argsort(-state.counts, kind="stable")]
         generator = np.random.default_rng(self._public_seed(prepared.site, prepared.round))
         outcome = release_cells(prepared.rows, self.rho, self.sampler, generator, self.n_cells, start)
         spent = sum(step.rho for step in outcome.steps)
-        if len(outcome.steps) != len(STEP_SHARES) or spent > self.rho:
+        if spent > self.rho:
             raise AssertionError("the steps cost more than was charged; nothing is sent")
         return outcome
 
