@@ -18,6 +18,7 @@ _SAVABLE = {
     "CAEFC": "fcac.clusterers",
     "FCAC": "fcac.estimator",
     "Codebook": "fcac.codebook",
+    "CAPlusCommunities": "fcac.readout",
 }
 
 
