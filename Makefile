@@ -31,7 +31,7 @@ docs: $(VENV)/all.stamp
 	$(BIN)/zensical build --clean --strict
 
 clean:
-	rm -rf $(VENV) build dist site out src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site out .cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
