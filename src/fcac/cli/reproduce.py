@@ -21,6 +21,9 @@ Trials = Annotated[int, typer.Option("--trials", min=1, max=20, help="Trials per
 Out = Annotated[Path, typer.Option("--out", help="Where results go; a stopped run goes on from there.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes; by default one per processor.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Three small sets, three trials: under a minute.")]
+OnlyWrite = Annotated[
+    bool, typer.Option("--only-write", help="Run nothing: write tables from the trials that are there.")
+]
 Methods = Annotated[str | None, typer.Option("--methods", help="Comma-separated; all by default.")]
 
 
@@ -48,6 +51,7 @@ def tables(
     out: Out = Path("out/tables"),
     jobs: Jobs = None,
     quick: Quick = False,
+    only_write: OnlyWrite = False,
 ) -> None:
     """Re-run the paper's two tables (no noise): FCAC and its rivals, IID and non-IID, with rank tests.
 
@@ -59,7 +63,7 @@ def tables(
     """
     import numpy as np
 
-    _run(out, data_dir, datasets, methods, trials, jobs, quick, (np.inf,))
+    _run(out, data_dir, datasets, methods, trials, jobs, quick, (np.inf,), only_write)
 
 
 @app.command()
@@ -71,6 +75,7 @@ def privacy(
     out: Out = Path("out/privacy"),
     jobs: Jobs = None,
     quick: Quick = False,
+    only_write: OnlyWrite = False,
 ) -> None:
     """Re-run the evaluation under the paper's noise (eps = 15, 25, 50, 75), and attack that noise.
 
@@ -84,7 +89,7 @@ def privacy(
     from fcac.privacy import attack_figures
     from fcac.storage import write_atomic
 
-    _run(out, data_dir, datasets, methods, trials, jobs, quick, EPSILONS[1:])
+    _run(out, data_dir, datasets, methods, trials, jobs, quick, EPSILONS[1:], only_write)
     with _working("attacking the paper's noise"):
         attacks = attack_figures()
     write_atomic(out / "attacks.json", (json.dumps(attacks, indent=1) + "\n").encode())
@@ -99,6 +104,7 @@ def quality(
     out: Out = Path("out/quality"),
     jobs: Jobs = None,
     quick: Quick = False,
+    only_write: OnlyWrite = False,
 ) -> None:
     """Put the communities read-out beside the paper's server and the rivals, under the paper's protocol.
 
@@ -109,7 +115,7 @@ def quality(
     from fcac.experiments.grid import METHODS
 
     chosen = ",".join((*METHODS, "communities", "communities (k given)"))
-    _run(out, data_dir, datasets, chosen, trials, jobs, quick, (np.inf, 15.0))
+    _run(out, data_dir, datasets, chosen, trials, jobs, quick, (np.inf, 15.0), only_write)
 
 
 @app.command(name="all")
@@ -140,6 +146,7 @@ def _run(
     jobs: int | None,
     quick: bool,
     epsilons: tuple[float, ...],
+    only_write: bool = False,
 ) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -165,6 +172,7 @@ def _run(
             data_dir=None if data_dir is None else str(data_dir),
             n_jobs=jobs,
             progress=advance,
+            only_write=only_write,
         )
     _show(summary, out)
 

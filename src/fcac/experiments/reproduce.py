@@ -40,6 +40,7 @@ def reproduce_tables(
     data_dir: str | None = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
+    only_write: bool = False,
 ) -> dict[str, Any]:
     """Re-run the paper's quantitative evaluation and say cell by cell whether it agrees.
 
@@ -56,6 +57,8 @@ def reproduce_tables(
         Directory of NAME.npz files; otherwise OpenML.
     n_jobs : int, optional
     progress : callable, optional
+    only_write : bool
+        Run nothing; write tables from the trials that are there.
 
     Returns
     -------
@@ -65,7 +68,8 @@ def reproduce_tables(
     names = [find(name).name for name in datasets] if datasets else list(SPECS)
     cells = cells_of(names, SCENARIOS, epsilons, methods)
     start = time.perf_counter()
-    run(cells, out, n_trials=n_trials, data_dir=data_dir, n_jobs=n_jobs, progress=progress)
+    if not only_write:
+        run(cells, out, n_trials=n_trials, data_dir=data_dir, n_jobs=n_jobs, progress=progress)
     seconds = time.perf_counter() - start
     rows = tables.entries(cells, out)
     summary = summarise(rows, methods, epsilons)
