@@ -121,9 +121,7 @@ def comparisons(rows: Sequence[tables.Entry], epsilons: Sequence[float]) -> dict
     result: dict[str, Any] = {}
     for name, scenarios, epsilon in comparison_names(epsilons):
         blocks = rounded_blocks(rows, scenarios, epsilon)
-        if len(blocks) < 4 or len({frozenset(b) for b in blocks.values()}) > 1:
-            continue  # too few blocks, or a grid that is not finished
-        if min(len(b) for b in blocks.values()) < 3:
+        if not enough(blocks):
             continue
         try:
             found = compare_by_metric(blocks)
@@ -144,12 +142,22 @@ def comparison_names(epsilons: Sequence[float]) -> list[tuple[str, tuple[str, ..
 
 
 def rounded_blocks(rows: Sequence[tables.Entry], scenarios: Sequence[str], epsilon: str) -> dict[str, dict[str, float]]:
-    """Scores rounded to the four digits the paper prints, so that what looks equal is ranked equal."""
+    """Scores rounded to the four digits the paper prints, so that what looks equal is ranked equal.
+
+    Blocks in which a method has not been run yet are left out.
+    """
     blocks = tables.score_table(rows, scenarios, epsilon)
+    methods = set().union(*blocks.values())
     return {
         block: {method: float(tables.half_up(score, 4)) for method, score in scores.items()}
         for block, scores in blocks.items()
+        if set(scores) == methods
     }
+
+
+def enough(blocks: dict[str, dict[str, float]]) -> bool:
+    """Whether ranks of these blocks can be tested at all: four blocks, three methods."""
+    return len(blocks) >= 4 and min(len(scores) for scores in blocks.values()) >= 3
 
 
 def draw_diagrams(rows: Sequence[tables.Entry], epsilons: Sequence[float], out: Path) -> list[Path]:
@@ -164,7 +172,7 @@ def draw_diagrams(rows: Sequence[tables.Entry], epsilons: Sequence[float], out: 
     drawn = []
     for name, scenarios, epsilon in comparison_names(epsilons):
         blocks = rounded_blocks(rows, scenarios, epsilon)
-        if len(blocks) < 4 or len({frozenset(b) for b in blocks.values()}) > 1 or len(next(iter(blocks.values()))) < 3:
+        if not enough(blocks):
             continue
         path = out / ("cd_" + name.replace(", eps = ", "_"))
         cd_diagram(path, compare(blocks), title=name)
