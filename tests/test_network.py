@@ -16,7 +16,7 @@ from numba import njit
 
 from fcac import _compile
 from fcac import _learning as kernels
-from fcac._vector import cim_of, correntropy, dot, pairwise_sum, spread_of
+from fcac._vector import cim_of, correntropy, dot, kernel_of, pairwise_sum, spread_of
 from fcac.network import Network, Rules
 
 PLUS, FC = Rules(False), Rules(True)
@@ -50,7 +50,7 @@ def _spreads(points, rows, n, out):
 def _correntropies(points, nodes, width, out):
     for i in range(points.shape[0]):
         for k in range(nodes.shape[0]):
-            out[i, k] = correntropy(points, i, nodes, k, width)
+            out[i, k] = correntropy(points, i, nodes, k, kernel_of(width))
 
 
 @njit

@@ -8,7 +8,8 @@ The state is a handful of arrays, the fields of `State` in their order:
 - `halves` (2E,) records: half-edges 2e and 2e + 1 belong to edge e; the node it leads to, the next half-edge of the
   same node, and, in the first of the two, the age (0: not in use);
 - `factor`: packed lower triangle of the Cholesky factor of exp(R), while the diversity test goes on;
-- `shift` (d,) float64: origin of the screening copy;
+- `shift` (d,) float64, `rank` (d,) int64: origin of the screening copy, and each feature's place in it, those that
+  tell most first;
 - `clock` (1,) record: the rules, and how far learning has come.
 
 Sums over features and nodes follow NumPy's pairwise order. No kernel uses relaxed arithmetic except for bounds and
@@ -23,7 +24,7 @@ import numpy as np
 
 from fcac._compile import entry, inner
 from fcac._search import SCREEN_HIGH, SCREEN_LOW, winners
-from fcac._vector import cim_of, correntropy, dot, move_node, pairwise_sum, spread_of
+from fcac._vector import cim_of, correntropy, dot, kernel_of, move_node, pairwise_sum, spread_of
 
 LINK = np.dtype([("count", np.int64), ("newer", np.int64), ("older", np.int64), ("first", np.int64)])
 HALF = np.dtype([("to", np.int64), ("next", np.int64), ("age", np.int64)])
@@ -107,10 +108,10 @@ def _extend_factor(nodes, widths, factor, clock):
     """Add the next node's row to the Cholesky factor of exp(R); the logs of its pivots add up to that of det exp(R)."""
     k = clock.n_factored
     clock.n_factored = k + 1
-    width = pairwise_sum(widths, k + 1) / (k + 1)
+    kernel = kernel_of(pairwise_sum(widths, k + 1) / (k + 1))
     base, at, square = k * (k + 1) // 2, 0, 0.0
     for i in range(k):
-        similarity = correntropy(nodes, k, nodes, i, width)
+        similarity = correntropy(nodes, k, nodes, i, kernel)
         similarity = 1.0 - cim_of(similarity) if clock.one_minus_cim else similarity
         value = (np.exp(similarity) - dot(factor, at, base, i)) / factor[at + i]
         factor[base + i] = value
@@ -130,11 +131,11 @@ def _set_threshold(nodes, widths, clock, scratch):
     n = clock.n_nodes
     for k in range(n):
         widths[k] = clock.last_width
-    width = pairwise_sum(widths, n) / n
+    kernel = kernel_of(pairwise_sum(widths, n) / n)
     for i in range(n):
         scratch[i] = 1.0
         for k in range(i):
-            cim = cim_of(correntropy(nodes, i, nodes, k, width))
+            cim = cim_of(correntropy(nodes, i, nodes, k, kernel))
             cim = cim if cim != 0.0 else 1.0  # a distance of exactly zero is a duplicate, not a neighbour
             scratch[i] = cim if cim < scratch[i] else scratch[i]
             scratch[k] = cim if cim < scratch[k] else scratch[k]
@@ -234,7 +235,7 @@ def _delete_old_edges(links, halves, clock, s1, ages):
 
 
 @inner
-def _delete_isolated(nodes, widths, screen, links, halves, shift, clock, rows):
+def _delete_isolated(nodes, widths, screen, links, halves, shift, rank, clock, rows):
     """Drop every node without an edge and close the gaps; positions keep their order."""
     n, kept = clock.n_nodes, 0
     for k in range(n):
@@ -261,7 +262,7 @@ def _delete_isolated(nodes, widths, screen, links, halves, shift, clock, rows):
         if to < 0:
             continue
         if to != k:
-            move_node(nodes, screen, shift, clock.scale, to, nodes, k, 1.0)
+            move_node(nodes, screen, shift, rank, clock.scale, to, nodes, k, 1.0)
         widths[to] = widths[k]
         links[to].count = links[k].count
         links[to].first = links[k].first
@@ -278,12 +279,12 @@ def _delete_isolated(nodes, widths, screen, links, halves, shift, clock, rows):
 
 
 @entry
-def learn(nodes, widths, screen, links, halves, factor, shift, clocks, rows, scratch, x32, bound, points, start):
+def learn(nodes, widths, screen, links, halves, factor, shift, rank, clocks, rows, scratch, x32, bound, points, start):
     """Learn points[start:]; return (index of the next point, why it stopped).
 
     Stops before a point for which an array is too small or the screening copy has lost its scale; nothing of that
     point has been learned then, and the caller makes room and goes on. `rows` (capacity), `scratch` (capacity, and at
-    least d), `x32` (d) and `bound` (32) are scratch space.
+    least d), `x32` (d) and `bound` (capacity) are scratch space.
     """
     clock = clocks[0]
     if clock.n_seen == 0:
@@ -311,7 +312,7 @@ def learn(nodes, widths, screen, links, halves, factor, shift, clocks, rows, scr
         if n >= n_active > 0:
             two = 2 if n > 1 else 1
             k, s2, cim, cim2 = winners(
-                nodes, screen, n, shift, scale, clock.mean_width, within, two, points, i, x32, bound
+                nodes, screen, n, shift, rank, scale, clock.mean_width, within, two, points, i, x32, bound
             )
         is_new = k < 0 or cim > within
         if is_new:
@@ -319,7 +320,7 @@ def learn(nodes, widths, screen, links, halves, factor, shift, clocks, rows, scr
             links[k].count, links[k].first, links[k].newer = 0, -1, -1
             clock.n_nodes, clock.n_lost = n + 1, 0
         links[k].count += 1
-        move_node(nodes, screen, shift, scale, k, points, i, float(links[k].count))
+        move_node(nodes, screen, shift, rank, scale, k, points, i, float(links[k].count))
         head = clock.newest
         if head != k:
             up, down = links[k].newer, links[k].older
@@ -357,15 +358,15 @@ def learn(nodes, widths, screen, links, halves, factor, shift, clocks, rows, scr
                 half = links[k].first if s2 >= 0 else -1
                 while half >= 0:
                     to = halves[half].to
-                    move_node(nodes, screen, shift, scale, to, points, i, 10.0 * links[to].count)
+                    move_node(nodes, screen, shift, rank, scale, to, points, i, 10.0 * links[to].count)
                     half = halves[half].next
                 _delete_old_edges(links, halves, clock, k, rows)
             elif s2 >= 0:
-                move_node(nodes, screen, shift, scale, s2, points, i, 100.0 * links[s2].count)
+                move_node(nodes, screen, shift, rank, scale, s2, points, i, 100.0 * links[s2].count)
 
         clock.n_seen += 1
         due = clock.n_active > 0 and clock.n_seen % (2 * clock.n_active) == 0
         if clock.topological and due and clock.n_nodes > 1:
-            _delete_isolated(nodes, widths, screen, links, halves, shift, clock, rows)
+            _delete_isolated(nodes, widths, screen, links, halves, shift, rank, clock, rows)
             stale = True
     return points.shape[0], DONE

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -54,6 +55,9 @@ _POLYNOMIAL = (  # 1/13! ... 1/2!, for (exp(r) - 1 - r) / r^2
     0.5,
 )
 _ONE_BITS = 1065353216.0  # bits of float32 1.0, as a number
+
+#: Bound of the nodes of a tile that was given up; lower than any other.
+GIVEN_UP = np.float32(-1e30)
 
 
 def _constant(kind, value):
@@ -170,40 +174,50 @@ def _summing(module, name, n_arrays, n_scalars, term):
         while len(parts) > 1:
             parts = [builder.fadd(parts[at], parts[at + 1]) for at in range(0, len(parts), 2)]
         builder.store(parts[0], total)
-    with cgutils.for_range(builder, n, start=whole) as rest:
-        builder.store(builder.fadd(builder.load(total), term_at(rest.index, _F64)), total)
+        # what is left: the last eight once more, of which only those not yet counted are added, one by one
+        with builder.if_then(builder.icmp_signed("<", whole, n)):
+            back = builder.sub(n, _I64(8))
+            builder.store(term_at(back, _F64X8), lanes)
+            with cgutils.for_range(builder, n, start=whole) as rest:
+                at = builder.gep(builder.bitcast(lanes, _F64.as_pointer()), [builder.sub(rest.index, back)])
+                builder.store(builder.fadd(builder.load(total), builder.load(at)), total)
+        builder.ret(builder.load(total))
+    with cgutils.for_range(builder, n) as few:
+        builder.store(builder.fadd(builder.load(total), term_at(few.index, _F64)), total)
     builder.ret(builder.load(total))
     return function
 
 
-def _correlating(module):
-    """Make the function behind `correntropy`, on addresses."""
-    numbers = _F64.as_pointer()
-    function, builder = _define(module, "fcac_correntropy", _F64, [numbers, numbers, _I64, _F64])
-    if builder is None:
-        return function
-    x, w, d, width = function.args
-    # a power of two that brings the width near one: it rounds nothing, and no square vanishes or overflows
-    exponent = builder.and_(builder.lshr(builder.bitcast(width, _I64), _I64(52)), _I64(2047))
-    exponent = builder.sub(_I64(2045), exponent)
-    exponent = builder.select(builder.icmp_signed(">", exponent, _I64(1)), exponent, _I64(1))
-    unit = builder.bitcast(builder.shl(exponent, _I64(52)), _F64)
-    width = builder.fmul(width, unit)
-    two_s2 = builder.fmul(builder.fmul(_F64(2.0), width), width)
-    kernel_sum = _summing(module, "fcac_kernel_sum", 2, 3, _kernel)
-    total = builder.call(kernel_sum, [x, w, d, unit, two_s2, builder.fdiv(_F64(1.0), two_s2)])
-    builder.ret(builder.fdiv(total, builder.sitofp(d, _F64)))
-    return function
+@intrinsic
+def kernel_of(typingctx, width):
+    """What `correntropy` needs of a width: a unit, 2 s^2 in that unit, and its inverse.
+
+    The unit is a power of two that brings the width near one: it rounds nothing, and no square vanishes or overflows.
+    """
+    result = types.UniTuple(types.float64, 3)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        exponent = builder.and_(builder.lshr(builder.bitcast(args[0], _I64), _I64(52)), _I64(2047))
+        exponent = builder.sub(_I64(2045), exponent)
+        exponent = builder.select(builder.icmp_signed(">", exponent, _I64(1)), exponent, _I64(1))
+        unit = builder.bitcast(builder.shl(exponent, _I64(52)), _F64)
+        scaled = builder.fmul(args[0], unit)
+        two_s2 = builder.fmul(builder.fmul(_F64(2.0), scaled), scaled)
+        return context.make_tuple(builder, result, [unit, two_s2, builder.fdiv(_F64(1.0), two_s2)])
+
+    return result(types.float64), codegen
 
 
 @intrinsic
-def correntropy(typingctx, points, i, nodes, k, width):
-    """Mean over features of exp(-(x - w)^2 / (2 s^2)) between points[i] and nodes[k], s = width, in NumPy's order."""
-    signature = types.float64(points, i, nodes, k, types.float64)
+def correntropy(typingctx, points, i, nodes, k, kernel):
+    """Mean over features of exp(-(x - w)^2 / (2 s^2)) between points[i] and nodes[k], in NumPy's order of addition."""
+    signature = types.float64(points, i, nodes, k, kernel)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         (x, w), d = _addresses(context, builder, (points, *args[:2]), (nodes, *args[2:4]))
-        return builder.call(_correlating(builder.module), [x, w, d, args[4]])
+        function = _summing(builder.module, "fcac_kernel_sum", 2, 3, _kernel)
+        total = builder.call(function, [x, w, d, *cgutils.unpack_tuple(builder, args[4])])
+        return builder.fdiv(total, builder.sitofp(d, _F64))
 
     return signature, codegen
 
@@ -319,17 +333,28 @@ def spread_of(typingctx, points, rows, n, out):
 def _screening(module):
     """Make the function behind `screen_tile`, on addresses."""
     numbers = _F32.as_pointer()
-    function, builder = _define(module, "fcac_screen", _I64, [numbers, numbers, _I64, _F32, _F32, numbers])
+    arguments = [numbers, numbers, _I64, _I64, _I64, _F32, _F32, numbers]
+    function, builder = _define(module, "fcac_screen", _I64, arguments)
     if builder is None:
         return function
-    w, x, d, slope, limit, bound = function.args
+    w, x, begin, end, d, slope, limit, bound = function.args
     zero, one = _constant(_TILE, 0.0), _constant(_TILE, _ONE_BITS)
+    out = _pointer(builder, bound, _I64(0), _TILE)
     slopes = builder.fneg(_splat(builder, slope, _TILE))
     total = cgutils.alloca_once_value(builder, zero)
-    with cgutils.for_range_slice(builder, _I64(0), d, _I64(_STRIDE)) as (begin, _):
-        end = builder.add(begin, _I64(_STRIDE))
-        end = builder.select(builder.icmp_signed("<", end, d), end, d)
-        with cgutils.for_range(builder, end, start=begin) as feature:
+    with builder.if_then(builder.icmp_signed(">", begin, _I64(0))):
+        builder.store(builder.load(out, align=4), total)
+
+    def reaching(done):
+        # each feature to come can add at most one
+        floor = builder.fsub(limit, builder.sitofp(builder.sub(d, done), _F32))
+        mask = builder.fcmp_ordered(">=", builder.load(total), _splat(builder, floor, _TILE))
+        return builder.zext(builder.bitcast(mask, ir.IntType(LANES)), _I64)
+
+    with cgutils.for_range_slice(builder, begin, end, _I64(_STRIDE)) as (start, _):
+        stop = builder.add(start, _I64(_STRIDE))
+        stop = builder.select(builder.icmp_signed("<", stop, end), stop, end)
+        with cgutils.for_range(builder, stop, start=start) as feature:
             node = builder.load(_pointer(builder, w, builder.mul(feature.index, _I64(LANES)), _TILE), align=4)
             difference = builder.fsub(_splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), node)
             # fused or not: the margin of the bound covers both
@@ -337,52 +362,73 @@ def _screening(module):
             bits = builder.select(builder.fcmp_ordered(">", bits, zero), bits, zero)
             chord = builder.bitcast(builder.fptosi(bits, ir.VectorType(_I32, LANES)), _TILE)
             builder.store(builder.fadd(builder.load(total), chord), total)
-        # each feature to come can add at most one
-        floor = builder.fsub(limit, builder.sitofp(builder.sub(d, end), _F32))
-        reaching = builder.fcmp_ordered(">=", builder.load(total), _splat(builder, floor, _TILE))
-        reaching = builder.bitcast(reaching, ir.IntType(LANES))
-        with builder.if_then(builder.icmp_unsigned("==", reaching, reaching.type(0)), likely=False):
+        with builder.if_then(builder.icmp_signed("==", reaching(stop), _I64(0)), likely=False):
+            # nothing in this tile can matter: the bounds so far, which are too low, must not be taken up again
+            builder.store(_constant(_TILE, float(GIVEN_UP)), out, align=4)
             builder.ret(_I64(0))
-        with builder.if_then(builder.icmp_signed("==", end, d), likely=False):
-            builder.store(builder.load(total), _pointer(builder, bound, _I64(0), _TILE), align=4)
-            builder.ret(builder.zext(reaching, _I64))
-    builder.ret(_I64(0))
+    builder.store(builder.load(total), out, align=4)
+    builder.ret(reaching(end))
     return function
 
 
 @intrinsic
-def screen_tile(typingctx, screen, tile, point, slope, limit, bound):
-    """Write upper bounds on the kernel sums of a tile's 32 nodes; return, as bits, which of them reach `limit`.
+def screen_tile(typingctx, screen, tile, point, begin, end, slope, limit, bound):
+    """Add the features begin..end to the bounds on the kernel sums of a tile's 32 nodes, from 0 if begin is 0.
 
-    `screen` is the (tiles, features, 32) float32 copy of the nodes, `point` the point in the same units, and `slope`
-    turns a squared difference into bits of an exponent. Stops, and leaves `bound` as it is, once no node of the tile
-    can reach the limit even if it equals the point in all features to come.
+    Returns, as bits, which nodes can still reach `limit`. `screen` is the (tiles, features, 32) float32 copy of the
+    nodes, `point` the point in the same units and order, `slope` turns a squared difference into bits of an exponent,
+    and `bound` (capacity,) takes the bounds. A tile none of whose nodes can reach the limit, even if it equals the
+    point in all features to come, is given up at once.
     """
-    signature = types.int64(screen, tile, point, types.float32, types.float32, bound)
+    signature = types.int64(screen, tile, point, begin, end, types.float32, types.float32, bound)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        arrays = (point, args[2], _I64(0)), (screen, args[0], args[1]), (bound, args[5], _I64(0))
+        first = builder.mul(args[1], _I64(LANES))
+        arrays = (point, args[2], _I64(0)), (screen, args[0], args[1]), (bound, args[7], first)
         (x, w, out), d = _addresses(context, builder, *arrays)
-        return builder.call(_screening(builder.module), [w, x, d, args[3], args[4], out])
+        return builder.call(_screening(builder.module), [w, x, args[3], args[4], d, args[5], args[6], out])
 
     return signature, codegen
+
+
+@intrinsic
+def tile_top(typingctx, bound, tile):
+    """Largest bound in a tile."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        start = _row_start(context, builder, bound, args[0], builder.mul(args[1], _I64(LANES)))
+        values = builder.load(_pointer(builder, start, _I64(0), _TILE), align=4)
+        name = f"llvm.vector.reduce.fmax.v{LANES}f32"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_F32, [_TILE]), name)
+        return builder.call(function, [values])
+
+    return types.float32(bound, types.int64), codegen
+
+
+def _scatter(builder, values, at, kind, rank, out, stride):
+    """Store the values of features at, at + 1, ... as float32, each in its place in the order of the screen."""
+    for lane in range(8 if kind is _F64X8 else 1):
+        value = builder.extract_element(values, _I32(lane)) if kind is _F64X8 else values
+        place = builder.load(builder.gep(rank, [builder.add(at, _I64(lane))]))
+        to = builder.gep(out, [builder.mul(place, _I64(stride))])
+        builder.store(builder.fptrunc(value, _F32), to)
 
 
 def _pointing(module):
     """Make the function behind `to_screen`, on addresses."""
     numbers = _F64.as_pointer()
-    function, builder = _define(module, "fcac_to_screen", _F64, [numbers, numbers, _I64, _F64, _F32.as_pointer()])
+    arguments = [numbers, numbers, _I64.as_pointer(), _I64, _F64, _F32.as_pointer()]
+    function, builder = _define(module, "fcac_to_screen", _F64, arguments)
     if builder is None:
         return function
-    x, shift, d, scale, out = function.args
+    x, shift, rank, d, scale, out = function.args
     reach = cgutils.alloca_once_value(builder, _F64(0.0))
     lanes = cgutils.alloca_once_value(builder, _constant(_F64X8, 0.0))
 
     def feature(at, kind):
         value, origin = (builder.load(_pointer(builder, array, at, kind), align=8) for array in (x, shift))
         value = builder.fmul(builder.fsub(value, origin), _splat(builder, scale, kind))
-        narrow = ir.VectorType(_F32, 8) if kind is _F64X8 else _F32
-        builder.store(builder.fptrunc(value, narrow), _pointer(builder, out, at, narrow), align=4)
+        _scatter(builder, value, at, kind, rank, out, 1)
         total = lanes if kind is _F64X8 else reach
         builder.store(builder.fadd(builder.load(total), _call(builder, "fabs", value)), total)
 
@@ -395,14 +441,15 @@ def _pointing(module):
 
 
 @intrinsic
-def to_screen(typingctx, points, i, shift, scale, point):
-    """Write points[i] in the units of the screening copy; return the sum of its absolute values there."""
-    signature = types.float64(points, i, shift, scale, point)
+def to_screen(typingctx, points, i, shift, rank, scale, point):
+    """Write points[i] in the units and order of the screening copy; return the sum of its absolute values there."""
+    signature = types.float64(points, i, shift, rank, scale, point)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        arrays = (points, *args[:2]), (shift, args[2], _I64(0)), (point, args[4], _I64(0))
-        (x, origin, out), d = _addresses(context, builder, *arrays)
-        return builder.call(_pointing(builder.module), [x, origin, d, args[3], out])
+        zero = _I64(0)
+        arrays = (points, *args[:2]), (shift, args[2], zero), (rank, args[3], zero), (point, args[5], zero)
+        (x, origin, places, out), d = _addresses(context, builder, *arrays)
+        return builder.call(_pointing(builder.module), [x, origin, places, d, args[4], out])
 
     return signature, codegen
 
@@ -410,11 +457,11 @@ def to_screen(typingctx, points, i, shift, scale, point):
 def _moving(module):
     """Make the function behind `move_node`, on addresses."""
     numbers = _F64.as_pointer()
-    arguments = [numbers, numbers, numbers, _F32.as_pointer(), _I64, _F64, _F64]
+    arguments = [numbers, numbers, numbers, _I64.as_pointer(), _F32.as_pointer(), _I64, _F64, _F64]
     function, builder = _define(module, "fcac_move", ir.VoidType(), arguments)
     if builder is None:
         return function
-    x, w, shift, screen, d, scale, divisor = function.args
+    x, w, shift, rank, screen, d, scale, divisor = function.args
     whole_way = builder.fcmp_ordered("==", divisor, _F64(1.0))
 
     def feature(at, kind):
@@ -423,10 +470,7 @@ def _moving(module):
         value = builder.select(whole_way, value, builder.fadd(node, step))
         builder.store(value, _pointer(builder, w, at, kind), align=8)
         value = builder.fmul(builder.fsub(value, origin), _splat(builder, scale, kind))
-        for lane in range(8 if kind is _F64X8 else 1):
-            one = builder.extract_element(value, _I32(lane)) if kind is _F64X8 else value
-            to = builder.mul(builder.add(at, _I64(lane)), _I64(LANES))
-            builder.store(builder.fptrunc(one, _F32), builder.gep(screen, [to]))
+        _scatter(builder, value, at, kind, rank, screen, LANES)
 
     _over_features(builder, d, feature)
     builder.ret_void()
@@ -434,17 +478,17 @@ def _moving(module):
 
 
 @intrinsic
-def move_node(typingctx, nodes, screen, shift, scale, k, points, i, divisor):
+def move_node(typingctx, nodes, screen, shift, rank, scale, k, points, i, divisor):
     """Move node k towards points[i] by 1 / divisor of the way, in both copies; a divisor of one puts it there."""
-    signature = types.void(nodes, screen, shift, scale, k, points, i, divisor)
+    signature = types.void(nodes, screen, shift, rank, scale, k, points, i, divisor)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        k = args[4]
+        k, zero = args[5], _I64(0)
         tile, lane = builder.ashr(k, _I64(LANES.bit_length() - 1)), builder.and_(k, _I64(LANES - 1))
-        arrays = (points, *args[5:7]), (nodes, args[0], k), (shift, args[2], _I64(0)), (screen, args[1], tile)
-        (x, w, origin, column), d = _addresses(context, builder, *arrays)
+        arrays = (points, *args[6:8]), (nodes, args[0], k), (shift, args[2], zero), (rank, args[3], zero)
+        (x, w, origin, places, column), d = _addresses(context, builder, *arrays, (screen, args[1], tile))
         column = builder.gep(column, [lane])
-        builder.call(_moving(builder.module), [x, w, origin, column, d, args[3], args[7]])
+        builder.call(_moving(builder.module), [x, w, origin, places, column, d, args[4], args[8]])
         return context.get_dummy_value()
 
     return signature, codegen

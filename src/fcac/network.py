@@ -59,6 +59,7 @@ class State(NamedTuple):
     halves: NDArray[np.void]
     factor: Floats
     shift: Floats
+    rank: Integers
     clock: NDArray[np.void]
 
 
@@ -130,6 +131,8 @@ class Network:
             if reason == kernels.NEED_NODES:
                 self._grow("nodes", "widths", "screen", "links")
                 scratch = self._scratch()
+                if self.n_nodes & (self.n_nodes - 1) == 0:
+                    self._rescale(block[at:])  # more nodes know better which features tell most
             elif reason == kernels.NEED_EDGES:
                 self._grow("halves")
             elif reason == kernels.NEED_FACTOR:
@@ -142,7 +145,7 @@ class Network:
     def _scratch(self) -> tuple[NDArray[Any], ...]:
         capacity, d = len(self._state.widths), self.n_features
         rows, numbers = np.empty(max(capacity, N_START), np.int64), np.empty(max(capacity, d))
-        return rows, numbers, np.empty(d, np.float32), np.empty(LANES, np.float32)
+        return rows, numbers, np.empty(d, np.float32), np.empty(capacity, np.float32)
 
     def _grow(self, *names: str) -> None:
         """Make room for a quarter more, one array after the other, so that two states at most are ever held."""
@@ -161,16 +164,17 @@ class Network:
     def _rescale(self, block: Floats) -> None:
         """Choose the units of the float32 screening copy anew; results never depend on them."""
         state, clock, n = self._state, self._clock, self._n_rows
-        nodes = state.nodes[:n]
-        # the mean of what is to be searched, so that float32 keeps its digits
-        state.shift[:] = (nodes if n else block[:N_START]).mean(axis=0)
+        rows = state.nodes[:n] if n else block[:N_START]
+        # the mean of what is to be searched, so that float32 keeps its digits; the features that vary most come first
+        state.shift[:] = rows.mean(axis=0)
+        state.rank[np.argsort(-rows.std(axis=0), kind="stable")] = np.arange(self.n_features)
         # a power of two, so that scaling itself rounds nothing
         exponent = -int(np.frexp(clock["mean_width"])[1])
         clock["scale"] = np.ldexp(1.0, min(max(exponent, -1000), 1000))
         for tile in range(0, n, LANES):
-            part = (nodes[tile : tile + LANES] - state.shift) * clock["scale"]
+            part = (state.nodes[tile : min(tile + LANES, n)] - state.shift) * clock["scale"]
             with np.errstate(over="ignore"):  # beyond float32, the margin of the bound is infinite as well
-                state.screen[tile // LANES, :, : len(part)] = part.T
+                state.screen[tile // LANES, state.rank, : len(part)] = part.T
 
     # ------------------------------------------------------------ what was learned
 
@@ -305,13 +309,14 @@ class Network:
                 n,
                 state.screen,
                 state.shift,
+                state.rank,
                 scale,
                 threshold,
                 block,
                 start,
                 stop,
                 np.empty(self.n_features, np.float32),
-                np.empty(LANES, np.float32),
+                np.empty(len(state.widths), np.float32),
                 position,
                 distance,
             )
@@ -407,6 +412,7 @@ def _empty_state(d: int, rules: Rules, n_nodes: int = 0, n_edges: int = 0) -> St
         halves=np.zeros(-(-2 * n_edges // LANES) * LANES, kernels.HALF),
         factor=np.empty(0),
         shift=np.zeros(d),
+        rank=np.arange(d),
         clock=clocks,
     )
 
