@@ -83,6 +83,19 @@ def test_spreads_are_numpy_s(d):
     np.testing.assert_array_equal(out, 0.0)
 
 
+@pytest.mark.parametrize("d", [*range(1, 20), 64, 101, 784])
+def test_bandwidths_are_the_formula_s(d):
+    rng = np.random.default_rng(d)
+    for spreads in (rng.lognormal(size=d), rng.integers(1, 4, d), np.where(rng.random(d) < 0.6, 0.0, rng.random(d))):
+        points = rng.normal(size=(7, d)) * spreads
+        network = Network(d, PLUS)
+        network.learn(points)
+        std = points.std(axis=0, ddof=1)
+        std[std == 0] = 1e-6
+        expected = np.median((4 / (2 + d)) ** (1 / (4 + d)) * std * 7 ** (-1 / (4 + d)))
+        np.testing.assert_allclose(network.settled().bandwidths, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("d", [1, 3, 8, 13, 64, 128, 129, 400])
 def test_correntropy_is_within_a_bit_of_numpy_s(d):
     rng = np.random.default_rng(d)

@@ -77,27 +77,34 @@ def _bandwidth(points, rows, n, clock, scratch):
     for j in range(d):
         spread = scratch[j] if scratch[j] != 0.0 else 1e-6
         scratch[j] = clock.feature_factor * spread * clock.count_factor
-    # the median by selection: afterwards all before the middle are no larger, all behind it no smaller
-    middle, low, high = d // 2, 0, d - 1
-    while low < high:
-        pivot, i, j = scratch[middle], low, high
-        while i <= j:
-            while scratch[i] < pivot:
-                i += 1
-            while scratch[j] > pivot:
-                j -= 1
-            if i <= j:
-                scratch[i], scratch[j] = scratch[j], scratch[i]
-                i += 1
-                j -= 1
-        low = i if j < middle else low
-        high = j if middle < i else high
-    if d % 2:
-        return scratch[middle]
+    # the median by selection, in which no branch depends on a value: such branches are guessed wrong half of the time
+    middle, low, high = d // 2, 0, d
+    while True:
+        pivot = scratch[(low + high) // 2]
+        less = low
+        for j in range(low, high):
+            value = scratch[j]
+            scratch[j] = scratch[less]
+            scratch[less] = value
+            less += value < pivot
+        if middle < less:
+            high = less
+            continue
+        equal = less
+        for j in range(less, high):
+            value = scratch[j]
+            scratch[j] = scratch[equal]
+            scratch[equal] = value
+            equal += value <= pivot
+        if middle < equal:
+            break
+        low = equal
+    if d % 2 or less < middle:
+        return pivot
     lower = scratch[0]
-    for j in range(1, middle):
+    for j in range(low if low < middle else 0, middle):
         lower = scratch[j] if scratch[j] > lower else lower
-    return (lower + scratch[middle]) / 2.0
+    return (lower + pivot) / 2.0
 
 
 # ---------------------------------------------------------------- initial phase
