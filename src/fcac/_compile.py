@@ -21,7 +21,7 @@ from numba import njit
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 # One change in any of these files makes all compiled code stale: a kernel contains those it calls.
-_SOURCES = ("_compile.py", "_vector.py", "_search.py", "_learning.py")
+_SOURCES = ("_compile.py", "_llvm.py", "_vector.py", "_search.py", "_learning.py")
 
 _announced = False
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from fcac._compile import entry, inner
-from fcac._search import SCREEN_HIGH, SCREEN_LOW, winners
+from fcac._search import SCREEN_HIGH, SCREEN_LOW, search
 from fcac._vector import cim_of, correntropy, dot, kernel_of, move_node, pairwise_sum, spread_of
 
 LINK = np.dtype([("count", np.int64), ("newer", np.int64), ("older", np.int64), ("first", np.int64)])
@@ -286,12 +286,14 @@ def _delete_isolated(nodes, widths, screen, links, halves, shift, rank, clock, r
 
 
 @entry
-def learn(nodes, widths, screen, links, halves, factor, shift, rank, clocks, rows, scratch, x32, bound, points, start):
+def learn(
+    nodes, widths, screen, links, halves, factor, shift, rank, clocks, rows, scratch, probes, x32, bound, points, start
+):
     """Learn points[start:]; return (index of the next point, why it stopped).
 
     Stops before a point for which an array is too small or the screening copy has lost its scale; nothing of that
     point has been learned then, and the caller makes room and goes on. `rows` (capacity), `scratch` (capacity, and at
-    least d), `x32` (d) and `bound` (capacity) are scratch space.
+    least d), `probes` (1), `x32` (1, d) and `bound` (1, capacity) are scratch space.
     """
     clock = clocks[0]
     if clock.n_seen == 0:
@@ -317,10 +319,12 @@ def learn(nodes, widths, screen, links, halves, factor, shift, rank, clocks, row
 
         k, s2, cim, cim2, within = -1, -1, np.inf, np.inf, clock.threshold
         if n >= n_active > 0:
-            two = 2 if n > 1 else 1
-            k, s2, cim, cim2 = winners(
-                nodes, screen, n, shift, rank, scale, clock.mean_width, within, two, points, i, x32, bound
-            )
+            probe, width = probes[0], clock.mean_width
+            probe.within = within
+            # numbers made int64: as literals they would have `search` compiled once more
+            none, one, two = np.int64(0), np.int64(1), np.int64(2)
+            search(nodes, screen, n, shift, rank, scale, width, two, points, i, probes, none, one, x32, bound)
+            k, s2, cim, cim2 = probe.s1, probe.s2, probe.cim1, probe.cim2
         is_new = k < 0 or cim > within
         if is_new:
             k = n

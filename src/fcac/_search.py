@@ -32,6 +32,21 @@ _BITS_PER_SQUARE = 1.4426950408889634 / 2.0 * 8388608.0  # log2(e) / 2, in steps
 # Features in the first look at all nodes.
 _FIRST_LOOK = 32
 
+#: A point in search of its winners: nodes farther than `within` do not matter to it.
+PROBE = np.dtype(
+    [
+        ("within", np.float64),
+        ("margin", np.float64),
+        ("limit", np.float32),
+        ("top", np.float32),
+        ("best", np.int64),
+        ("s1", np.int64),
+        ("s2", np.int64),
+        ("cim1", np.float64),
+        ("cim2", np.float64),
+    ]
+)
+
 #: Widths, in units of the screening copy, at which float32 neither overflows nor loses the kernel.
 SCREEN_LOW, SCREEN_HIGH = 2.0**-20, 2.0**20
 
@@ -50,75 +65,87 @@ def _screen_margin(d, reach, width):
 
 
 @inner
-def winners(nodes, screen, n, shift, rank, scale, width, within, wanted, points, i, x32, bound):
-    """Positions and CIM of the nearest node of points[i] and, if two are `wanted`, of the second nearest.
+def search(nodes, screen, n, shift, rank, scale, width, wanted, points, start, probes, begin, end, x32, bound):
+    """Find the nearest node of points[start + b], and the second nearest if two are `wanted`, for b in begin..end.
 
-    Exact for nodes whose CIM is not above `within`; others may be left out, as if they were not there. Missing winners
-    have position -1 and an infinite CIM. Ties go to the lowest position.
+    What is asked and found is in probes[b]; x32[b] and bound[b] are scratch space. Exact for nodes whose CIM is not
+    above `within`; others may be left out, as if they were not there. Missing winners have position -1 and an infinite
+    CIM. Ties go to the lowest position. Several points at once share a tile while it is in the processor's cache.
     """
     d, n_tiles = nodes.shape[1], (n + LANES - 1) // LANES
     scaled, kernel = width * scale, kernel_of(width)
     slope = np.float32(_BITS_PER_SQUARE / (scaled * scaled))
-    margin = _screen_margin(d, to_screen(points, i, shift, rank, scale, x32), scaled)
-    s1, s2, cim1, cim2, worst = -1, -1, np.inf, np.inf, within
-    limit = np.float32(d * (1.0 - worst * worst) * (1.0 - 1e-6) - margin)
-    best, first = -1, 0
-    if d > 2 * _FIRST_LOOK:
+    first = _FIRST_LOOK if d > 2 * _FIRST_LOOK else 0
+    for b in range(begin, end):
+        probe = probes[b]
+        reach = to_screen(points, start + b, shift, rank, scale, x32, b)
+        probe.margin = _screen_margin(d, reach, scaled)
+        probe.limit = d * (1.0 - probe.within * probe.within) * (1.0 - 1e-6) - probe.margin
+        probe.s1, probe.s2, probe.best = -1, -1, -1
+        probe.cim1, probe.cim2, probe.top = np.inf, np.inf, GIVEN_UP
+    if first > 0:
         # look at the features that tell most, to begin where the winner probably is: that spares most of the rest
-        first, top = _FIRST_LOOK, np.float32(GIVEN_UP)
         for tile in range(n_tiles):
-            screen_tile(screen, tile, x32, 0, first, slope, limit, bound)
-            value = tile_top(bound, tile)
-            if value > top:
-                best, top = tile, value
+            for b in range(begin, end):
+                probe = probes[b]
+                screen_tile(screen, tile, x32, b, 0, first, slope, probe.limit, bound)
+                value = tile_top(bound, b, tile)
+                if value > probe.top:
+                    probe.best, probe.top = tile, value
     for step in range(-1, n_tiles):
-        tile = best if step < 0 else step
-        if step == best or (first > 0 and bound[tile * LANES] == GIVEN_UP):
-            continue
-        reaching = screen_tile(screen, tile, x32, first, d, slope, limit, bound)
-        while reaching != 0:
-            # the most promising first: its exact value spares most of the others
-            k = tile * LANES + lowest_bit(reaching)
-            rest = reaching & (reaching - 1)
-            while rest != 0:
-                other = tile * LANES + lowest_bit(rest)
-                k = other if bound[other] > bound[k] else k
-                rest &= rest - 1
-            reaching &= ~(1 << (k - tile * LANES))
-            if bound[k] < limit:
-                break
-            if k >= n:
+        for b in range(begin, end):
+            probe = probes[b]
+            tile = probe.best if step < 0 else step
+            if step == probe.best or (first > 0 and bound[b, tile * LANES] == GIVEN_UP):
                 continue
-            cim = cim_of(correntropy(points, i, nodes, k, kernel))
-            if cim < cim1 or (cim == cim1 and k < s1):
-                s2, cim2 = s1, cim1
-                s1, cim1 = k, cim
-            elif cim < cim2 or (cim == cim2 and k < s2):
-                s2, cim2 = k, cim
-            worst = cim2 if wanted > 1 else cim1
-            if worst < within:
-                # from here on, only what is nearer than these can matter
-                limit = np.float32(d * (1.0 - worst * worst) * (1.0 - 1e-6) - margin)
-    return s1, s2, cim1, cim2
+            limit = probe.limit
+            reaching = screen_tile(screen, tile, x32, b, first, d, slope, limit, bound)
+            while reaching != 0:
+                # the most promising first: its exact value spares most of the others
+                k = tile * LANES + lowest_bit(reaching)
+                rest = reaching & (reaching - 1)
+                while rest != 0:
+                    other = tile * LANES + lowest_bit(rest)
+                    k = other if bound[b, other] > bound[b, k] else k
+                    rest &= rest - 1
+                reaching &= ~(1 << (k - tile * LANES))
+                if bound[b, k] < limit:
+                    break
+                if k >= n:
+                    continue
+                cim = cim_of(correntropy(points, start + b, nodes, k, kernel))
+                if cim < probe.cim1 or (cim == probe.cim1 and k < probe.s1):
+                    probe.s2, probe.cim2 = probe.s1, probe.cim1
+                    probe.s1, probe.cim1 = k, cim
+                elif cim < probe.cim2 or (cim == probe.cim2 and k < probe.s2):
+                    probe.s2, probe.cim2 = k, cim
+                worst = probe.cim2 if wanted > 1 else probe.cim1
+                if worst < probe.within:
+                    # from here on, only what is nearer than these can matter
+                    limit = np.float32(d * (1.0 - worst * worst) * (1.0 - 1e-6) - probe.margin)
+            probe.limit = limit
 
 
 @entry
 def nearest_nodes(
-    nodes, widths, n, screen, shift, rank, scale, threshold, points, start, stop, x32, bound, position, distance
+    nodes, widths, n, screen, shift, rank, scale, threshold, points, start, stop, probes, x32, bound, position, distance
 ):
     """Position of, and CIM to, the nearest node of points[start:stop]; ties to the lowest position."""
     width = pairwise_sum(widths, n) / n
-    one = 1 if n > 0 else 0  # as a literal it would have `winners` compiled once more
-    for i in range(start, stop):
-        # most points lie within the threshold of a node, which spares most of the rest; the others take a second look
-        within = threshold
-        while True:
-            s1, _, cim, _ = winners(nodes, screen, n, shift, rank, scale, width, within, one, points, i, x32, bound)
-            if cim <= within:
-                break
-            within = cim
-        position[i] = s1
-        distance[i] = cim
+    one = np.int64(1)  # a literal would have `search` compiled once more
+    for at in range(start, stop, probes.shape[0]):
+        count = stop - at if stop - at < probes.shape[0] else probes.shape[0]
+        for b in range(count):
+            # most points lie within the threshold of a node, which spares most of the rest
+            probes[b].within = threshold
+        search(nodes, screen, n, shift, rank, scale, width, one, points, at, probes, np.int64(0), count, x32, bound)
+        for b in range(count):
+            while probes[b].cim1 > probes[b].within:
+                # the others take a second look
+                probes[b].within = probes[b].cim1
+                search(nodes, screen, n, shift, rank, scale, width, one, points, at, probes, b, b + 1, x32, bound)
+            position[at + b] = probes[b].s1
+            distance[at + b] = probes[b].cim1
 
 
 @entry

@@ -25,15 +25,30 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from fcac._llvm import (
+    F32,
+    F64,
+    F64X8,
+    I32,
+    I64,
+    addresses,
+    call,
+    constant,
+    define,
+    fma,
+    over_features,
+    pointer,
+    row_start,
+    splat,
+)
+
 #: Nodes per tile of the screening copy.
 LANES = 32
 
 # Features between two checks whether any node of a tile can still reach the limit.
 _STRIDE = 16
 
-_I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
-_F64X8 = ir.VectorType(_F64, 8)
-_TILE = ir.VectorType(_F32, LANES)
+_TILE = ir.VectorType(F32, LANES)
 
 _ROUND_MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer in the low bits
 _LOG2E = 1.4426950408889634
@@ -60,85 +75,35 @@ _ONE_BITS = 1065353216.0  # bits of float32 1.0, as a number
 GIVEN_UP = np.float32(-1e30)
 
 
-def _constant(kind, value):
-    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
-
-
-def _splat(builder, value, kind):
-    """Fill a vector with one number."""
-    if not isinstance(kind, ir.VectorType):
-        return value
-    single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _I32(0))
-    return builder.shuffle_vector(single, single, ir.Constant(ir.VectorType(_I32, kind.count), None))
-
-
-def _call(builder, name, *args):
-    """Call LLVM's own function `name` for numbers or vectors."""
-    kind = args[0].type
-    width = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
-    size = "f64" if _F64 in (kind, getattr(kind, "element", None)) else "f32"
-    signature = ir.FunctionType(kind, [kind] * len(args))
-    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{width}{size}")
-    return builder.call(function, args)
-
-
-def _fma(builder, a, b, c):
-    """One rounding for a * b + c."""
-    return _call(builder, "fma", a, b, c)
-
-
-def _pointer(builder, base, offset, kind):
-    return builder.bitcast(builder.gep(base, [offset]), kind.as_pointer())
-
-
-def _row_start(context, builder, array_type, array, row):
-    """Address of the first element of a row (or of element `row` of a vector)."""
-    view = context.make_array(array_type)(context, builder, array)
-    for size in cgutils.unpack_tuple(builder, view.shape)[1:]:
-        row = builder.mul(row, size)
-    return builder.gep(view.data, [row])
-
-
 def _kernel(builder, x, w, unit, two_s2, inverse):
     """Make the code for exp(-(x - w)^2 / (2 s^2)), of numbers or vectors; `unit` is what s was multiplied by."""
     kind = x.type
-    integers = ir.VectorType(_I64, kind.count) if isinstance(kind, ir.VectorType) else _I64
+    integers = ir.VectorType(I64, kind.count) if isinstance(kind, ir.VectorType) else I64
     difference = builder.fmul(builder.fsub(x, w), unit)
     square = builder.fmul(difference, difference)
     # division by its inverse and one correction: rounded like the quotient, at a third of its price
     quotient = builder.fmul(square, inverse)
-    remainder = _fma(builder, builder.fneg(quotient), two_s2, square)
-    t = _fma(builder, remainder, inverse, quotient)
-    near = builder.fcmp_ordered("<", t, _constant(kind, _FAR))  # false for the NaN that an infinite square leaves
-    t = builder.select(near, t, _constant(kind, _FAR))
-    shifted = _fma(builder, t, _constant(kind, -_LOG2E), _constant(kind, _ROUND_MAGIC))
-    n = builder.fsub(shifted, _constant(kind, _ROUND_MAGIC))
-    high = _fma(builder, n, _constant(kind, -_LN2_HI), builder.fneg(t))
-    low = builder.fmul(n, _constant(kind, -_LN2_LO))
+    remainder = fma(builder, builder.fneg(quotient), two_s2, square)
+    t = fma(builder, remainder, inverse, quotient)
+    near = builder.fcmp_ordered("<", t, constant(kind, _FAR))  # false for the NaN that an infinite square leaves
+    t = builder.select(near, t, constant(kind, _FAR))
+    shifted = fma(builder, t, constant(kind, -_LOG2E), constant(kind, _ROUND_MAGIC))
+    n = builder.fsub(shifted, constant(kind, _ROUND_MAGIC))
+    high = fma(builder, n, constant(kind, -_LN2_HI), builder.fneg(t))
+    low = builder.fmul(n, constant(kind, -_LN2_LO))
     r = builder.fadd(high, low)
     r_error = builder.fadd(builder.fsub(high, r), low)
-    p = _constant(kind, _POLYNOMIAL[0])
+    p = constant(kind, _POLYNOMIAL[0])
     for coefficient in _POLYNOMIAL[1:]:
-        p = _fma(builder, p, r, _constant(kind, coefficient))
-    one = _constant(kind, 1.0)
+        p = fma(builder, p, r, constant(kind, coefficient))
+    one = constant(kind, 1.0)
     one_plus = builder.fadd(one, r)
     rest = builder.fsub(r, builder.fsub(one_plus, one))
-    rest = builder.fadd(_fma(builder, builder.fmul(r, r), p, r_error), rest)
-    power = builder.add(builder.bitcast(shifted, integers), _constant(integers, 1023))
-    power = builder.bitcast(builder.shl(power, _constant(integers, 52)), kind)
+    rest = builder.fadd(fma(builder, builder.fmul(r, r), p, r_error), rest)
+    power = builder.add(builder.bitcast(shifted, integers), constant(integers, 1023))
+    power = builder.bitcast(builder.shl(power, constant(integers, 52)), kind)
     value = builder.fmul(builder.fadd(one_plus, rest), power)
-    return builder.select(near, value, _constant(kind, 0.0))
-
-
-def _define(module, name, result, arguments):
-    """Begin a function of its own in a module; None instead of the code builder if the module has it already."""
-    if name in module.globals:
-        return module.globals[name], None
-    function = ir.Function(module, ir.FunctionType(result, arguments), name)
-    function.linkage = "linkonce_odr"  # several modules may bring it along; the linker keeps one
-    for attribute in ("noinline", "nounwind"):
-        function.attributes.add(attribute)
-    return function, ir.IRBuilder(function.append_basic_block("entry"))
+    return builder.select(near, value, constant(kind, 0.0))
 
 
 def _summing(module, name, n_arrays, n_scalars, term):
@@ -147,43 +112,43 @@ def _summing(module, name, n_arrays, n_scalars, term):
     Up to 128 terms: eight running sums, added up in pairs, then what is left one by one; more: two halves. `term` makes
     the code for one term, a number or a vector, from what it loads from each array at one place and the scalars.
     """
-    arguments = [_F64.as_pointer()] * n_arrays + [_I64] + [_F64] * n_scalars
-    function, builder = _define(module, name, _F64, arguments)
+    arguments = [F64.as_pointer()] * n_arrays + [I64] + [F64] * n_scalars
+    function, builder = define(module, name, F64, arguments)
     if builder is None:
         return function
     arrays, n, scalars = function.args[:n_arrays], function.args[n_arrays], function.args[n_arrays + 1 :]
 
     def term_at(at, kind):
-        values = [builder.load(_pointer(builder, array, at, kind), align=8) for array in arrays]
-        return term(builder, *values, *(_splat(builder, scalar, kind) for scalar in scalars))
+        values = [builder.load(pointer(builder, array, at, kind), align=8) for array in arrays]
+        return term(builder, *values, *(splat(builder, scalar, kind) for scalar in scalars))
 
-    with builder.if_then(builder.icmp_signed(">", n, _I64(128)), likely=False):
-        half = builder.and_(builder.ashr(n, _I64(1)), _I64(-8))
+    with builder.if_then(builder.icmp_signed(">", n, I64(128)), likely=False):
+        half = builder.and_(builder.ashr(n, I64(1)), I64(-8))
         first = builder.call(function, [*arrays, half, *scalars])
         behind = [builder.gep(array, [half]) for array in arrays]
         builder.ret(builder.fadd(first, builder.call(function, [*behind, builder.sub(n, half), *scalars])))
-    whole = builder.and_(n, _I64(-8))
-    total = cgutils.alloca_once_value(builder, _F64(0.0))
-    lanes = cgutils.alloca_once(builder, _F64X8)
-    with builder.if_then(builder.icmp_signed(">", whole, _I64(0))):
-        builder.store(term_at(_I64(0), _F64X8), lanes)
-        with cgutils.for_range_slice(builder, _I64(8), whole, _I64(8)) as (at, _):
-            builder.store(builder.fadd(builder.load(lanes), term_at(at, _F64X8)), lanes)
+    whole = builder.and_(n, I64(-8))
+    total = cgutils.alloca_once_value(builder, F64(0.0))
+    lanes = cgutils.alloca_once(builder, F64X8)
+    with builder.if_then(builder.icmp_signed(">", whole, I64(0))):
+        builder.store(term_at(I64(0), F64X8), lanes)
+        with cgutils.for_range_slice(builder, I64(8), whole, I64(8)) as (at, _):
+            builder.store(builder.fadd(builder.load(lanes), term_at(at, F64X8)), lanes)
         sums = builder.load(lanes)
-        parts = [builder.extract_element(sums, _I32(lane)) for lane in range(8)]
+        parts = [builder.extract_element(sums, I32(lane)) for lane in range(8)]
         while len(parts) > 1:
             parts = [builder.fadd(parts[at], parts[at + 1]) for at in range(0, len(parts), 2)]
         builder.store(parts[0], total)
         # what is left: the last eight once more, of which only those not yet counted are added, one by one
         with builder.if_then(builder.icmp_signed("<", whole, n)):
-            back = builder.sub(n, _I64(8))
-            builder.store(term_at(back, _F64X8), lanes)
+            back = builder.sub(n, I64(8))
+            builder.store(term_at(back, F64X8), lanes)
             with cgutils.for_range(builder, n, start=whole) as rest:
-                at = builder.gep(builder.bitcast(lanes, _F64.as_pointer()), [builder.sub(rest.index, back)])
+                at = builder.gep(builder.bitcast(lanes, F64.as_pointer()), [builder.sub(rest.index, back)])
                 builder.store(builder.fadd(builder.load(total), builder.load(at)), total)
         builder.ret(builder.load(total))
     with cgutils.for_range(builder, n) as few:
-        builder.store(builder.fadd(builder.load(total), term_at(few.index, _F64)), total)
+        builder.store(builder.fadd(builder.load(total), term_at(few.index, F64)), total)
     builder.ret(builder.load(total))
     return function
 
@@ -197,13 +162,13 @@ def kernel_of(typingctx, width):
     result = types.UniTuple(types.float64, 3)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        exponent = builder.and_(builder.lshr(builder.bitcast(args[0], _I64), _I64(52)), _I64(2047))
-        exponent = builder.sub(_I64(2045), exponent)
-        exponent = builder.select(builder.icmp_signed(">", exponent, _I64(1)), exponent, _I64(1))
-        unit = builder.bitcast(builder.shl(exponent, _I64(52)), _F64)
+        exponent = builder.and_(builder.lshr(builder.bitcast(args[0], I64), I64(52)), I64(2047))
+        exponent = builder.sub(I64(2045), exponent)
+        exponent = builder.select(builder.icmp_signed(">", exponent, I64(1)), exponent, I64(1))
+        unit = builder.bitcast(builder.shl(exponent, I64(52)), F64)
         scaled = builder.fmul(args[0], unit)
-        two_s2 = builder.fmul(builder.fmul(_F64(2.0), scaled), scaled)
-        return context.make_tuple(builder, result, [unit, two_s2, builder.fdiv(_F64(1.0), two_s2)])
+        two_s2 = builder.fmul(builder.fmul(F64(2.0), scaled), scaled)
+        return context.make_tuple(builder, result, [unit, two_s2, builder.fdiv(F64(1.0), two_s2)])
 
     return result(types.float64), codegen
 
@@ -214,10 +179,10 @@ def correntropy(typingctx, points, i, nodes, k, kernel):
     signature = types.float64(points, i, nodes, k, kernel)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        (x, w), d = _addresses(context, builder, (points, *args[:2]), (nodes, *args[2:4]))
+        (x, w), d = addresses(context, builder, (points, *args[:2]), (nodes, *args[2:4]))
         function = _summing(builder.module, "fcac_kernel_sum", 2, 3, _kernel)
         total = builder.call(function, [x, w, d, *cgutils.unpack_tuple(builder, args[4])])
-        return builder.fdiv(total, builder.sitofp(d, _F64))
+        return builder.fdiv(total, builder.sitofp(d, F64))
 
     return signature, codegen
 
@@ -227,9 +192,9 @@ def cim_of(typingctx, similarity):
     """Correntropy-induced metric sqrt(1 - C); rounding can lift a mean of ones a hair over one."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        rest = builder.fsub(_F64(1.0), args[0])
-        rest = builder.select(builder.fcmp_ordered(">", rest, _F64(0.0)), rest, _F64(0.0))
-        return _call(builder, "sqrt", rest)
+        rest = builder.fsub(F64(1.0), args[0])
+        rest = builder.select(builder.fcmp_ordered(">", rest, F64(0.0)), rest, F64(0.0))
+        return call(builder, "sqrt", rest)
 
     return types.float64(types.float64), codegen
 
@@ -240,7 +205,7 @@ def dot(typingctx, values, a, b, n):
     signature = types.float64(values, a, b, n)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        starts = [_row_start(context, builder, values, args[0], at) for at in args[1:3]]
+        starts = [row_start(context, builder, values, args[0], at) for at in args[1:3]]
         function = _summing(builder.module, "fcac_dot", 2, 0, lambda builder, x, y: builder.fmul(x, y))
         return builder.call(function, [*starts, args[3]])
 
@@ -253,64 +218,48 @@ def pairwise_sum(typingctx, values, n):
     signature = types.float64(values, types.int64)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        start = _row_start(context, builder, values, args[0], _I64(0))
+        start = row_start(context, builder, values, args[0], I64(0))
         function = _summing(builder.module, "fcac_pairwise_sum", 1, 0, lambda builder, value: value)
         return builder.call(function, [start, args[1]])
 
     return signature, codegen
 
 
-def _over_features(builder, d, body):
-    """Run body(at, kind) for eight features at a time, then for those that are left."""
-    whole = builder.and_(d, _I64(-8))
-    with cgutils.for_range_slice(builder, _I64(0), whole, _I64(8)) as (at, _):
-        body(at, _F64X8)
-    with cgutils.for_range(builder, d, start=whole) as rest:
-        body(rest.index, _F64)
-
-
-def _addresses(context, builder, *arrays):
-    """Where each of these (type, array, row) begins, and the length of the last axis of the first."""
-    starts = [_row_start(context, builder, *array) for array in arrays]
-    shape = context.make_array(arrays[0][0])(context, builder, arrays[0][1]).shape
-    return starts, cgutils.unpack_tuple(builder, shape)[-1]
-
-
 def _spreading(module):
     """Make a function that writes the standard deviation of each of d features of the rows listed."""
-    numbers, integers = _F64.as_pointer(), _I64.as_pointer()
-    function, builder = _define(module, "fcac_spread", ir.VoidType(), [numbers, _I64, integers, _I64, numbers])
+    numbers, integers = F64.as_pointer(), I64.as_pointer()
+    function, builder = define(module, "fcac_spread", ir.VoidType(), [numbers, I64, integers, I64, numbers])
     if builder is None:
         return function
     points, d, rows, n, out = function.args
 
-    count = builder.sitofp(n, _F64)
+    count = builder.sitofp(n, F64)
     # one row alone has no spread: 0 / 1
-    freedom = builder.sitofp(builder.sub(n, builder.zext(builder.icmp_signed(">", n, _I64(1)), _I64)), _F64)
+    freedom = builder.sitofp(builder.sub(n, builder.zext(builder.icmp_signed(">", n, I64(1)), I64)), F64)
 
     def column(at, kind):
         def value(row):
             offset = builder.mul(builder.load(builder.gep(rows, [row])), d)
-            return builder.load(_pointer(builder, points, builder.add(offset, at), kind), align=8)
+            return builder.load(pointer(builder, points, builder.add(offset, at), kind), align=8)
 
-        first = value(_I64(0))
-        total = cgutils.alloca_once_value(builder, _constant(kind, 0.0))
+        first = value(I64(0))
+        total = cgutils.alloca_once_value(builder, constant(kind, 0.0))
         varies = cgutils.alloca_once_value(builder, builder.fcmp_ordered("!=", first, first))  # as yet, no
         with cgutils.for_range(builder, n) as row:
             number = value(row.index)
             builder.store(builder.fadd(builder.load(total), number), total)
             # any difference marks the feature as not constant, without a rounding error to be fooled by
             builder.store(builder.or_(builder.load(varies), builder.fcmp_ordered("!=", number, first)), varies)
-        mean = builder.fdiv(builder.load(total), _splat(builder, count, kind))
+        mean = builder.fdiv(builder.load(total), splat(builder, count, kind))
         mean = builder.select(builder.load(varies), mean, first)
-        builder.store(_constant(kind, 0.0), total)
+        builder.store(constant(kind, 0.0), total)
         with cgutils.for_range(builder, n) as row:
             difference = builder.fsub(value(row.index), mean)
             builder.store(builder.fadd(builder.load(total), builder.fmul(difference, difference)), total)
-        variance = builder.fdiv(builder.load(total), _splat(builder, freedom, kind))
-        builder.store(_call(builder, "sqrt", variance), _pointer(builder, out, at, kind), align=8)
+        variance = builder.fdiv(builder.load(total), splat(builder, freedom, kind))
+        builder.store(call(builder, "sqrt", variance), pointer(builder, out, at, kind), align=8)
 
-    _over_features(builder, d, column)
+    over_features(builder, d, column)
     builder.ret_void()
     return function
 
@@ -321,9 +270,9 @@ def spread_of(typingctx, points, rows, n, out):
     signature = types.void(points, rows, types.int64, out)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zero = _I64(0)
+        zero = I64(0)
         arrays = (points, args[0], zero), (rows, args[1], zero), (out, args[3], zero)
-        (first, listed, result), d = _addresses(context, builder, *arrays)
+        (first, listed, result), d = addresses(context, builder, *arrays)
         builder.call(_spreading(builder.module), [first, d, listed, args[2], result])
         return context.get_dummy_value()
 
@@ -332,123 +281,123 @@ def spread_of(typingctx, points, rows, n, out):
 
 def _screening(module):
     """Make the function behind `screen_tile`, on addresses."""
-    numbers = _F32.as_pointer()
-    arguments = [numbers, numbers, _I64, _I64, _I64, _F32, _F32, numbers]
-    function, builder = _define(module, "fcac_screen", _I64, arguments)
+    numbers = F32.as_pointer()
+    arguments = [numbers, numbers, I64, I64, I64, F32, F32, numbers]
+    function, builder = define(module, "fcac_screen", I64, arguments)
     if builder is None:
         return function
     w, x, begin, end, d, slope, limit, bound = function.args
-    zero, one = _constant(_TILE, 0.0), _constant(_TILE, _ONE_BITS)
-    out = _pointer(builder, bound, _I64(0), _TILE)
-    slopes = builder.fneg(_splat(builder, slope, _TILE))
+    zero, one = constant(_TILE, 0.0), constant(_TILE, _ONE_BITS)
+    out = pointer(builder, bound, I64(0), _TILE)
+    slopes = builder.fneg(splat(builder, slope, _TILE))
     total = cgutils.alloca_once_value(builder, zero)
-    with builder.if_then(builder.icmp_signed(">", begin, _I64(0))):
+    with builder.if_then(builder.icmp_signed(">", begin, I64(0))):
         builder.store(builder.load(out, align=4), total)
 
     def reaching(done):
         # each feature to come can add at most one
-        floor = builder.fsub(limit, builder.sitofp(builder.sub(d, done), _F32))
-        mask = builder.fcmp_ordered(">=", builder.load(total), _splat(builder, floor, _TILE))
-        return builder.zext(builder.bitcast(mask, ir.IntType(LANES)), _I64)
+        floor = builder.fsub(limit, builder.sitofp(builder.sub(d, done), F32))
+        mask = builder.fcmp_ordered(">=", builder.load(total), splat(builder, floor, _TILE))
+        return builder.zext(builder.bitcast(mask, ir.IntType(LANES)), I64)
 
-    with cgutils.for_range_slice(builder, begin, end, _I64(_STRIDE)) as (start, _):
-        stop = builder.add(start, _I64(_STRIDE))
+    with cgutils.for_range_slice(builder, begin, end, I64(_STRIDE)) as (start, _):
+        stop = builder.add(start, I64(_STRIDE))
         stop = builder.select(builder.icmp_signed("<", stop, end), stop, end)
         with cgutils.for_range(builder, stop, start=start) as feature:
-            node = builder.load(_pointer(builder, w, builder.mul(feature.index, _I64(LANES)), _TILE), align=4)
-            difference = builder.fsub(_splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), node)
+            node = builder.load(pointer(builder, w, builder.mul(feature.index, I64(LANES)), _TILE), align=4)
+            difference = builder.fsub(splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), node)
             # fused or not: the margin of the bound covers both
-            bits = _call(builder, "fmuladd", builder.fmul(difference, difference), slopes, one)
+            bits = call(builder, "fmuladd", builder.fmul(difference, difference), slopes, one)
             bits = builder.select(builder.fcmp_ordered(">", bits, zero), bits, zero)
-            chord = builder.bitcast(builder.fptosi(bits, ir.VectorType(_I32, LANES)), _TILE)
+            chord = builder.bitcast(builder.fptosi(bits, ir.VectorType(I32, LANES)), _TILE)
             builder.store(builder.fadd(builder.load(total), chord), total)
-        with builder.if_then(builder.icmp_signed("==", reaching(stop), _I64(0)), likely=False):
+        with builder.if_then(builder.icmp_signed("==", reaching(stop), I64(0)), likely=False):
             # nothing in this tile can matter: the bounds so far, which are too low, must not be taken up again
-            builder.store(_constant(_TILE, float(GIVEN_UP)), out, align=4)
-            builder.ret(_I64(0))
+            builder.store(constant(_TILE, float(GIVEN_UP)), out, align=4)
+            builder.ret(I64(0))
     builder.store(builder.load(total), out, align=4)
     builder.ret(reaching(end))
     return function
 
 
 @intrinsic
-def screen_tile(typingctx, screen, tile, point, begin, end, slope, limit, bound):
+def screen_tile(typingctx, screen, tile, probe_points, b, begin, end, slope, limit, bound):
     """Add the features begin..end to the bounds on the kernel sums of a tile's 32 nodes, from 0 if begin is 0.
 
     Returns, as bits, which nodes can still reach `limit`. `screen` is the (tiles, features, 32) float32 copy of the
-    nodes, `point` the point in the same units and order, `slope` turns a squared difference into bits of an exponent,
-    and `bound` (capacity,) takes the bounds. A tile none of whose nodes can reach the limit, even if it equals the
-    point in all features to come, is given up at once.
+    nodes, probe_points[b] the point in the same units and order, `slope` turns a squared difference into bits of an
+    exponent, and bound[b] (capacity,) takes the bounds. A tile none of whose nodes can reach the limit, even if it
+    equals the point in all features to come, is given up at once.
     """
-    signature = types.int64(screen, tile, point, begin, end, types.float32, types.float32, bound)
+    signature = types.int64(screen, tile, probe_points, b, begin, end, types.float32, types.float32, bound)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        first = builder.mul(args[1], _I64(LANES))
-        arrays = (point, args[2], _I64(0)), (screen, args[0], args[1]), (bound, args[7], first)
-        (x, w, out), d = _addresses(context, builder, *arrays)
-        return builder.call(_screening(builder.module), [w, x, args[3], args[4], d, args[5], args[6], out])
+        arrays = (probe_points, args[2], args[3]), (screen, args[0], args[1]), (bound, args[8], args[3])
+        (x, w, out), d = addresses(context, builder, *arrays)
+        out = builder.gep(out, [builder.mul(args[1], I64(LANES))])
+        return builder.call(_screening(builder.module), [w, x, args[4], args[5], d, args[6], args[7], out])
 
     return signature, codegen
 
 
 @intrinsic
-def tile_top(typingctx, bound, tile):
-    """Largest bound in a tile."""
+def tile_top(typingctx, bound, b, tile):
+    """Largest of the bounds bound[b] in a tile."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        start = _row_start(context, builder, bound, args[0], builder.mul(args[1], _I64(LANES)))
-        values = builder.load(_pointer(builder, start, _I64(0), _TILE), align=4)
+        start = row_start(context, builder, bound, args[0], args[1])
+        values = builder.load(pointer(builder, start, builder.mul(args[2], I64(LANES)), _TILE), align=4)
         name = f"llvm.vector.reduce.fmax.v{LANES}f32"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_F32, [_TILE]), name)
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(F32, [_TILE]), name)
         return builder.call(function, [values])
 
-    return types.float32(bound, types.int64), codegen
+    return types.float32(bound, types.int64, types.int64), codegen
 
 
 def _scatter(builder, values, at, kind, rank, out, stride):
     """Store the values of features at, at + 1, ... as float32, each in its place in the order of the screen."""
-    for lane in range(8 if kind is _F64X8 else 1):
-        value = builder.extract_element(values, _I32(lane)) if kind is _F64X8 else values
-        place = builder.load(builder.gep(rank, [builder.add(at, _I64(lane))]))
-        to = builder.gep(out, [builder.mul(place, _I64(stride))])
-        builder.store(builder.fptrunc(value, _F32), to)
+    for lane in range(8 if kind is F64X8 else 1):
+        value = builder.extract_element(values, I32(lane)) if kind is F64X8 else values
+        place = builder.load(builder.gep(rank, [builder.add(at, I64(lane))]))
+        to = builder.gep(out, [builder.mul(place, I64(stride))])
+        builder.store(builder.fptrunc(value, F32), to)
 
 
 def _pointing(module):
     """Make the function behind `to_screen`, on addresses."""
-    numbers = _F64.as_pointer()
-    arguments = [numbers, numbers, _I64.as_pointer(), _I64, _F64, _F32.as_pointer()]
-    function, builder = _define(module, "fcac_to_screen", _F64, arguments)
+    numbers = F64.as_pointer()
+    arguments = [numbers, numbers, I64.as_pointer(), I64, F64, F32.as_pointer()]
+    function, builder = define(module, "fcac_to_screen", F64, arguments)
     if builder is None:
         return function
     x, shift, rank, d, scale, out = function.args
-    reach = cgutils.alloca_once_value(builder, _F64(0.0))
-    lanes = cgutils.alloca_once_value(builder, _constant(_F64X8, 0.0))
+    reach = cgutils.alloca_once_value(builder, F64(0.0))
+    lanes = cgutils.alloca_once_value(builder, constant(F64X8, 0.0))
 
     def feature(at, kind):
-        value, origin = (builder.load(_pointer(builder, array, at, kind), align=8) for array in (x, shift))
-        value = builder.fmul(builder.fsub(value, origin), _splat(builder, scale, kind))
+        value, origin = (builder.load(pointer(builder, array, at, kind), align=8) for array in (x, shift))
+        value = builder.fmul(builder.fsub(value, origin), splat(builder, scale, kind))
         _scatter(builder, value, at, kind, rank, out, 1)
-        total = lanes if kind is _F64X8 else reach
-        builder.store(builder.fadd(builder.load(total), _call(builder, "fabs", value)), total)
+        total = lanes if kind is F64X8 else reach
+        builder.store(builder.fadd(builder.load(total), call(builder, "fabs", value)), total)
 
-    _over_features(builder, d, feature)
+    over_features(builder, d, feature)
     total = builder.load(reach)
     for lane in range(8):
-        total = builder.fadd(total, builder.extract_element(builder.load(lanes), _I32(lane)))
+        total = builder.fadd(total, builder.extract_element(builder.load(lanes), I32(lane)))
     builder.ret(total)
     return function
 
 
 @intrinsic
-def to_screen(typingctx, points, i, shift, rank, scale, point):
-    """Write points[i] in the units and order of the screening copy; return the sum of its absolute values there."""
-    signature = types.float64(points, i, shift, rank, scale, point)
+def to_screen(typingctx, points, i, shift, rank, scale, probe_points, b):
+    """Write points[i] to probe_points[b], as the screening copy has it; return the sum of its absolute values there."""
+    signature = types.float64(points, i, shift, rank, scale, probe_points, b)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zero = _I64(0)
-        arrays = (points, *args[:2]), (shift, args[2], zero), (rank, args[3], zero), (point, args[5], zero)
-        (x, origin, places, out), d = _addresses(context, builder, *arrays)
+        zero = I64(0)
+        arrays = (points, *args[:2]), (shift, args[2], zero), (rank, args[3], zero), (probe_points, args[5], args[6])
+        (x, origin, places, out), d = addresses(context, builder, *arrays)
         return builder.call(_pointing(builder.module), [x, origin, places, d, args[4], out])
 
     return signature, codegen
@@ -456,23 +405,23 @@ def to_screen(typingctx, points, i, shift, rank, scale, point):
 
 def _moving(module):
     """Make the function behind `move_node`, on addresses."""
-    numbers = _F64.as_pointer()
-    arguments = [numbers, numbers, numbers, _I64.as_pointer(), _F32.as_pointer(), _I64, _F64, _F64]
-    function, builder = _define(module, "fcac_move", ir.VoidType(), arguments)
+    numbers = F64.as_pointer()
+    arguments = [numbers, numbers, numbers, I64.as_pointer(), F32.as_pointer(), I64, F64, F64]
+    function, builder = define(module, "fcac_move", ir.VoidType(), arguments)
     if builder is None:
         return function
     x, w, shift, rank, screen, d, scale, divisor = function.args
-    whole_way = builder.fcmp_ordered("==", divisor, _F64(1.0))
+    whole_way = builder.fcmp_ordered("==", divisor, F64(1.0))
 
     def feature(at, kind):
-        value, node, origin = (builder.load(_pointer(builder, array, at, kind), align=8) for array in (x, w, shift))
-        step = builder.fdiv(builder.fsub(value, node), _splat(builder, divisor, kind))
+        value, node, origin = (builder.load(pointer(builder, array, at, kind), align=8) for array in (x, w, shift))
+        step = builder.fdiv(builder.fsub(value, node), splat(builder, divisor, kind))
         value = builder.select(whole_way, value, builder.fadd(node, step))
-        builder.store(value, _pointer(builder, w, at, kind), align=8)
-        value = builder.fmul(builder.fsub(value, origin), _splat(builder, scale, kind))
+        builder.store(value, pointer(builder, w, at, kind), align=8)
+        value = builder.fmul(builder.fsub(value, origin), splat(builder, scale, kind))
         _scatter(builder, value, at, kind, rank, screen, LANES)
 
-    _over_features(builder, d, feature)
+    over_features(builder, d, feature)
     builder.ret_void()
     return function
 
@@ -483,10 +432,10 @@ def move_node(typingctx, nodes, screen, shift, rank, scale, k, points, i, diviso
     signature = types.void(nodes, screen, shift, rank, scale, k, points, i, divisor)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        k, zero = args[5], _I64(0)
-        tile, lane = builder.ashr(k, _I64(LANES.bit_length() - 1)), builder.and_(k, _I64(LANES - 1))
+        k, zero = args[5], I64(0)
+        tile, lane = builder.ashr(k, I64(LANES.bit_length() - 1)), builder.and_(k, I64(LANES - 1))
         arrays = (points, *args[6:8]), (nodes, args[0], k), (shift, args[2], zero), (rank, args[3], zero)
-        (x, w, origin, places, column), d = _addresses(context, builder, *arrays, (screen, args[1], tile))
+        (x, w, origin, places, column), d = addresses(context, builder, *arrays, (screen, args[1], tile))
         column = builder.gep(column, [lane])
         builder.call(_moving(builder.module), [x, w, origin, places, column, d, args[4], args[8]])
         return context.get_dummy_value()

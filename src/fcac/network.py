@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fcac import _learning as kernels
 from fcac._parts import check_parts
-from fcac._search import SCREEN_HIGH, SCREEN_LOW, all_distances, nearest_nodes
+from fcac._search import PROBE, SCREEN_HIGH, SCREEN_LOW, all_distances, nearest_nodes
 from fcac._vector import LANES
 
 Floats = NDArray[np.float64]
@@ -22,6 +22,9 @@ N_START = kernels.N_START
 
 # Rows per block in reading; small enough to keep a tile's working set in cache and threads evenly fed.
 _TILE = 1024
+
+# Points searched together in reading: each tile of nodes is fetched once for all of them.
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,8 @@ class Network:
     def _scratch(self) -> tuple[NDArray[Any], ...]:
         capacity, d = len(self._state.widths), self.n_features
         rows, numbers = np.empty(max(capacity, N_START), np.int64), np.empty(max(capacity, d))
-        return rows, numbers, np.empty(d, np.float32), np.empty(capacity, np.float32)
+        probes, points32 = np.empty(1, PROBE), np.empty((1, d), np.float32)
+        return rows, numbers, probes, points32, np.empty((1, capacity), np.float32)
 
     def _grow(self, *names: str) -> None:
         """Make room for a quarter more, one array after the other, so that two states at most are ever held."""
@@ -315,8 +319,9 @@ class Network:
                 block,
                 start,
                 stop,
-                np.empty(self.n_features, np.float32),
-                np.empty(len(state.widths), np.float32),
+                np.empty(_AT_ONCE, PROBE),
+                np.empty((_AT_ONCE, self.n_features), np.float32),
+                np.empty((_AT_ONCE, len(state.widths)), np.float32),
                 position,
                 distance,
             )

@@ -1,0 +1,79 @@
+"""Small tools to write LLVM code: numbers and vectors alike, addresses of rows, functions and loops."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils
+
+I32, I64, F32, F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
+F64X8 = ir.VectorType(F64, 8)
+
+
+def constant(kind, value):
+    """A number, or a vector full of it."""
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
+def splat(builder, value, kind):
+    """Fill a vector with one number."""
+    if not isinstance(kind, ir.VectorType):
+        return value
+    single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, I32(0))
+    return builder.shuffle_vector(single, single, ir.Constant(ir.VectorType(I32, kind.count), None))
+
+
+def call(builder, name, *args):
+    """Call LLVM's own function `name` for numbers or vectors."""
+    kind = args[0].type
+    width = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    size = "f64" if F64 in (kind, getattr(kind, "element", None)) else "f32"
+    signature = ir.FunctionType(kind, [kind] * len(args))
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{width}{size}")
+    return builder.call(function, args)
+
+
+def fma(builder, a, b, c):
+    """One rounding for a * b + c."""
+    return call(builder, "fma", a, b, c)
+
+
+def pointer(builder, base, offset, kind):
+    """Address of a number or vector, `offset` elements behind `base`."""
+    return builder.bitcast(builder.gep(base, [offset]), kind.as_pointer())
+
+
+def row_start(context, builder, array_type, array, row):
+    """Address of the first element of a row (or of element `row` of a vector)."""
+    view = context.make_array(array_type)(context, builder, array)
+    for size in cgutils.unpack_tuple(builder, view.shape)[1:]:
+        row = builder.mul(row, size)
+    return builder.gep(view.data, [row])
+
+
+def define(module, name, result, arguments):
+    """Begin a function of its own in a module; None instead of the code builder if the module has it already."""
+    if name in module.globals:
+        return module.globals[name], None
+    function = ir.Function(module, ir.FunctionType(result, arguments), name)
+    function.linkage = "linkonce_odr"  # several modules may bring it along; the linker keeps one
+    for attribute in ("noinline", "nounwind"):
+        function.attributes.add(attribute)
+    return function, ir.IRBuilder(function.append_basic_block("entry"))
+
+
+def over_features(builder, d, body):
+    """Run body(at, kind) for eight features at a time, then for those that are left."""
+    whole = builder.and_(d, I64(-8))
+    with cgutils.for_range_slice(builder, I64(0), whole, I64(8)) as (at, _):
+        body(at, F64X8)
+    with cgutils.for_range(builder, d, start=whole) as rest:
+        body(rest.index, F64)
+
+
+def addresses(context, builder, *arrays):
+    """Where each of these (type, array, row) begins, and the length of the last axis of the first."""
+    starts = [row_start(context, builder, *array) for array in arrays]
+    shape = context.make_array(arrays[0][0])(context, builder, arrays[0][1]).shape
+    return starts, cgutils.unpack_tuple(builder, shape)[-1]
