@@ -133,19 +133,27 @@ def _extend_factor(nodes, widths, factor, clock):
 
 
 @inner
-def _set_threshold(nodes, widths, clock, scratch):
+def _set_threshold(nodes, widths, screen, shift, rank, clock, scratch, probes, x32, bound):
     """Give all nodes the bandwidth computed last and set V to the mean CIM to the nearest other node."""
-    n = clock.n_nodes
+    n, probe, none, one, two = clock.n_nodes, probes[0], np.int64(0), np.int64(1), np.int64(2)
     for k in range(n):
         widths[k] = clock.last_width
-    kernel = kernel_of(pairwise_sum(widths, n) / n)
+    width = pairwise_sum(widths, n) / n
+    kernel, screened = kernel_of(width), SCREEN_LOW < width * clock.scale < SCREEN_HIGH
     for i in range(n):
-        scratch[i] = 1.0
-        for k in range(i):
-            cim = cim_of(correntropy(nodes, i, nodes, k, kernel))
-            cim = cim if cim != 0.0 else 1.0  # a distance of exactly zero is a duplicate, not a neighbour
-            scratch[i] = cim if cim < scratch[i] else scratch[i]
-            scratch[k] = cim if cim < scratch[k] else scratch[k]
+        nearest = 0.0
+        if screened:
+            # the nearest is the node itself; the second nearest is what is asked for
+            probe.within = 1.0
+            search(nodes, screen, n, shift, rank, clock.scale, width, two, nodes, i, probes, none, one, x32, bound)
+            nearest = probe.cim2 if probe.cim2 < 1.0 else 1.0
+        if nearest == 0.0:
+            # a distance of exactly zero is a duplicate, not a neighbour: look past all of them
+            nearest = 1.0
+            for k in range(n):
+                cim = cim_of(correntropy(nodes, i, nodes, k, kernel))
+                nearest = cim if 0.0 < cim < nearest else nearest
+        scratch[i] = nearest
     clock.threshold = pairwise_sum(scratch, n) / n
 
 
@@ -361,7 +369,7 @@ def learn(
                 clock.last_width = _bandwidth(nodes, rows, recent, clock, scratch)
                 widths[k] = clock.last_width
                 if clock.n_nodes == clock.n_active:
-                    _set_threshold(nodes, widths, clock, scratch)
+                    _set_threshold(nodes, widths, screen, shift, rank, clock, scratch, probes, x32, bound)
         else:
             s2 = s2 if cim2 <= within else -1
             if clock.topological:

@@ -63,12 +63,15 @@ def define(module, name, result, arguments):
     return function, ir.IRBuilder(function.append_basic_block("entry"))
 
 
-def over_features(builder, d, body):
-    """Run body(at, kind) for eight features at a time, then for those that are left."""
-    whole = builder.and_(d, I64(-8))
-    with cgutils.for_range_slice(builder, I64(0), whole, I64(8)) as (at, _):
-        body(at, F64X8)
-    with cgutils.for_range(builder, d, start=whole) as rest:
+def over_features(builder, d, body, widths=(8,)):
+    """Run body(at, kind) for vectors of features, the widest as long as they fit, then for those that are left."""
+    done = I64(0)
+    for width in widths:
+        upto = builder.sub(d, builder.and_(builder.sub(d, done), I64(width - 1)))
+        with cgutils.for_range_slice(builder, done, upto, I64(width)) as (at, _):
+            body(at, ir.VectorType(F64, width))
+        done = upto
+    with cgutils.for_range(builder, d, start=done) as rest:
         body(rest.index, F64)
 
 

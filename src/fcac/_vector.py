@@ -259,7 +259,7 @@ def _spreading(module):
         variance = builder.fdiv(builder.load(total), splat(builder, freedom, kind))
         builder.store(call(builder, "sqrt", variance), pointer(builder, out, at, kind), align=8)
 
-    over_features(builder, d, column)
+    over_features(builder, d, column, (32, 8))
     builder.ret_void()
     return function
 
@@ -356,8 +356,8 @@ def tile_top(typingctx, bound, b, tile):
 
 def _scatter(builder, values, at, kind, rank, out, stride):
     """Store the values of features at, at + 1, ... as float32, each in its place in the order of the screen."""
-    for lane in range(8 if kind is F64X8 else 1):
-        value = builder.extract_element(values, I32(lane)) if kind is F64X8 else values
+    for lane in range(8 if isinstance(kind, ir.VectorType) else 1):
+        value = builder.extract_element(values, I32(lane)) if isinstance(kind, ir.VectorType) else values
         place = builder.load(builder.gep(rank, [builder.add(at, I64(lane))]))
         to = builder.gep(out, [builder.mul(place, I64(stride))])
         builder.store(builder.fptrunc(value, F32), to)
@@ -378,7 +378,7 @@ def _pointing(module):
         value, origin = (builder.load(pointer(builder, array, at, kind), align=8) for array in (x, shift))
         value = builder.fmul(builder.fsub(value, origin), splat(builder, scale, kind))
         _scatter(builder, value, at, kind, rank, out, 1)
-        total = lanes if kind is F64X8 else reach
+        total = lanes if isinstance(kind, ir.VectorType) else reach
         builder.store(builder.fadd(builder.load(total), call(builder, "fabs", value)), total)
 
     over_features(builder, d, feature)
