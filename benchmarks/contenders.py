@@ -70,12 +70,11 @@ def mini_batch_k_means(X: np.ndarray, n_clusters: int):
     from sklearn.cluster import MiniBatchKMeans
 
     model = MiniBatchKMeans(n_clusters, init="random", n_init=1, random_state=0)
+    size = max(1024, n_clusters)  # its first batch must hold as many rows as there are clusters
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for start in range(0, len(X), 1024):
-            batch = X[start : start + 1024]
-            if len(batch) >= n_clusters or start:
-                model.partial_fit(batch)
+        for start in range(0, len(X), size):
+            model.partial_fit(X[start : start + size])
     return model
 
 

@@ -132,7 +132,7 @@ def measure_fits(data: dict[str, np.ndarray], bars: Bars, seconds: float, consol
             {"CA+": lambda X=X: ca_plus(X), "CAE_FC": lambda X=X: cae_fc(X), "plain C": lambda X=X: brute.fit(X)},
             seconds,
         )
-        few = X[: min(len(X), 600 if d > 200 else 2000)]
+        few = X[:2000]
         few_least = race(
             {"CA+": lambda few=few: ca_plus(few), "NumPy": lambda few=few: plain_numpy(few)}, seconds / 2, 2
         )
