@@ -206,9 +206,19 @@ class TestTheFile:
         with pytest.raises(LedgerError, match="key"):
             ledger.charge("A", ONE)
 
+    def test_looking_needs_no_key_and_creates_nothing(self, ledger: Ledger, tmp_path: Path) -> None:
+        assert (ledger.spent("A"), ledger.entries(), ledger.sites()) == (0.0, [], [])
+        assert ledger.remaining("A") == pytest.approx(2.0)
+        assert list(tmp_path.iterdir()) == []
+        ledger.charge("A", ONE)
+        os.unlink(ledger.path + ".key")
+        assert ledger.spent_rho("A") == ONE
+        assert "A" in ledger.summary_line("A")
+
     def test_a_crash_before_the_first_commit_leaves_a_usable_place(self, ledger: Ledger) -> None:
         Path(ledger.path).touch()
         Path(ledger.path + ".key").write_bytes(b"k" * 32)
+        assert ledger.spent("A") == 0
         ledger.charge("A", ONE)
         assert ledger.spent_rho("A") == ONE
 

@@ -28,9 +28,8 @@ UNIT = 2**16
 #: Rings of the histogram of residual norms; each is sqrt(2) times as wide as the one inside it.
 N_RINGS = 10
 
-#: Widest data the integers are sized for: distances stay below 2**53, sums below 2**62.
+#: Widest data the integers are sized for: with more features, distances could leave the exact range of float64.
 MAX_FEATURES = 2**17
-MAX_ROWS = 2**40
 
 _ROWS_AT_ONCE = 4096
 

@@ -26,6 +26,7 @@ from fcac.privacy.errors import BudgetExceeded, LedgerError, RepeatedBatch
 RecordIds = Sequence[Any] | None
 
 _FORMAT = "1"
+_KEY_BYTES = 32
 _WAIT_SECONDS = 60.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -184,8 +185,8 @@ class Ledger(PlainObject):
 
     def spent_rho(self, site: str) -> float:
         """What a record of this site has cost at most, in rho."""
-        with self._transaction() as (connection, _):
-            return _spent_rho(connection, site)
+        with self._reading() as connection:
+            return 0.0 if connection is None else _spent_rho(connection, site)
 
     def spent(self, site: str) -> float:
         """What a record of this site has cost at most, as epsilon at delta."""
@@ -198,14 +199,18 @@ class Ledger(PlainObject):
 
     def sites(self) -> list[str]:
         """Sites that were ever charged."""
-        with self._transaction() as (connection, _):
+        with self._reading() as connection:
+            if connection is None:
+                return []
             rows = connection.execute("SELECT DISTINCT site FROM charges WHERE site != '' ORDER BY site").fetchall()
         return [row[0] for row in rows]
 
     def entries(self, site: str | None = None) -> list[dict[str, Any]]:
         """All charges, oldest first, each as a dict of plain values."""
         query = "SELECT number, time, site, round, rho, what, counted, part, completed FROM charges"
-        with self._transaction() as (connection, _):
+        with self._reading() as connection:
+            if connection is None:
+                return []
             if site is None:
                 rows = connection.execute(query + " ORDER BY number").fetchall()
             else:
@@ -225,6 +230,30 @@ class Ledger(PlainObject):
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, bytes]]:
         """One exclusive, durable transaction; rolled back if anything inside raises."""
+        path = self._check_place()
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with _plain_errors(self.path), contextlib.closing(_connect(self.path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection, self._prepare(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A look at the ledger: needs no key, creates nothing, and gives None if nothing was ever charged."""
+        if not self._check_place().exists():
+            yield None
+            return
+        with _plain_errors(self.path), contextlib.closing(_connect(self.path)) as connection:
+            connection.execute("BEGIN")
+            yield connection if self._is_prepared(connection) else None
+
+    def _check_place(self) -> Path:
         path, key_path = Path(self.path), Path(self.path + ".key")
         if not path.parent.is_dir():
             raise LedgerError(f"the folder of the ledger, {path.parent}, does not exist")
@@ -233,31 +262,14 @@ class Ledger(PlainObject):
                 f"{path} is gone but its key is there: earlier spending would be forgotten. Restore the ledger from a "
                 f"backup; only if nothing was ever charged, delete {key_path.name} and start anew"
             )
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with _plain_errors(self.path), contextlib.closing(_connect(self.path)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection, self._prepare(connection, key_path)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        return path
 
-    def _prepare(self, connection: sqlite3.Connection, key_path: Path) -> bytes:
-        """Create the tables on first use; check that file, key and settings belong together."""
-        is_new = not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone()
-        if is_new:
+    def _is_prepared(self, connection: sqlite3.Connection) -> bool:
+        """False if the file is still empty; an error if it is not this ledger."""
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
             if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                 raise LedgerError(f"{self.path} is a database, but not a privacy ledger")
-            key = key_path.read_bytes() if key_path.exists() else _new_key(key_path)
-            for statement in _TABLES.split(";")[:-1]:
-                connection.execute(statement)
-            check = _keyed(key, "check", b"").hex()
-            facts = {"format": _FORMAT, "budget": repr(self.budget), "delta": repr(self.delta), "key_check": check}
-            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-            return key
+            return False
         facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
         if facts.get("format") != _FORMAT:
             raise LedgerError(
@@ -269,10 +281,24 @@ class Ledger(PlainObject):
                     f"{self.path} was made with {name} = {float(facts[name]):g}, not {mine:g}; "
                     "use its own (Ledger.open), or change_budget"
                 )
+        return True
+
+    def _prepare(self, connection: sqlite3.Connection) -> bytes:
+        """Create the tables on first use; check that file, key and settings belong together."""
+        key_path = Path(self.path + ".key")
+        if not self._is_prepared(connection):
+            key = key_path.read_bytes() if key_path.exists() else _new_key(key_path)
+            for statement in _TABLES.split(";")[:-1]:
+                connection.execute(statement)
+            check = _keyed(key, "check", b"").hex()
+            facts = {"format": _FORMAT, "budget": repr(self.budget), "delta": repr(self.delta), "key_check": check}
+            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+            return key
         if not key_path.exists():
             raise LedgerError(f"{key_path} is missing: ids and repeats cannot be recognised. Restore it from a backup")
         key = key_path.read_bytes()
-        if _keyed(key, "check", b"").hex() != facts["key_check"]:
+        (expected,) = connection.execute("SELECT value FROM facts WHERE name = 'key_check'").fetchone()
+        if _keyed(key, "check", b"").hex() != expected:
             raise LedgerError(f"{key_path} is not the key of this ledger. Restore the right one from a backup")
         return key
 
@@ -315,12 +341,20 @@ def _spent_rho(connection: sqlite3.Connection, site: str) -> float:
 
 
 def _new_key(path: Path) -> bytes:
-    key = os.urandom(32)
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    """Write a fresh key, durably and whole or not at all; only its owner may read it."""
+    key = os.urandom(_KEY_BYTES)
+    draft = Path(f"{path}.part")
+    handle = os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     with os.fdopen(handle, "wb") as stream:
         stream.write(key)
         stream.flush()
         os.fsync(stream.fileno())
+    os.replace(draft, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
     return key
 
 
