@@ -291,6 +291,7 @@ def test_same_as_the_plain_program(model_class, spec):
         np.random.default_rng(0).normal(size=(200, 3)) * 5e-324,
         np.random.default_rng(0).normal(size=(200, 3)) * 1e140,
         np.random.default_rng(0).normal(size=(200, 3)) * [1e-150, 1.0, 1e140],
+        np.random.default_rng(0).normal(size=(200, 3)) * [1e-160, 1e-160, 1e149],
         np.geomspace(1e-140, 1e140, 200)[:, None],
         np.random.default_rng(0).normal(size=(200, 3)) + 1e15,
         np.linspace(-1e150, 1e150, 50)[:, None],

@@ -318,7 +318,7 @@ def learn(
         scale = clock.scale
         if n == nodes.shape[0]:
             return i, NEED_NODES
-        if clock.free_edge < 0 and 2 * clock.edges_used == halves.shape[0]:
+        if clock.topological and clock.free_edge < 0 and 2 * clock.edges_used == halves.shape[0]:
             return i, NEED_EDGES
         if not SCREEN_LOW < clock.mean_width * scale < SCREEN_HIGH:
             return i, NEED_SCALE

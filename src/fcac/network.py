@@ -128,6 +128,8 @@ class Network:
         return bool(self._clock["n_seen"] > 0)
 
     def _learn(self, block: Floats) -> None:
+        if not len(self._state.widths) and len(block):
+            self._grow("nodes", "widths", "screen", "links", "factor")
         block, at, scratch = _kernel_ready(block), 0, self._scratch()
         while at < len(block):
             at, reason = kernels.learn(*self._state, *scratch, block, at)
@@ -169,15 +171,17 @@ class Network:
         """Choose the units of the float32 screening copy anew; results never depend on them."""
         state, clock, n = self._state, self._clock, self._n_rows
         rows = state.nodes[:n] if n else block[:N_START]
-        # the mean of what is to be searched, so that float32 keeps its digits; the features that vary most come first
+        # the mean of what is to be searched, so that float32 keeps its digits
         state.shift[:] = rows.mean(axis=0)
-        state.rank[np.argsort(-rows.std(axis=0), kind="stable")] = np.arange(self.n_features)
+        if self.n_features > LANES:
+            # the features that vary most come first: they tell soonest which nodes are out of the question
+            state.rank[np.argsort(-rows.std(axis=0), kind="stable")] = np.arange(self.n_features)
         # a power of two, so that scaling itself rounds nothing
         exponent = -int(np.frexp(clock["mean_width"])[1])
         clock["scale"] = np.ldexp(1.0, min(max(exponent, -1000), 1000))
-        for tile in range(0, n, LANES):
-            part = (state.nodes[tile : min(tile + LANES, n)] - state.shift) * clock["scale"]
-            with np.errstate(over="ignore"):  # beyond float32, the margin of the bound is infinite as well
+        with np.errstate(over="ignore"):  # beyond float32, the margin of the bound is infinite as well
+            for tile in range(0, n, LANES):
+                part = (state.nodes[tile : min(tile + LANES, n)] - state.shift) * clock["scale"]
                 state.screen[tile // LANES, state.rank, : len(part)] = part.T
 
     # ------------------------------------------------------------ what was learned
