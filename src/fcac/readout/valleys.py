@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
-from sknetwork.clustering import Louvain
 
+from fcac.readout.louvain import modular_communities
 from fcac.readout.neighbours import Floats, Integers
 
 # Resolution of the communities that are joined afterwards.
@@ -97,15 +97,8 @@ def by_first(labels: Integers) -> Integers:
 
 
 def communities(graph: sparse.csr_matrix, resolution: float) -> Integers:
-    """Return Louvain communities of a graph, always the same for the same graph.
-
-    (Leiden's refinement in scikit-network draws from the C library's global generator, which cannot be seeded from
-    here: the same graph gives other communities in the next call.)
-    """
-    if graph.nnz == 0:
-        return np.arange(graph.shape[0])
-    labels = Louvain(resolution=resolution, random_state=0, shuffle_nodes=False).fit_predict(graph)
-    return by_first(labels.astype(np.int64))
+    """Return communities of large modularity, always the same for the same graph, numbered by first node."""
+    return modular_communities(graph, resolution)
 
 
 def grow_tree(graph: sparse.csr_matrix) -> Tree:
