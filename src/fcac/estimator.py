@@ -96,7 +96,9 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, *, record_ids: Any = None, partition: str | None = None
+    ) -> Self:
         """Start anew and play one round.
 
         Parameters
@@ -105,14 +107,22 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         y : ignored
         groups : array-like of shape (n,), optional
             Site of each row; None: one site.
+        record_ids : array-like of shape (n,), or dict of site name to ids, optional
+            With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
+            up per id, and the dearest id counts.
+        partition : str, optional
+            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
+            a day. Releases of different parts do not add up.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, reset=True)
+        return self._play(X, groups, record_ids, partition, reset=True)
 
-    def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, groups: Any = None, *, record_ids: Any = None, partition: str | None = None
+    ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
         Parameters
@@ -121,16 +131,23 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         y : ignored
         groups : array-like of shape (n,), optional
             Site of each row; None: one site.
+        record_ids : array-like of shape (n,), or dict of site name to ids, optional
+            With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
+            up per id, and the dearest id counts.
+        partition : str, optional
+            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
+            a day. Releases of different parts do not add up.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, reset=not hasattr(self, "server_"))
+        return self._play(X, groups, record_ids, partition, reset=not hasattr(self, "server_"))
 
-    def _play(self, X: Any, groups: Any, *, reset: bool) -> Self:
+    def _play(self, X: Any, groups: Any, record_ids: Any, partition: str | None, *, reset: bool) -> Self:
         self._validate_params()
         data = _SiteRows(X, groups, self)
+        ids = None if record_ids is None else data.ids_by_site(record_ids)
         if not _is_dict_of_sites(X) and _has_shape(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
         if not reset and data.n_features != self.n_features_in_:
@@ -145,13 +162,18 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         for name in data:
             if name not in sites:
                 sites[name] = Site(name, self.privacy)
-        play_round(server, sites, data, n_jobs=self.n_jobs)
+        play_round(server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition)
         self._adopt(server, sites, data.n_features)
         self._last_rows = X
         return self
 
     def play_stream(
-        self, pieces: Iterator[tuple[Any, Any]], n_features: int, feature_names: list[str] | None = None
+        self,
+        pieces: Iterator[tuple[Any, ...]],
+        n_features: int,
+        feature_names: list[str] | None = None,
+        *,
+        partition: str | None = None,
     ) -> Self:
         """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
 
@@ -159,10 +181,12 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
 
         Parameters
         ----------
-        pieces : iterator of (site, rows)
+        pieces : iterator of (site, rows), or of (site, rows, record ids)
             Read once; a site's rows may come in several pieces.
         n_features : int
         feature_names : list of str, optional
+        partition : str, optional
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -175,14 +199,14 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         server = self.server_ if started else Server(self.server, self._seed(), self._n_wanted())
         sites = dict(self.sites_) if started else {}
 
-        def named() -> Iterator[tuple[SiteName, Any]]:
-            for name, rows in pieces:
-                name = plain_site(name)
+        def named() -> Iterator[tuple[Any, ...]]:
+            for given, *piece in pieces:
+                name = plain_site(given)
                 if name not in sites:
                     sites[name] = Site(name, self.privacy)
-                yield name, rows
+                yield name, *piece
 
-        play_round(server, sites, named(), n_jobs=self.n_jobs)
+        play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
         if not started and feature_names is not None:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
         self._adopt(server, sites, n_features)
@@ -473,7 +497,7 @@ class _SiteRows(Mapping[SiteName, Any]):
             self._index = dict(tables)
             return
         table = Rows(X, estimator)
-        self.n_features = table.n_features
+        self.n_features, self._n_rows = table.n_features, table.n_rows
         if groups is None:
             self._index = {0: table}
             return
@@ -495,6 +519,29 @@ class _SiteRows(Mapping[SiteName, Any]):
         ends = np.cumsum(np.bincount(inverse))
         for name, end, start in zip(unique, ends, np.append(0, ends[:-1]), strict=True):
             self._index[plain_site(name)] = by_site[start:end]
+
+    def ids_by_site(self, record_ids: Any) -> dict[SiteName, list[Any]]:
+        """Return the ids of every site's rows, in the order of its rows."""
+        if _is_dict_of_sites(self._X):
+            if not _is_dict_of_sites(record_ids):
+                raise ValueError("record_ids must be a dict like X: the ids of each site's rows")
+            given = {plain_site(name): list(ids) for name, ids in record_ids.items()}
+            if set(given) != set(self._index):
+                raise ValueError("record_ids must name the same sites as X")
+        else:
+            ids = list(record_ids)
+            if len(ids) != self._n_rows:
+                raise ValueError(f"record_ids has {len(ids)} entries for {self._n_rows} rows: one id per row")
+            given = {
+                name: ids if isinstance(rows, Rows) else [ids[i] for i in rows] for name, rows in self._index.items()
+            }
+        for name, ids in given.items():
+            rows = self._index[name]
+            if isinstance(rows, Rows) and len(ids) != rows.n_rows:
+                raise ValueError(
+                    f"record_ids of site {name} has {len(ids)} entries for {rows.n_rows} rows: one id per row"
+                )
+        return given
 
     def __getitem__(self, name: SiteName) -> Any:
         rows = self._index[name]

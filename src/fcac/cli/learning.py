@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -229,13 +228,14 @@ def _learn_and_save(
 
     _check_records(model, record_id, part)
     started = time.monotonic()
-    with Progress("learning") as progress, _naming_records(model, tables, record_id, part):
+    with Progress("learning") as progress:
 
         def pieces() -> Iterator[Any]:
-            yield from tables.pieces(progress)
+            read = tables.pieces(progress)
+            yield from read if record_id is None else _with_ids(tables, read)
             progress.now("clustering the sites' nodes")
 
-        model.play_stream(pieces(), tables.n_features, tables.feature_names)
+        model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part)
     save_model(model, schema, out)
     _summarise(model, tables, time.monotonic() - started)
     say(f"Model: {out}")
@@ -269,25 +269,11 @@ def _check_records(model: Any, record_id: str | None, part: str | None) -> None:
         raise BadUse("--record-id and --part say how a ledger adds up: they need --epsilon and --ledger")
 
 
-@contextlib.contextmanager
-def _naming_records(model: Any, tables: Tables, record_id: str | None, part: str | None) -> Iterator[None]:
-    """For one round, tell the release who is behind each row, or which part of the data this is."""
-    mechanism = model.privacy
-    if record_id is None and part is None:
-        yield
-        return
-
-    def release(X: Any, state: Any = None, site: str = "site", round: int = 1) -> Any:
-        ids = None
-        if record_id is not None:
-            ids = next((found for name, found in tables.record_ids.items() if str(name) == site), [])
-        return type(mechanism).release(mechanism, X, state, site, round, record_ids=ids, partition=part)
-
-    mechanism.release = release
-    try:
-        yield
-    finally:
-        del mechanism.release
+def _with_ids(tables: Tables, pieces: Iterator[Any]) -> Iterator[Any]:
+    """Add the ids of its rows to each piece."""
+    for site, rows in pieces:
+        known = tables.record_ids[site]
+        yield site, rows, known[len(known) - len(rows) :]
 
 
 def _summarise(model: Any, tables: Tables, seconds: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,11 +16,13 @@ from fcac.federation.site import Site
 def play_round(
     server: Server,
     sites: Mapping[SiteName, Site],
-    data: Mapping[SiteName, Any] | Iterable[tuple[SiteName, Any]],
+    data: Mapping[SiteName, Any] | Iterable[tuple[Any, ...]],
     *,
     round: int | None = None,
     n_jobs: int | None = None,
     progress: Callable[[int], None] | None = None,
+    record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
+    partition: str | None = None,
 ) -> list[Contribution]:
     """Let every site that has new rows contribute, and the server absorb what they send.
 
@@ -29,7 +31,7 @@ def play_round(
     server : Server
     sites : mapping of name to Site
         Must hold every site named in `data`.
-    data : mapping of name to rows, or iterable of (name, rows)
+    data : mapping of name to rows, or iterable of (name, rows) or (name, rows, record ids)
         A mapping gives each site its rows at once; an iterable brings them in pieces, several per site if need be, and
         is read once.
     round : int, optional
@@ -39,6 +41,10 @@ def play_round(
         on it.
     progress : callable, optional
         Called with the number of sites that have contributed.
+    record_ids : mapping of name to ids, optional
+        With a mapping of rows: the id of each row of each site; see :meth:`Site.contribute`.
+    partition : str, optional
+        Part of the data that this round is, fixed without looking at values; see :meth:`Site.contribute`.
 
     Returns
     -------
@@ -48,20 +54,29 @@ def play_round(
     """
     number = round if round is not None else _next_round(server, sites)
     whole = isinstance(data, Mapping)
+    if record_ids is not None and (not whole or set(record_ids) != set(data)):
+        raise ValueError("record_ids must name the same sites as the rows; pieces carry theirs as (name, rows, ids)")
     try:
         if isinstance(data, Mapping):
             names = site_order(data)
+            if record_ids is not None:  # all of them, before the first site is charged
+                record_ids = {name: sites[name].checked_records(record_ids[name], partition) or [] for name in names}
         else:
             seen: set[SiteName] = set()
-            for name, rows in data:
-                sites[name].observe(rows)
+            for name, *piece in data:
+                sites[name].observe(*piece)
                 seen.add(name)
             names = site_order(seen)
 
         done = itertools.count(1)
 
         def contribute(name: SiteName) -> Contribution:
-            sent = sites[name].contribute(data[name] if whole else None, round=number)  # type: ignore[index]
+            sent = sites[name].contribute(
+                data[name] if whole else None,  # type: ignore[index]
+                number,
+                record_ids=None if record_ids is None else record_ids[name],
+                partition=partition,
+            )
             if progress is not None:
                 progress(next(done))
             return sent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ class Site:
         self._released: Any = None
         self._draft: Network | None = None
         self._draft_rows: list[NDArray[np.float64]] = []
+        self._draft_ids: list[str] | None = None
         if self.state_dir is not None:
             self.state_dir.mkdir(parents=True, exist_ok=True)
             if (self.state_dir / _STATE_FILE).exists():
@@ -63,19 +65,32 @@ class Site:
 
     # ------------------------------------------------------------ rows in, contribution out
 
-    def observe(self, rows: Any) -> None:
+    def observe(self, rows: Any, record_ids: Sequence[Any] | None = None) -> None:
         """Take rows of the coming round; they count once :meth:`contribute` closes the round.
 
         For data that arrives in pieces. Without privacy the pieces are learned at once and not kept; a mechanism that
         needs the round's rows together keeps them until the round is closed.
+
+        Parameters
+        ----------
+        rows : array-like of shape (n, d)
+        record_ids : sequence, optional
+            The id (person) of each of these rows; see :meth:`contribute`.
         """
+        ids = self.checked_records(record_ids)
         table = rows if hasattr(rows, "blocks") else Rows(rows, "Site", allow_empty=True)
         self._check_width(table.n_features)
-        for block in table.blocks():
-            if self.privacy is None:
+        if self.privacy is None:
+            for block in table.blocks():
                 self._draft_network(table.n_features).learn(block)
-            else:
-                self._draft_rows.append(block.copy())
+            return
+        blocks = [block.copy() for block in table.blocks()]
+        n_rows = sum(map(len, blocks))
+        if ids is not None:
+            if len(ids) != n_rows:
+                raise ValueError(f"record_ids has {len(ids)} entries for {n_rows} rows: one id per row")
+            self._note_ids(ids)
+        self._draft_rows += blocks
 
     def checkpoint(self) -> tuple[Any, ...]:
         """Return a token for :meth:`roll_back`; cheap, since states are replaced and never changed."""
@@ -88,9 +103,16 @@ class Site:
 
     def discard(self) -> None:
         """Forget rows observed since the last contribution."""
-        self._draft, self._draft_rows = None, []
+        self._draft, self._draft_rows, self._draft_ids = None, [], None
 
-    def contribute(self, rows: Any = None, round: int | None = None) -> Contribution:
+    def contribute(
+        self,
+        rows: Any = None,
+        round: int | None = None,
+        *,
+        record_ids: Sequence[Any] | None = None,
+        partition: str | None = None,
+    ) -> Contribution:
         """Close a round: learn the new rows and return what leaves the site.
 
         Parameters
@@ -100,12 +122,19 @@ class Site:
         round : int, optional
             Number of the round asked for; the next one if not given. The latest round asked for again is answered
             with the same bytes, without learning anything.
+        record_ids : sequence, optional
+            For `NodeRelease` with a ledger: the id (person) of each of these rows, or without `rows` of those observed.
+            The ledger then adds up per id, and the dearest id counts. In a round every row has an id, or none has.
+        partition : str, optional
+            For `NodeRelease` with a ledger, instead of ids: name of a part of the data that was fixed without looking
+            at values, such as a day. Releases of different parts do not add up.
 
         Returns
         -------
         Contribution
             All nodes of the site, not only those of this round.
         """
+        ids = self.checked_records(record_ids, partition)
         number = self.round + 1 if round is None else int(round)
         if number < 1 or number < self.round:
             raise ValueError(f"round {number} is over: site {self.name} has answered round {self.round} already")
@@ -113,13 +142,16 @@ class Site:
             return self._current()
         try:
             if rows is not None:
-                self.observe(rows)
-            self._close_round(number)
+                self.observe(rows, ids)
+            elif ids is not None:
+                self._note_ids(ids)
+            self._check_draft_ids(partition)
+            self._close_round(number, partition)
         finally:
             self.discard()
         return self._current()
 
-    def _close_round(self, number: int) -> None:
+    def _close_round(self, number: int, partition: str | None) -> None:
         """Compute the new state, store it, and only then take it over."""
         network, released = self._network, self._released
         if self.privacy is None:
@@ -127,7 +159,7 @@ class Site:
         else:
             rows = self._joined_rows()
             if hasattr(self.privacy, "release"):
-                released = self._release(rows, number)
+                released = self._release(rows, number, partition)
             elif len(rows):
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
                 network = self._draft_network(rows.shape[1])
@@ -138,17 +170,50 @@ class Site:
             self._store(number, network, released)
         self._network, self._released, self.round = network, released, number
 
-    def _release(self, rows: NDArray[np.float64], number: int) -> Any:
+    def _release(self, rows: NDArray[np.float64], number: int, partition: str | None) -> Any:
         """Release privately; with a state directory a round that was drawn before is found, not drawn again."""
         name = str(self.name)
+        # other node mechanisms need not know of ledgers, so what was not named is not passed
+        given = {"record_ids": self._draft_ids, "partition": partition}
+        named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         if self.state_dir is None:
-            return self.privacy.release(rows, self._released, site=name, round=number)[2]
+            return self.privacy.release(rows, self._released, site=name, round=number, **named)[2]
         from fcac.privacy import release_once
 
-        stored = release_once(
-            self.privacy, rows, self._released, name, number, self.state_dir / f"release-{number:06d}.fcac"
-        )
-        return stored.state
+        path = self.state_dir / f"release-{number:06d}.fcac"
+        return release_once(self.privacy, rows, self._released, name, number, path, **named).state
+
+    def checked_records(self, record_ids: Sequence[Any] | None, partition: str | None = None) -> list[str] | None:
+        """Check what the ledger is to be told, before anything is charged; return the ids as the ledger spells them."""
+        if record_ids is None and partition is None:
+            return None
+        if record_ids is not None and partition is not None:
+            raise ValueError("give record_ids or partition, not both")
+        if getattr(self.privacy, "ledger", None) is None:
+            raise ValueError(
+                f"site {self.name}: record_ids and partition say how a ledger adds up: "
+                "give the site privacy=NodeRelease(..., ledger=Ledger(...))"
+            )
+        from fcac.privacy.ledger import check_partition, check_record_ids
+
+        check_partition(partition)
+        return None if record_ids is None else check_record_ids(record_ids)
+
+    def _note_ids(self, ids: list[str]) -> None:
+        if self._draft_ids is None:
+            self._draft_ids = []
+        self._draft_ids += ids
+
+    def _check_draft_ids(self, partition: str | None) -> None:
+        if self._draft_ids is None:
+            return
+        n_rows = sum(map(len, self._draft_rows))
+        if partition is not None:
+            raise ValueError("rows of this round were observed with record_ids: leave out partition")
+        if len(self._draft_ids) != n_rows:
+            raise ValueError(
+                f"record_ids: {len(self._draft_ids)} ids for this round's {n_rows} rows: one id per row, or none at all"
+            )
 
     def _current(self) -> Contribution:
         if self._released is not None:

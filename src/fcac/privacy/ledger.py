@@ -133,8 +133,9 @@ class Ledger(PlainObject):
             raise ValueError(f"rho must be a positive number, got {rho!r}")
         if record_ids is not None and partition is not None:
             raise ValueError("give record_ids or partition, not both")
+        check_partition(partition)
         counted = "ids" if record_ids is not None else "partition" if partition is not None else "all"
-        names = None if record_ids is None else [_id_text(value) for value in record_ids]
+        names = None if record_ids is None else check_record_ids(record_ids)
         with self._transaction() as (connection, key):
             mark = _batch_mark(key, site, batch)
             if (
@@ -369,6 +370,25 @@ def _batch_mark(key: bytes, site: str, batch: Any) -> bytes | None:
     if rows.size == 0:
         return None
     return _keyed(key, "batch", repr((site, rows.shape)).encode() + rows.tobytes())
+
+
+def check_record_ids(record_ids: Sequence[Any]) -> list[str]:
+    """Return the ids as the ledger spells them; an empty id, or one that is neither number nor text, is an error.
+
+    Parameters
+    ----------
+    record_ids : sequence
+        One id per row.
+    """
+    if isinstance(record_ids, str | bytes) or not hasattr(record_ids, "__len__"):
+        raise ValueError("record_ids must be a sequence with one id per row")
+    return [_id_text(value) for value in record_ids]
+
+
+def check_partition(partition: str | None) -> None:
+    """Refuse a name of a part that is no name."""
+    if partition is not None and (not isinstance(partition, str) or not partition):
+        raise ValueError(f"partition must be a non-empty name, got {partition!r}")
 
 
 def _id_text(value: Any) -> str:

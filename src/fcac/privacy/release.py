@@ -14,7 +14,7 @@ from fcac.privacy.accounting import check_delta, check_epsilon, rho_from_epsilon
 from fcac.privacy.bounds import FloatArray, check_bounds, check_rows, to_unit
 from fcac.privacy.cells import MAX_FEATURES, IntArray, to_grid
 from fcac.privacy.errors import PrivacyError
-from fcac.privacy.ledger import Ledger, RecordIds
+from fcac.privacy.ledger import Ledger, RecordIds, check_partition, check_record_ids
 from fcac.privacy.noisy_cells import Outcome, release_cells
 from fcac.privacy.sampler import OpenDPSampler, Sampler
 from fcac.privacy.state import ReleasedState, accumulate
@@ -171,15 +171,16 @@ class NodeRelease(PlainObject):
             raise ValueError(f"site must be a non-empty name, got {site!r}")
         if not isinstance(round, int | np.integer) or isinstance(round, bool) or round < 0:
             raise ValueError(f"round must be a whole number >= 0, got {round!r}")
-        if record_ids is not None and len(record_ids) != len(rows):
-            raise ValueError(f"record_ids has {len(record_ids)} entries for {len(rows)} rows: one id per row")
+        ids = None if record_ids is None else check_record_ids(record_ids)
+        if ids is not None and len(ids) != len(rows):
+            raise ValueError(f"record_ids has {len(ids)} entries for {len(rows)} rows: one id per row")
         if record_ids is not None and partition is not None:
             raise ValueError("give record_ids or partition, not both")
+        check_partition(partition)
         if self.ledger is None and (record_ids is not None or partition is not None):
             raise ValueError("record_ids and partition are for a ledger: give NodeRelease(ledger=...)")
         self.sampler.check_ready()
         on_grid = to_grid(to_unit(rows, self.bounds))
-        ids = None if record_ids is None else tuple(record_ids)
         return Prepared(on_grid, rows, state, site, int(round), ids, partition)
 
     def charge(self, prepared: Prepared) -> int | None:

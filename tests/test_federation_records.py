@@ -1,0 +1,167 @@
+"""Record ids and fixed parts reach the ledger through the site, the round and the estimator; errors charge nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fcac import FCAC
+from fcac.federation import Server, Site, play_round
+from fcac.privacy import InsecureTestSampler, Ledger, LocalNoise, NodeRelease
+
+BOUNDS = [[0.0, 1.0], [0.0, 1.0]]
+PEOPLE = [f"person-{i}" for i in range(40)]
+
+
+def rows(seed: int, n: int = 40) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(size=(n, 2))
+
+
+def mechanism(folder: Path, epsilon: float = 1.0, budget: float = 20.0) -> NodeRelease:
+    return NodeRelease(epsilon, BOUNDS, ledger=Ledger(folder / "site.db", budget), sampler=InsecureTestSampler(0))
+
+
+def charges(privacy: NodeRelease) -> list[tuple[str, str | None]]:
+    assert privacy.ledger is not None
+    return [(entry["counted"], entry["partition"]) for entry in privacy.ledger.entries()]
+
+
+@pytest.mark.parametrize("with_state", [False, True])
+def test_a_site_names_people_and_parts(tmp_path: Path, with_state: bool) -> None:
+    privacy = mechanism(tmp_path)
+    site = Site("A", privacy, tmp_path / "state" if with_state else None)
+    site.contribute(rows(1), record_ids=PEOPLE)
+    site.contribute(rows(2), record_ids=np.arange(40))
+    site.contribute(rows(3), record_ids=PEOPLE)  # the same people again
+    site.contribute(rows(4), partition="monday")
+    site.contribute(rows(5), partition="tuesday")
+    assert charges(privacy) == [("ids", None)] * 3 + [("partition", "monday"), ("partition", "tuesday")]
+    # the dearest person (two releases) and the dearest day (one)
+    assert privacy.ledger.spent_rho("A") == pytest.approx(3 * privacy.rho)
+
+
+def test_ids_may_come_in_pieces_or_all_at_the_end(tmp_path: Path) -> None:
+    privacy = mechanism(tmp_path)
+    site = Site("A", privacy)
+    site.observe(rows(1)[:15], record_ids=PEOPLE[:15])
+    site.observe(rows(1)[15:], record_ids=PEOPLE[15:])
+    site.contribute()
+    site.observe(rows(2))
+    site.contribute(record_ids=["p", *PEOPLE[1:]])
+    assert charges(privacy) == [("ids", None)] * 2
+    assert privacy.ledger.spent_rho("A") == pytest.approx(2 * privacy.rho)
+
+
+def test_an_empty_round_named_by_ids_costs_nobody_anything(tmp_path: Path) -> None:
+    privacy = mechanism(tmp_path)
+    site = Site("A", privacy)
+    assert len(site.contribute(np.empty((0, 2)), record_ids=[]).nodes)
+    assert len(site.contribute(record_ids=[]).nodes)
+    assert charges(privacy) == [("ids", None)] * 2
+    assert privacy.ledger.spent("A") == 0.0
+
+
+def test_a_person_with_two_rows_costs_four_times(tmp_path: Path) -> None:
+    privacy = mechanism(tmp_path)
+    Site("A", privacy).contribute(rows(1, 3), record_ids=["p", "q", "p"])
+    assert privacy.ledger.spent_rho("A") == pytest.approx(4 * privacy.rho)
+
+
+def test_a_round_asked_again_is_not_charged_again(tmp_path: Path) -> None:
+    privacy = mechanism(tmp_path)
+    first = Site("A", privacy, tmp_path / "state").contribute(rows(1), 1, record_ids=PEOPLE)
+    (tmp_path / "state" / "site.fcac").unlink()  # as after a crash between the draw and the state
+    again = Site("A", privacy, tmp_path / "state").contribute(rows(1), 1, record_ids=PEOPLE)
+    assert again == first
+    assert len(charges(privacy)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"record_ids": PEOPLE[:3]}, "3 entries for 40 rows"),
+        ({"record_ids": [*PEOPLE[:39], None]}, "empty id"),
+        ({"record_ids": [*PEOPLE[:39], ("a", "b")]}, "numbers or texts"),
+        ({"record_ids": "x" * 40}, "sequence"),
+        ({"record_ids": PEOPLE, "partition": "monday"}, "not both"),
+        ({"partition": ""}, "non-empty name"),
+        ({"partition": 3}, "non-empty name"),
+    ],
+)
+def test_bad_names_are_refused_before_anything_is_charged(tmp_path: Path, kwargs: dict[str, Any], words: str) -> None:
+    privacy = mechanism(tmp_path)
+    site = Site("A", privacy)
+    with pytest.raises(ValueError, match=words):
+        site.contribute(rows(1), **kwargs)
+    assert charges(privacy) == []
+    assert site.round == 0
+    site.contribute(rows(1), record_ids=PEOPLE)  # nothing of the refused call is left over
+    assert len(charges(privacy)) == 1
+
+
+def test_rows_with_and_without_ids_do_not_mix(tmp_path: Path) -> None:
+    privacy = mechanism(tmp_path)
+    site = Site("A", privacy)
+    site.observe(rows(1), record_ids=PEOPLE)
+    with pytest.raises(ValueError, match="leave out partition"):
+        site.contribute(partition="monday")
+    site.observe(rows(1), record_ids=PEOPLE)
+    site.observe(rows(2))
+    with pytest.raises(ValueError, match="40 ids for this round's 80 rows"):
+        site.contribute()
+    assert charges(privacy) == []
+
+
+@pytest.mark.parametrize("privacy", [None, LocalNoise(64, BOUNDS), NodeRelease(1, BOUNDS)])
+def test_ids_and_parts_need_a_ledger(privacy: Any) -> None:
+    for kwargs in ({"record_ids": PEOPLE}, {"partition": "monday"}):
+        with pytest.raises(ValueError, match="ledger="):
+            Site("A", privacy).contribute(rows(1), **kwargs)
+
+
+def test_a_round_checks_all_ids_before_the_first_site_is_charged(tmp_path: Path) -> None:
+    privacy = mechanism(tmp_path)
+    sites: dict[Any, Site] = {name: Site(name, privacy) for name in ("A", "B")}
+    data = {"A": rows(1), "B": rows(2)}
+    with pytest.raises(ValueError, match="empty id"):
+        play_round(Server(), sites, data, record_ids={"A": PEOPLE, "B": [*PEOPLE[:39], ""]})
+    with pytest.raises(ValueError, match="same sites"):
+        play_round(Server(), sites, data, record_ids={"A": PEOPLE})
+    assert charges(privacy) == []
+    play_round(Server(), sites, data, record_ids={"A": PEOPLE, "B": PEOPLE}, n_jobs=1)
+    assert [privacy.ledger.spent_rho(site) for site in "AB"] == pytest.approx([privacy.rho] * 2)
+
+
+def test_the_estimator_passes_ids_and_parts_on(tmp_path: Path) -> None:
+    privacy = mechanism(tmp_path)
+    model = FCAC(privacy=privacy, random_state=0, n_jobs=1)
+    groups = np.arange(40) % 2
+    model.fit(rows(1), groups=groups, record_ids=PEOPLE)
+    model.partial_fit({0: rows(2, 3), 1: rows(3, 2)}, record_ids={0: ["p", "q", PEOPLE[0]], 1: ["p", PEOPLE[0]]})
+    # person 0 was at site 0 only, so at site 1 that name is new there
+    assert [privacy.ledger.spent_rho(site) for site in "01"] == pytest.approx([2 * privacy.rho, privacy.rho])
+    model.partial_fit(rows(4), groups=groups, partition="monday")
+    model.partial_fit(rows(5), groups=groups, partition="tuesday")
+    model.play_stream(iter([(0, rows(6), PEOPLE)]), 2)
+    model.play_stream(iter([(0, rows(7))]), 2, partition="wednesday")
+    kinds = [counted for counted, _ in charges(privacy)]
+    assert kinds == ["ids"] * 4 + ["partition"] * 4 + ["ids", "partition"]
+
+
+@pytest.mark.parametrize(
+    ("X", "ids", "words"),
+    [
+        (rows(1), PEOPLE[:5], "5 entries for 40 rows"),
+        ({"A": rows(1)}, PEOPLE, "dict like X"),
+        ({"A": rows(1)}, {"B": PEOPLE}, "same sites"),
+        ({"A": rows(1), "B": rows(2)}, {"A": PEOPLE, "B": PEOPLE[:3]}, "site B has 3 entries for 40"),
+    ],
+)
+def test_the_estimator_refuses_ids_that_do_not_fit(tmp_path: Path, X: Any, ids: Any, words: str) -> None:
+    privacy = mechanism(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        FCAC(privacy=privacy).fit(X, record_ids=ids)
+    assert charges(privacy) == []
