@@ -32,6 +32,8 @@ from fcac.schema import Schema
 _CURSOR_FILE = "cursor.json"
 _MODEL_FILE = "model.fcac"
 _KEPT_ROUNDS = 50
+# Longer than a server waits by default: whoever asks again gets an answer, not "unavailable".
+_LOCK_SECONDS = 600.0
 
 
 class NothingNew(Exception):
@@ -113,7 +115,7 @@ class SiteAgent:
         """One request at a time, across processes; a killed process loses the lock by itself."""
         self.state.mkdir(parents=True, exist_ok=True)
         with (self.state / "lock").open("w") as stream:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + _LOCK_SECONDS
             while True:
                 try:
                     fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
