@@ -1,9 +1,10 @@
 """Whole rounds at scale: many rows, many sites, files larger than memory. Bars from the project's design notes.
 
-    python benchmarks/federation_scale.py [--data-dir DIR] [--quick]
+    python benchmarks/federation_scale.py [--data-dir DIR] [--quick] [--only PART]
 
-With --data-dir (NAME.npz files) Fashion-MNIST and Skin are the real sets; otherwise synthetic ones of the same shape.
-Each case runs in a process of its own, so that its peak memory is its own.
+With --data-dir or the environment variable FCAC_DATA (a directory of NAME.npz files) Fashion-MNIST and Skin are the
+real sets; otherwise synthetic ones of the same shape. Each case runs in a process of its own, so that its peak memory
+is its own. With --only, the other cases keep the figures they had in results/federation_scale.json.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import resource
 import tempfile
 import time
@@ -98,11 +100,12 @@ def measure(case: str, data_dir: str | None, quick: bool, queue) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-dir")
+    parser.add_argument("--data-dir", default=os.environ.get("FCAC_DATA"))
     parser.add_argument("--quick", action="store_true", help="a tenth of the size; bars do not apply")
     parser.add_argument("--only", help="part of a case's name")
     options = parser.parse_args()
-    context, results = multiprocessing.get_context("spawn"), {}
+    context, path = multiprocessing.get_context("spawn"), Path(__file__).parent / "results" / "federation_scale.json"
+    results = json.loads(path.read_text()) if options.only and path.exists() else {}
     for case, (seconds_bar, memory_bar) in BARS.items():
         if options.only and options.only.lower() not in case.lower():
             continue
@@ -112,16 +115,20 @@ def main() -> None:
         seconds, peak = queue.get()
         process.join()
         kept = (seconds_bar is None or seconds <= seconds_bar) and (memory_bar is None or peak <= memory_bar)
-        results[case] = {"seconds": round(seconds, 2), "peak_gb": round(peak, 2), "bar": [seconds_bar, memory_bar]}
+        results[case] = {
+            "seconds": round(seconds, 2),
+            "peak_gb": round(peak, 2),
+            "bar": [seconds_bar, memory_bar],
+            "data": "real" if options.data_dir and CASES[case] in (fashion, skin) else "synthetic",
+        }
         print(
             f"{case}: {seconds:.2f} s, peak {peak:.2f} GB; bar {seconds_bar} s, {memory_bar} GB: "
             f"{'kept' if kept else 'MISSED'}",
             flush=True,
         )
-    out = Path(__file__).parent / "results"
-    out.mkdir(exist_ok=True)
     if not options.quick:
-        (out / "federation_scale.json").write_text(json.dumps(results, indent=1) + "\n")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({case: results[case] for case in BARS if case in results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

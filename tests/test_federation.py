@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
+from fcac import CAPlus
 from fcac.federation import Contribution, Server, Site, play_round, site_order
+from fcac.federation.server import hand_over
 
 
 def rows(seed: int, n: int = 300, d: int = 3) -> np.ndarray:
@@ -223,3 +228,49 @@ def test_unknown_kind() -> None:
         Server("k-means")
     with pytest.raises(ValueError, match="n_clusters"):
         Server("cae-fc", n_clusters=3)
+
+
+def test_a_site_that_rests_after_every_few_rows_learns_as_one_that_never_does() -> None:
+    data = rows(5, 400)
+    site, model = Site("a"), CAPlus()
+    for start in range(0, 400, 3):  # held-back rows, the initial phase and the rest of it
+        sent = site.contribute(data[start : start + 3])
+        model.partial_fit(data[start : start + 3])
+        assert np.array_equal(sent.nodes, model.nodes_)
+        assert np.array_equal(sent.counts, model.counts_)
+    assert np.array_equal(site.model.bandwidths_, model.bandwidths_)
+    assert site.model.threshold_ == model.threshold_
+
+
+def test_what_a_site_sent_cannot_be_changed_behind_its_back() -> None:
+    sent = Site("a").contribute(rows(6))
+    with pytest.raises(ValueError, match="read-only"):
+        sent.nodes[0, 0] = 7.0
+    with pytest.raises(ValueError, match="read-only"):
+        sent.counts[0] = 7
+
+
+def test_sites_and_contributions_can_be_pickled_and_copied() -> None:
+    site = Site("a")
+    sent = site.contribute(rows(7))
+    for again in (copy.deepcopy(site), pickle.loads(pickle.dumps(site))):
+        assert again.contribute(round=1) == sent
+        assert again.contribute(rows(8)) == copy.deepcopy(site).contribute(rows(8))
+    assert pickle.loads(pickle.dumps(sent)) == sent
+
+
+def test_hand_over_is_two_shuffled_groups() -> None:
+    rng = np.random.default_rng(0)
+    batch = [
+        Contribution(site, 1, rng.normal(size=(n, 2)), rng.integers(1, 6, size=n))
+        for site, n in enumerate([1, 2, 0, 7, 40])
+    ]
+    often = [item.counts >= np.percentile(item.counts, 75) if len(item.counts) else item.counts > 0 for item in batch]
+    shuffler, expected = np.random.RandomState(3), []
+    for group in (often, [~mask for mask in often]):
+        nodes = np.concatenate([item.nodes[mask] for item, mask in zip(batch, group, strict=True)])
+        order = np.arange(len(nodes))
+        shuffler.shuffle(order)
+        expected.append(nodes[order])
+    assert np.array_equal(hand_over(batch, np.random.RandomState(3)), np.concatenate(expected))
+    assert hand_over([batch[2]], np.random.RandomState(0)).shape == (0, 2)

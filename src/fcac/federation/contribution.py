@@ -20,7 +20,7 @@ SiteName = str | int
 _MAX_STATEMENT = 1000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Contribution:
     """Nodes and counts of one site in one round.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fcac import storage
 from fcac._rows import Rows
 from fcac.clusterers import CAPlus
 from fcac.federation.contribution import Contribution, SiteName, plain_site
+from fcac.federation.resting import RestingNetwork
 from fcac.mechanisms import statement
 from fcac.network import Network, Rules
 
@@ -46,6 +48,19 @@ class Site:
     ('clinic-a', 1, 500)
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_draft",
+        "_draft_ids",
+        "_draft_rows",
+        "_network",
+        "_released",
+        "name",
+        "privacy",
+        "round",
+        "state_dir",
+    )
+
     def __init__(self, name: SiteName, privacy: Any = None, state_dir: str | os.PathLike[str] | None = None) -> None:
         self.name = plain_site(name)
         if privacy is not None and not (hasattr(privacy, "perturb") or hasattr(privacy, "release")):
@@ -53,7 +68,7 @@ class Site:
         self.privacy = privacy
         self.state_dir = None if state_dir is None else Path(state_dir)
         self.round = 0
-        self._network: Network | None = None
+        self._network: RestingNetwork | None = None
         self._released: Any = None
         self._draft: Network | None = None
         self._draft_rows: list[NDArray[np.float64]] = []
@@ -153,17 +168,15 @@ class Site:
 
     def _close_round(self, number: int, partition: str | None) -> None:
         """Compute the new state, store it, and only then take it over."""
-        network, released = self._network, self._released
-        if self.privacy is None:
-            network = self._draft if self._draft is not None else network
-        else:
+        released = self._released
+        if self.privacy is not None:
             rows = self._joined_rows()
             if hasattr(self.privacy, "release"):
                 released = self._release(rows, number, partition)
             elif len(rows):
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
-                network = self._draft_network(rows.shape[1])
-                network.learn(np.ascontiguousarray(noised, dtype=np.float64))
+                self._draft_network(rows.shape[1]).learn(np.ascontiguousarray(noised, dtype=np.float64))
+        network = self._network if self._draft is None else RestingNetwork(*self._draft.to_parts())
         if network is None and released is None:
             raise ValueError(f"site {self.name} has no rows yet: nothing to contribute")
         if self.state_dir is not None:
@@ -222,9 +235,10 @@ class Site:
             n_releases = self._released.n_releases
         else:
             assert self._network is not None
-            settled = self._network.settled()
-            nodes, counts, n_releases = settled.nodes, settled.counts, self.round
-        return Contribution(self.name, self.round, nodes, counts, statement(self.privacy, n_releases))
+            nodes, counts = self._network.settled_nodes()
+            n_releases = self.round
+        said = statement(self.privacy, n_releases)
+        return Contribution(self.name, self.round, nodes, counts, _shared(tuple(said.items())))
 
     # ------------------------------------------------------------ state
 
@@ -258,7 +272,7 @@ class Site:
 
     def _draft_network(self, d: int) -> Network:
         if self._draft is None:
-            self._draft = Network(d, _CA_PLUS) if self._network is None else self._network.copy()
+            self._draft = Network(d, _CA_PLUS) if self._network is None else self._network.wake()
         return self._draft
 
     def _joined_rows(self) -> NDArray[np.float64]:
@@ -267,7 +281,9 @@ class Site:
         bounds = getattr(self.privacy, "bounds", None)
         return np.empty((0, self.n_features or (1 if bounds is None else len(bounds))))
 
-    def _to_parts(self, number: int, network: Network | None, released: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _to_parts(
+        self, number: int, network: RestingNetwork | None, released: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         meta: dict[str, Any] = {"site": self.name, "round": number, "network": None, "released": None}
         arrays: dict[str, Any] = {}
         if network is not None:
@@ -276,7 +292,7 @@ class Site:
             meta["released"], arrays = released.to_parts()
         return meta, arrays
 
-    def _store(self, number: int, network: Network | None, released: Any) -> None:
+    def _store(self, number: int, network: RestingNetwork | None, released: Any) -> None:
         assert self.state_dir is not None
         meta, arrays = self._to_parts(number, network, released)
         storage.write_atomic(self.state_dir / _STATE_FILE, storage.pack("site", meta, arrays))
@@ -301,7 +317,8 @@ class Site:
         if meta.get("network") is not None:
             if self.privacy is not None and hasattr(self.privacy, "release"):
                 raise ValueError(f"site {self.name} has CA+ state from rounds without NodeRelease; start it anew")
-            self._network = Network.from_parts(meta["network"], arrays)
+            # checked as a network before it is kept as one
+            self._network = RestingNetwork(*Network.from_parts(meta["network"], arrays).to_parts())
         if meta.get("released") is not None:
             if self.privacy is None or not hasattr(self.privacy, "release"):
                 raise ValueError(f"site {self.name} has released state; go on with NodeRelease")
@@ -309,3 +326,9 @@ class Site:
 
             self._released = ReleasedState.from_parts(meta["released"], arrays)
         self.round = number
+
+
+@lru_cache(maxsize=256)
+def _shared(statement: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """One dictionary for all sites that say the same."""
+    return dict(statement)
