@@ -12,6 +12,7 @@ import json
 import platform
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -130,12 +131,16 @@ def real(n_sites: int, insecure: bool) -> dict[str, Any]:
                 process = SiteProcess(bundle, site_settings(bundle, folder / f"{site}.npz", folder / f"state-{site}"))
                 process.start()
                 sites.append(process)
-            time.sleep(10 + 2 * n_sites)  # connected, so that only the round is timed
-            begun = time.perf_counter()
+            for process in sites:  # connected, so that only the round is timed
+                assert processes.wait_until(lambda log=process.log_path: "SuperNode ID" in log.read_text(), 300)
+            time.sleep(5)
+            begun = time.time()
             run_rounds(root, 1, lambda line: None, hand_out=False, patience=600)
-            seconds = time.perf_counter() - begun
+            seconds = time.time() - begun
             journal = Coordinator(root / "state", FederationSettings.load(root)).journal()
             sent = [entry for entry in journal if entry["event"] == "accepted"]
+            asked = next(_moment(entry) for entry in journal if entry["event"] == "asking") - begun
+            answered = max(_moment(entry) for entry in sent) - begun
         finally:
             for process in sites:
                 process.stop()
@@ -146,11 +151,17 @@ def real(n_sites: int, insecure: bool) -> dict[str, Any]:
         "protection": "plain" if insecure else "TLS and keys",
         "server ready after": round(marks["server ready"] - marks["start"], 1),
         "one round, submission included": round(seconds, 1),
+        "of it until sites are asked": round(asked, 1),
+        "until the last has answered": round(answered - asked, 1),
         "the same in process": round(alone, 3),
         "overhead": round(seconds - alone, 1),
         "contributions": len(sent),
         "bytes per site": round(float(np.mean([entry["bytes"] for entry in sent]))) if sent else 0,
     }
+
+
+def _moment(entry: dict[str, Any]) -> float:
+    return datetime.fromisoformat(entry["time"]).timestamp()
 
 
 def main() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet
@@ -13,7 +11,6 @@ from flower_study import SCHEMA, Study, blobs, write_csv
 
 from fcac.cli import run
 from fcac.flower import deploy
-from fcac.flower.pinned import write_programs
 from fcac.flower.settings import FederationSettings, Limits
 
 
@@ -157,22 +154,3 @@ def test_run_without_a_server_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no server answers" in capsys.readouterr().err
     assert run(["federation", "run", str(study.root)]) == 2
     assert run(["federation", "run", str(study.root), "--every", "soon"]) == 2
-
-
-def test_the_pinned_client_loads_only_its_own_app(tmp_path: Path) -> None:
-    folder = write_programs(tmp_path / "bin")
-    shown = subprocess.run([folder / "flwr-clientapp", "--help"], capture_output=True, text=True, check=True)
-    assert "Run a Flower ClientApp" in shown.stdout
-    assert subprocess.run([folder / "flwr-serverapp"], check=False).returncode == 1
-    script = (
-        "import flwr.supernode.runtime.run_clientapp as r, fcac.flower.pinned as p, flwr.supernode.cli as c\n"
-        "c.flwr_clientapp = lambda: None\n"
-        "p.main()\n"
-        "from fcac.flower.client_app import app\n"
-        "load = r.get_load_client_app_fn(default_app_ref='evil:app', app_path=None, multi_app=True)\n"
-        "assert load('a/b', '1', 'hash') is app\n"
-        "assert r.install_from_fab(b'bytes', skip_prompt=True) is None\n"
-        "print('pinned')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "pinned", done.stderr

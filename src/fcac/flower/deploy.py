@@ -89,7 +89,7 @@ clientapp = "fcac.flower.client_app:app"
 fcac-federation = ""
 fcac-rounds = 1
 fcac-ticket = ""
-fcac-poll = 1.0
+fcac-poll = 0.5
 fcac-hand-out = true
 """
 
@@ -149,7 +149,7 @@ def init(
     for secret in ("ca", "server", STATE, "bundles"):
         (root / secret).chmod(0o700)
     shutil.copyfile(schema, root / "schema.toml")
-    storage.write_atomic(root / "app" / "pyproject.toml", _APP.encode())
+    write_app(root)
     label = name or root.resolve().name
     if not insecure:
         keys.make_authority(root / "ca", label)
@@ -168,6 +168,15 @@ def init(
     storage.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
     _desk(root).note("made", sites=sites)
     return root
+
+
+def write_app(root: Path) -> Path:
+    """Write what Flower calls an app, also over that of an older version, which may lack settings; return its folder."""
+    path = root / "app" / "pyproject.toml"
+    if not path.exists() or path.read_text("utf-8") != _APP:
+        path.parent.mkdir(exist_ok=True)
+        storage.write_atomic(path, _APP.encode())
+    return path.parent
 
 
 def renew(root: Path, address: str | None = None) -> None:

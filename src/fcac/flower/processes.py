@@ -57,7 +57,9 @@ def environment(home: Path, first: Path | None = None) -> dict[str, str]:
     ]
     path = os.pathsep.join(folders)
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(home)}
-    return {**os.environ, **quiet, "PATH": path, "PYTHONUNBUFFERED": "1"}
+    # how often Flower looks for work on its own machine; a second, as it would be, is long beside a short task
+    quick = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}
+    return {**os.environ, **quiet, **quick, "PATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def free_port() -> int:
@@ -70,7 +72,7 @@ def free_port() -> int:
 def start(command: list[str], home: Path, log: IO[bytes], first: Path | None = None) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own; what it prints goes to the log."""
     return subprocess.Popen(
-        [program(command[0]), *command[1:]],
+        [command[0] if os.path.isabs(command[0]) else program(command[0]), *command[1:]],
         env=environment(home, first),
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -110,9 +112,9 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 def superlink_command(root: Path, port: int, host: str, insecure: bool) -> list[str]:
-    """Return the command line of the SuperLink."""
-    command = ["flower-superlink", "--host", host, "--port", str(port), "--disable-runtime-dependency-installation"]
-    command += ["--database", str(root / "server" / "superlink.db")]
+    """Return the command line of the SuperLink, guarded (see :mod:`fcac.flower.guard`)."""
+    command = [sys.executable, "-P", "-m", "fcac.flower.pinned", "superlink", "--host", host, "--port", str(port)]
+    command += ["--disable-runtime-dependency-installation", "--database", str(root / "server" / "superlink.db")]
     if insecure:
         return [*command, "--insecure"]
     server = root / "server"

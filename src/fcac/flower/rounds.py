@@ -28,7 +28,7 @@ class Pace:
 
     timeout: float = 300.0
     wait: float = 60.0
-    poll: float = 1.0
+    poll: float = 0.5
 
 
 class Conductor:

@@ -29,7 +29,7 @@ def main(grid: Grid, context: Context) -> None:
     directory = Path(str(config["fcac-federation"]))
     settings = FederationSettings.load(directory)
     desk = Coordinator(directory / STATE, settings)
-    poll = float(config.get("fcac-poll", 1.0))
+    poll = float(config.get("fcac-poll", 0.5))
     pace = Pace(settings.timeout, settings.wait, poll)
     result: dict[str, Any] = {"ticket": str(config.get("fcac-ticket", "")), "ended": "failed", "closed": 0}
     try:

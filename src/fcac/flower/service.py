@@ -14,7 +14,7 @@ from typing import Any
 from fcac import storage
 from fcac.flower import keys, processes
 from fcac.flower.coordinator import Coordinator
-from fcac.flower.deploy import BUNDLE_FILE, STATE, read_bundle
+from fcac.flower.deploy import BUNDLE_FILE, STATE, read_bundle, write_app
 from fcac.flower.pinned import write_programs
 from fcac.flower.processes import FlowerError
 from fcac.flower.settings import FEDERATION_FILE, FederationSettings, SiteSettings
@@ -58,7 +58,8 @@ class ServerProcess:
         self.home = processes.write_connection(self.root, self.port, self.settings.insecure)
         command = processes.superlink_command(self.root.resolve(), self.port, self.host, self.settings.insecure)
         with self.log_path.open("ab") as log:
-            self.process = processes.start(command, self.home, log)
+            programs = write_programs(self.root.resolve() / "server" / "bin", "server", self.root.resolve())
+            self.process = processes.start(command, self.home, log, first=programs)
         ready = processes.wait_until(
             lambda: processes.is_healthy(self.root, self.port, self.settings.insecure), _START_SECONDS, self.process
         )
@@ -140,7 +141,7 @@ class SiteProcess:
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             self.process = processes.start(
-                command, self.state / "flwr-home", log, first=write_programs(self.state.resolve() / "bin")
+                command, self.state / "flwr-home", log, first=write_programs(self.state.resolve() / "bin", "site")
             )
 
     def watch(self, say: Say) -> None:
@@ -236,7 +237,7 @@ def run_rounds(
     config: dict[str, Any] = {"fcac-federation": str(root.resolve()), "fcac-rounds": rounds, "fcac-ticket": ticket}
     config["fcac-hand-out"] = hand_out
     pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
-    answer = processes.flwr(home, "run", str(root / "app"), "--run-config", pairs)
+    answer = processes.flwr(home, "run", str(write_app(root)), "--run-config", pairs)
     if not answer.get("success"):
         raise FlowerError(f"the run was not taken: {answer.get('error-message')}")
     run_id = str(answer["run-id"])
@@ -304,6 +305,8 @@ def in_words(entry: dict[str, Any]) -> str:
             return f"round {number}: {site} failed (code {entry['code']})"
         case "model taken":
             return f"{site} has the model of round {number}"
+        case "no model for sites" | "no report" as event:
+            return f"round {number}: {event}: {entry['reason']}"
         case event:
             return f"round {number}: {site} {event}" if number else f"{site} {event}"
 
