@@ -19,6 +19,8 @@ except ImportError:
 
 from flwr.app import Context, RecordDict
 
+from fcac import models, storage
+from fcac.codebook import Codebook
 from fcac.federation import Contribution, Server, Site
 from fcac.flower import deploy, server_app
 from fcac.flower.coordinator import Coordinator
@@ -55,11 +57,24 @@ def blobs(n: int, seed: int) -> np.ndarray:
 class Study:
     """A federation below a folder, with sites that are asked over the in-process Grid."""
 
-    def __init__(self, folder: Path, names: Iterable[str] = "abc", insecure: bool = False, **privacy: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        names: Iterable[str] = "abc",
+        insecure: bool = False,
+        server: str = "cae-fc",
+        **privacy: Any,
+    ) -> None:
         self.folder, self.privacy = folder, privacy
         (folder / "schema.toml").write_text(SCHEMA)
         self.root = deploy.init(
-            folder / "study", list(names), folder / "schema.toml", insecure=insecure, timeout=0.2, wait=0.0
+            folder / "study",
+            list(names),
+            folder / "schema.toml",
+            insecure=insecure,
+            server=server,
+            timeout=0.2,
+            wait=0.0,
         )
         self.nodes: dict[int, Path] = {}
         self.fault: Fault | None = None
@@ -148,3 +163,32 @@ def assert_same(one: Server, other: Server) -> None:
     for name, array in arrays.items():
         assert array.dtype == other_arrays[name].dtype, name
         assert array.tobytes() == other_arrays[name].tobytes(), name
+
+
+def hostile(name: str, now: int = 1) -> tuple[bytes, str]:
+    """Return (what site b sends in a round, words of the reason why it is rejected)."""
+    nodes, counts = np.zeros((3, 2)), np.ones(3, np.int64)
+
+    def packed(nodes: Any, counts: Any, site: Any = "b", round: Any = now) -> bytes:
+        meta = {"site": site, "round": round, "privacy": {}}
+        return storage.pack("contribution", meta, {"nodes": nodes, "counts": counts})
+
+    return {
+        "nan": (packed(np.full((3, 2), np.nan), counts), "NaN or infinite"),
+        "infinite": (packed(np.full((3, 2), np.inf), counts), "NaN or infinite"),
+        "wrong d": (packed(np.zeros((3, 5)), counts), "5 features"),
+        "million nodes": (packed(np.zeros((1_000_000, 2)), np.ones(1_000_000, np.int64)), "bytes; 20000 nodes"),
+        "too many nodes": (packed(np.zeros((20_001, 1)), np.ones(20_001, np.int64)), "features"),
+        "negative counts": (packed(nodes, -counts), "at least 1"),
+        "huge counts": (packed(nodes, np.full(3, 2**62)), "at least 1"),
+        "another's name": (packed(nodes, counts, site="a"), "name of another site"),
+        "a number for a name": (packed(nodes, counts, site=7), "name of another site"),
+        "future round": (packed(nodes, counts, round=now + 8), f"answers round {now + 8}"),
+        "round zero": (packed(nodes, counts, round=0), "round must be"),
+        "far outside": (packed(np.full((3, 2), 1e6), counts), "outside the bounds"),
+        "no contribution": (b"GET / HTTP/1.1", "not an FCAC file"),
+        "a model": (models.to_bytes(Codebook([[0.0, 0.0]], [0])), "not a contribution"),
+        "empty": (b"", "not an FCAC file"),
+        "cut short": (packed(nodes, counts)[:-9], "FCAC file"),
+        "altered": (packed(nodes, counts)[:-1] + b"\x07", "checksum"),
+    }[name]

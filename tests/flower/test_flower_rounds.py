@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flower_study import Reference, Study, assert_same, blobs
+from flower_study import Reference, Study, assert_same, blobs, hostile
 from flwr.app import Error, Message
 
 from fcac import models, storage
-from fcac.codebook import Codebook
-from fcac.federation import Contribution
+from fcac.federation import Contribution, Server
 from fcac.flower import deploy, messages
+from fcac.flower.handout import for_sites
 from fcac.flower.inprocess import reply_with
 
 
@@ -134,35 +134,6 @@ def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
     reference.play(first, 1)
     reference.play(second, 2)
     assert_same(study.server, reference.server)
-
-
-def hostile(name: str) -> tuple[Any, str]:
-    """Return (what the site sends, words of the reason)."""
-    nodes, counts = np.zeros((3, 2)), np.ones(3, np.int64)
-
-    def packed(nodes: Any, counts: Any, site: Any = "b", round: Any = 1) -> bytes:
-        meta = {"site": site, "round": round, "privacy": {}}
-        return storage.pack("contribution", meta, {"nodes": nodes, "counts": counts})
-
-    return {
-        "nan": (packed(np.full((3, 2), np.nan), counts), "NaN or infinite"),
-        "infinite": (packed(np.full((3, 2), np.inf), counts), "NaN or infinite"),
-        "wrong d": (packed(np.zeros((3, 5)), counts), "5 features"),
-        "million nodes": (packed(np.zeros((1_000_000, 2)), np.ones(1_000_000, np.int64)), "bytes; 20000 nodes"),
-        "too many nodes": (packed(np.zeros((20_001, 1)), np.ones(20_001, np.int64)), "features"),
-        "negative counts": (packed(nodes, -counts), "at least 1"),
-        "huge counts": (packed(nodes, np.full(3, 2**62)), "at least 1"),
-        "another's name": (packed(nodes, counts, site="a"), "name of another site"),
-        "a number for a name": (packed(nodes, counts, site=7), "name of another site"),
-        "future round": (packed(nodes, counts, round=9), "answers round 9"),
-        "round zero": (packed(nodes, counts, round=0), "round must be"),
-        "far outside": (packed(np.full((3, 2), 1e6), counts), "outside the bounds"),
-        "no contribution": (b"GET / HTTP/1.1", "not an FCAC file"),
-        "a model": (models.to_bytes(Codebook([[0.0, 0.0]], [0])), "not a contribution"),
-        "empty": (b"", "not an FCAC file"),
-        "cut short": (packed(nodes, counts)[:-9], "FCAC file"),
-        "altered": (packed(nodes, counts)[:-1] + b"\x07", "checksum"),
-    }[name]
 
 
 HOSTILE = [
@@ -415,8 +386,46 @@ def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     assert meta["estimator"] == "Codebook"
     assert set(arrays) == {"nodes", "labels"}
     assert b"privacy" not in data
-    rows = blobs(50, 999)
-    assert models.from_bytes(data).predict(rows).tolist() == study.server.predict(rows).tolist()
+    rows = blobs(500, 999)
+    assert (models.from_bytes(data).predict(rows) == study.server.predict(rows)).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["cae-fc", "communities"])
+def test_what_sites_fetch_holds_no_node_and_no_record(tmp_path: Path, kind: str) -> None:
+    study = Study(tmp_path, server=kind)
+    rounds = [rows_of("abc", number, 200) for number in (1, 2)]
+    for rows in rounds:
+        study.give({site: block.round(1) for site, block in rows.items()})
+        study.play()
+    words = models.load(study.state("a") / "model.fcac").nodes
+    sent = np.concatenate([item.nodes for batch in study.server.log for item in batch])
+    records = np.concatenate([block.round(1) for rows in rounds for block in rows.values()])
+    assert len(words) >= 3
+    for others in (sent, records):
+        assert not (words[:, None] == others[None]).all(axis=2).any()
+    # each codeword lies between the nodes it stands for, so not at the edge of everything
+    assert (words.min(axis=0) > sent.min(axis=0)).all()
+
+
+def test_too_few_nodes_are_not_handed_out(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    study.give({"a": np.array([[0.5, 0.5], [4.0, 4.0]])})
+    study.play()
+    assert study.desk.model_bytes() is None
+    assert not (study.state("a") / "model.fcac").exists()
+    assert study.events("no model for sites") == [("no model for sites", None, 1)]
+    assert study.desk.open_round == 2
+
+
+def test_released_nodes_are_handed_out_as_they_are() -> None:
+    privacy = {"mechanism": "NodeRelease", "epsilon": 1.0, "delta": 1e-6}
+    server = Server()
+    server.absorb([Contribution(name, 1, blobs(30, i), np.ones(30, np.int64), privacy) for i, name in enumerate("ab")])
+    book = for_sites(server, ["x", "y"])
+    assert book is not None
+    rows = blobs(100, 7)
+    assert book.predict(rows).tolist() == server.predict(rows).tolist()
+    assert book.feature_names == ["x", "y"]
 
 
 def test_the_report_is_written_after_every_round(tmp_path: Path) -> None:

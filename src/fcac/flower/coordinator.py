@@ -27,6 +27,7 @@ import numpy as np
 
 from fcac import models, storage
 from fcac.federation import Contribution, Server
+from fcac.flower.handout import for_sites
 from fcac.flower.robust import cap_round
 from fcac.flower.settings import FederationSettings, outside_bounds
 
@@ -220,8 +221,12 @@ class Coordinator:
         if not server.log or not any(len(item.nodes) for batch in server.log for item in batch):
             path.unlink(missing_ok=True)
             return
-        book = server.export(feature_names=list(self.settings.schema.feature_names))
-        storage.write_atomic(path, models.to_bytes(book))
+        book = for_sites(server, list(self.settings.schema.feature_names))
+        if book is None:
+            path.unlink(missing_ok=True)
+            self.note("no model for sites", round=round, reason="too few nodes to hide a single one among others")
+        else:
+            storage.write_atomic(path, models.to_bytes(book))
         self._report(server, round)
 
     def _report(self, server: Server, round: int) -> None:
