@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from fcac._rows import Rows
 from fcac.network import Floats, Integers, Network, Rules
+from fcac.schema import Schema, schema_in
 
 
 class Codebook:
-    """Labelled nodes that label rows; it cannot learn, and holds no counts, sites or contributions.
+    """Labelled nodes that label rows; it cannot learn, and knows nothing of sites or contributions.
 
     Parameters
     ----------
@@ -25,6 +26,10 @@ class Codebook:
     threshold : float
         Distance beyond which a row is unlike anything seen.
     feature_names : list of str, optional
+    counts : array of shape (K,), optional
+        Records behind each node, where they may be known; an exported codebook has none.
+    schema : Schema, optional
+        How rows become the features meant here; `fcac predict` reads tables by it.
 
     Examples
     --------
@@ -43,6 +48,8 @@ class Codebook:
         scale: Any = None,
         threshold: float = np.inf,
         feature_names: list[str] | None = None,
+        counts: Any = None,
+        schema: Schema | None = None,
     ) -> None:
         self.nodes: Floats = np.ascontiguousarray(nodes, dtype=np.float64)
         self.labels: Integers = np.ascontiguousarray(labels, dtype=np.int64)
@@ -50,6 +57,8 @@ class Codebook:
         self.scale: Floats | None = None if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
         self.threshold = float(threshold)
         self.feature_names = feature_names
+        self.counts: Floats | None = None if counts is None else np.ascontiguousarray(counts, dtype=np.float64)
+        self.schema = schema
         self._check()
 
     def _check(self) -> None:
@@ -63,11 +72,22 @@ class Codebook:
             raise ValueError("the scale of a codebook must be positive, one value per feature")
         if self.feature_names is not None and len(self.feature_names) != self.n_features:
             raise ValueError("a codebook needs one name per feature")
+        if self.counts is not None and (self.counts.shape != (len(self.nodes),) or not (self.counts >= 0).all()):
+            raise ValueError("the counts of a codebook must not be negative, one per node")
+        if self.schema is not None and self.schema.n_features != self.n_features:
+            raise ValueError(
+                f"the schema has {self.schema.n_features} features, the nodes of this codebook {self.n_features}"
+            )
 
     @property
     def n_features(self) -> int:
         """Number of features."""
         return int(self.nodes.shape[1])
+
+    @property
+    def scales(self) -> Floats:
+        """Factor of every feature in the Euclidean distance: one over `scale`."""
+        return np.ones(self.n_features) if self.scale is None else 1.0 / self.scale
 
     def nearest(self, X: Any) -> tuple[Integers, Floats]:
         """Return position of, and distance to, the nearest node of every row."""
@@ -125,8 +145,17 @@ class Codebook:
         arrays: dict[str, NDArray[Any]] = {"nodes": self.nodes, "labels": self.labels}
         if self.scale is not None:
             arrays["scale"] = self.scale
+        if self.counts is not None:
+            arrays["counts"] = self.counts
         threshold = self.threshold if np.isfinite(self.threshold) else None
-        return {"bandwidth": self.bandwidth, "threshold": threshold, "feature_names": self.feature_names}, arrays
+        meta: dict[str, Any] = {
+            "bandwidth": self.bandwidth,
+            "threshold": threshold,
+            "feature_names": self.feature_names,
+        }
+        if self.schema is not None:
+            meta["schema"] = self.schema.to_toml()
+        return meta, arrays
 
     @classmethod
     def _from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Codebook:
@@ -137,4 +166,6 @@ class Codebook:
             scale=arrays.get("scale"),
             threshold=np.inf if meta["threshold"] is None else meta["threshold"],
             feature_names=meta["feature_names"],
+            counts=arrays.get("counts"),
+            schema=schema_in(meta),
         )

@@ -19,6 +19,7 @@ from fcac.federation import Server, Site, play_round, site_order
 from fcac.federation.contribution import SiteName, plain_site
 from fcac.federation.stacking import stack, unstack
 from fcac.network import Floats, Integers
+from fcac.schema import Schema, schema_in
 
 
 class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
@@ -51,6 +52,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     labels_ : ndarray
         Clusters of the rows of the last call (in site order for a dict); computed when first asked for.
     n_features_in_ : int
+    schema_ : Schema or None
+        How tables become rows, if the model was made from tables (`fcac fit`); saved, loaded and exported with it.
 
     References
     ----------
@@ -70,6 +73,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     >>> bool(a != b)
     True
     """
+
+    schema_: Schema | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "server": [StrOptions({"cae-fc", "communities"})],
@@ -164,6 +169,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
                 sites[name] = Site(name, self.privacy)
         play_round(server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition)
         self._adopt(server, sites, data.n_features)
+        if reset:
+            self.schema_ = None
         self._last_rows = X
         return self
 
@@ -174,6 +181,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         feature_names: list[str] | None = None,
         *,
         partition: str | None = None,
+        schema: Schema | None = None,
     ) -> Self:
         """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
 
@@ -187,6 +195,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         feature_names : list of str, optional
         partition : str, optional
             As in :meth:`fit`.
+        schema : Schema, optional
+            What the rows came through; the first call keeps it as ``schema_``.
 
         Returns
         -------
@@ -196,6 +206,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         started = hasattr(self, "server_")
         if started and n_features != self.n_features_in_:
             raise ValueError(f"the rows have {n_features} features, the model has {self.n_features_in_}")
+        if schema is not None and started and schema != self.schema_:
+            raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
+        if schema is not None and schema.n_features != n_features:
+            raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
         server = self.server_ if started else Server(self.server, self._seed(), self._n_wanted())
         sites = dict(self.sites_) if started else {}
 
@@ -207,8 +221,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
                 yield name, *piece
 
         play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
-        if not started and feature_names is not None:
-            self.feature_names_in_ = np.array(feature_names, dtype=object)
+        if not started:
+            self.schema_ = schema
+            if feature_names is not None:
+                self.feature_names_in_ = np.array(feature_names, dtype=object)
         self._adopt(server, sites, n_features)
         self._last_rows = None
         return self
@@ -427,7 +443,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self, "server_")
         names = getattr(self, "feature_names_in_", None)
-        return self.server_.export(share_nodes, None if names is None else [str(n) for n in names])
+        return self.server_.export(share_nodes, None if names is None else [str(n) for n in names], self.schema_)
 
     # ------------------------------------------------------------ storage
 
@@ -446,12 +462,14 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         server_meta, server_arrays = self.server_.to_parts()
         sites_meta, sites_arrays = stack([site.to_parts() for site in self.sites_.values()])
         names = getattr(self, "feature_names_in_", None)
-        meta = {
+        meta: dict[str, Any] = {
             "n_features": self.n_features_in_,
             "feature_names": None if names is None else [str(name) for name in names],
             "server": server_meta,
             "sites": sites_meta,
         }
+        if self.schema_ is not None:
+            meta["schema"] = self.schema_.to_toml()
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
         arrays.update({f"sites.{name}": array for name, array in sites_arrays.items()})
         return meta, arrays
@@ -467,6 +485,9 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
             raise ValueError("the server in this file does not fit its parameters")
+        self.schema_ = schema_in(meta)
+        if self.schema_ is not None and self.schema_.n_features != meta["n_features"]:
+            raise ValueError("the schema in this file does not fit its nodes")
         names = meta["feature_names"]
         if names is not None:
             if not isinstance(names, list) or len(names) != meta["n_features"]:

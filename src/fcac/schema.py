@@ -410,6 +410,25 @@ class Schema:
         write_atomic(path, self.to_toml().encode())
 
 
+def schema_in(meta: dict[str, Any]) -> Schema | None:
+    """Return the schema in the description of a stored model, if there is one.
+
+    It is stored as the text of a schema file, since the order of columns matters and that of a JSON object does not.
+    Older files hold an object; the model's own feature names give their columns the right order again.
+    """
+    found = meta.get("schema")
+    if found is None:
+        return None
+    if isinstance(found, str):
+        return Schema.from_toml(found)
+    schema = Schema.from_dict(found)
+    place = {name: number for number, name in enumerate(meta.get("feature_names") or schema.feature_names)}
+    if set(schema.feature_names) != set(place):
+        raise SchemaError("the schema in this file does not fit the names of its features")
+    fields = sorted(schema.fields, key=lambda field: place[field.feature_names[0]])
+    return Schema(fields, bounds_are_public=schema.bounds_are_public)
+
+
 def column_line(field: Column) -> str:
     """Return the line of a schema file that describes a column."""
     settings = ", ".join(f"{key} = {_value(value)}" for key, value in field.settings().items())

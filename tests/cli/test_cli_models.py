@@ -172,6 +172,28 @@ def test_the_schema_travels_with_the_model_and_its_export(clinics, capfd):
     assert json.loads(fcac(capfd, "inspect", clinics / "m.fcac", "--json"))["schema"]["columns"]["age"]["max"] == 10
 
 
+def test_columns_keep_the_order_of_the_schema_in_the_file(tmp_path, capfd):
+    rng = np.random.default_rng(0)
+    narrow, wide = rng.normal(size=900), np.repeat([0.0, 500.0, 1000.0], 300) + rng.normal(size=900)
+    (tmp_path / "rows.csv").write_text(
+        "a,z\n" + "\n".join(f"{a},{z}" for a, z in zip(narrow, wide, strict=True)) + "\n"
+    )
+    (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nz = {}\na = {}\n")
+    for command in (
+        ["fit", tmp_path / "rows.csv", "--schema", tmp_path / "schema.toml", "-o", tmp_path / "m.fcac"],
+        ["export", tmp_path / "m.fcac", "-o", tmp_path / "book.fcac"],
+        ["predict", tmp_path / "m.fcac", tmp_path / "rows.csv", "-o", tmp_path / "labels.parquet"],
+        ["predict", tmp_path / "book.fcac", tmp_path / "rows.csv", "-o", tmp_path / "labels2.parquet"],
+    ):
+        fcac(capfd, *command)
+    known = load(tmp_path / "m.fcac")
+    expected = known.server_.predict(np.stack([wide, narrow], axis=1))
+    for name in ("labels.parquet", "labels2.parquet"):
+        assert pq.read_table(tmp_path / name)["label"].to_pylist() == expected.tolist()
+    fcac(capfd, "update", tmp_path / "m.fcac", tmp_path / "rows.csv")
+    assert load(tmp_path / "m.fcac").server_.nodes[:, 0].std() > 100
+
+
 def test_inspect_says_what_a_file_holds(clinics, model, capfd):
     said = fcac(capfd, "inspect", model)
     assert "states of all sites and 3 contributions" in said

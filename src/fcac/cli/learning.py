@@ -143,13 +143,14 @@ def update(
 
     fcac update model.fcac new_rows.csv --site north
     """
-    from fcac.cli.modelfile import columns_of, load_model
+    from fcac.cli.modelfile import columns_of, load_model, schema_of
 
     if out is not None:
         check_out(out, force or out.resolve() == model.resolve())
     if report is not None:
         check_out(report, force=True)
-    known, schema = load_model(model)
+    known = load_model(model)
+    schema = schema_of(known)
     if not hasattr(known, "play_stream"):
         raise BadUse(
             f"{model} holds a {type(known).__name__}, which cannot learn in rounds: use a model made by `fcac fit`"
@@ -193,12 +194,13 @@ def forget(
 
     fcac forget model.fcac north
     """
-    from fcac.cli.modelfile import load_model, save_model
+    from fcac import save
+    from fcac.cli.modelfile import load_model
     from fcac.data import site_from_text
 
     if out is not None:
         check_out(out, force or out.resolve() == model.resolve())
-    known, schema = load_model(model)
+    known = load_model(model)
     if not hasattr(known, "forget"):
         raise BadUse(f"{model} holds a {type(known).__name__}: it has no sites to forget")
     sites = known.server_.sites
@@ -207,7 +209,7 @@ def forget(
         shown = ", ".join(map(str, sites[:12])) + (" ..." if len(sites) > 12 else "")
         raise BadUse(f"no site {site} in {model}; it knows {shown}")
     known.forget(name if name in sites else site)
-    save_model(known, schema, out or model)
+    save(known, out or model)
     left = counted(len(known.server_.sites), "site")
     say(f"Forgot site {site}: {counted(known.n_clusters_, 'cluster')} from {left} remain.")
     say(f"Model: {out or model}")
@@ -224,7 +226,7 @@ def _learn_and_save(
     report: Path | None,
 ) -> None:
     """Play a round from tables, write the model and say what came out."""
-    from fcac.cli.modelfile import save_model
+    from fcac import save
 
     _check_records(model, record_id, part)
     started = time.monotonic()
@@ -235,8 +237,8 @@ def _learn_and_save(
             yield from read if record_id is None else _with_ids(tables, read)
             progress.now("clustering the sites' nodes")
 
-        model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part)
-    save_model(model, schema, out)
+        model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
+    save(model, out)
     _summarise(model, tables, time.monotonic() - started)
     say(f"Model: {out}")
     if report is not None:

@@ -1,4 +1,4 @@
-"""Model files of the command line: the model, and the schema its rows came through."""
+"""Model files of the command line: errors that name the file, and what a model says about its columns."""
 
 from __future__ import annotations
 
@@ -8,33 +8,19 @@ from typing import Any
 from fcac.schema import RequestError, Schema
 
 
-def save_model(model: Any, schema: Schema | None, path: Path) -> None:
-    """Write a model with its schema, atomically: a reader or a crash finds the old file or the new one.
-
-    `fcac.load` reads the file like any other and does not look at the schema.
-    """
-    from fcac import models, storage
-
-    data = models.to_bytes(model)
-    if schema is not None:
-        meta, arrays = storage.unpack(data, kind="model")
-        data = storage.pack("model", {**meta, "schema": schema.to_dict()}, arrays)
-    storage.write_atomic(path, data)
-
-
-def load_model(path: Path) -> tuple[Any, Schema | None]:
-    """Read a model file and the schema in it, if any."""
-    from fcac import models, storage
+def load_model(path: Path) -> Any:
+    """Read a model file; every error names it."""
+    from fcac import models
 
     if not path.is_file():
         raise RequestError(f"there is no model file {path}")
-    data = path.read_bytes()
-    try:
-        model = models.from_bytes(data)
-        found = storage.unpack(data, kind="model")[0].get("schema")
-        return model, None if found is None else Schema.from_dict(found)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    return models.load(path)
+
+
+def schema_of(model: Any) -> Schema | None:
+    """Return the schema that the rows of a model came through, if it has one."""
+    found: Schema | None = getattr(model, "schema_", None) or getattr(model, "schema", None)
+    return found
 
 
 def columns_of(model: Any) -> list[str] | None:

@@ -40,11 +40,11 @@ def predict(
     fcac predict codebook.fcac new.csv --out labels.csv --keep patient_id
     """
     from fcac.cli.labels import Labeller, LabelWriter
-    from fcac.cli.modelfile import columns_of, load_model
+    from fcac.cli.modelfile import columns_of, load_model, schema_of
 
     check_out(out, force)
-    known, stored = load_model(model)
-    chosen = opt.load_schema(schema) or stored
+    known = load_model(model)
+    chosen = opt.load_schema(schema) or schema_of(known)
     columns = columns_of(known) if chosen is None else None
     tables = opt.open_data(data, chosen, columns, site_column=site_column, keep=keep)
     labeller = Labeller(known, tables)
@@ -83,14 +83,15 @@ def report(
 
     fcac report model.fcac --data clinics/ --out report.html --title "Four clinics"
     """
-    from fcac.cli.modelfile import columns_of, load_model
+    from fcac.cli.modelfile import columns_of, load_model, schema_of
 
     check_out(out, force)
-    known, stored = load_model(model)
+    known = load_model(model)
     if not hasattr(known, "server_"):
         raise BadUse(f"{model} holds a {type(known).__name__}: a report needs a model made by `fcac fit`")
     tables = None
     if data:
+        stored = schema_of(known)
         columns = columns_of(known) if stored is None else None
         tables = opt.open_data(data, stored, columns, site_column=site_column)
         if known.privacy is not None:
@@ -148,14 +149,15 @@ def export(
 
     fcac export model.fcac --out codebook.fcac
     """
-    from fcac.cli.modelfile import load_model, save_model
+    from fcac import save
+    from fcac.cli.modelfile import load_model
 
     check_out(out, force)
-    known, stored = load_model(model)
+    known = load_model(model)
     if not hasattr(known, "export"):
         raise BadUse(f"{model} holds a {type(known).__name__}, which has nothing more to leave out")
     book = known.export(share_nodes=share_nodes)
-    save_model(book, stored, out)
+    save(book, out)
     clusters = counted(len(set(book.labels.tolist())), "cluster")
     say(f"Exported {counted(len(book.nodes), 'labelled node')} of {clusters}; no site states, no contributions.")
     if known.privacy is None or not hasattr(known.privacy, "release"):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fcac.codebook import Codebook
 from fcac.federation.contribution import Contribution, SiteName, order_key, plain_site
 from fcac.network import Floats, Integers, Network, Rules
+from fcac.schema import Schema
 
 KINDS = ("cae-fc", "communities")
 _CAE_FC = Rules(topological=True)
@@ -247,7 +248,9 @@ class Server:
         distances: Floats = self._reader.distances(X, n_threads)
         return distances
 
-    def export(self, share_nodes: bool = False, feature_names: list[str] | None = None) -> Codebook:
+    def export(
+        self, share_nodes: bool = False, feature_names: list[str] | None = None, schema: Schema | None = None
+    ) -> Codebook:
         """Return only what predict needs; see :meth:`fcac.FCAC.export`."""
         self._require_nodes()
         released = all(item.privacy.get("mechanism") == "NodeRelease" for batch in self.log for item in batch)
@@ -259,6 +262,7 @@ class Server:
             scale=book.scale,
             threshold=book.threshold,
             feature_names=feature_names,
+            schema=schema,
         )
 
     def _require_nodes(self) -> None:

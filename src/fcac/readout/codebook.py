@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
 
+from fcac.codebook import Codebook
 from fcac.readout.neighbours import Floats, Integers, nearest
 
-
-@dataclass(frozen=True)
-class Codebook:
-    """Codewords with cluster ids.
-
-    Attributes
-    ----------
-    nodes : ndarray of shape (m, d)
-        Codewords, in the units of the data.
-    labels : ndarray of shape (m,)
-        Cluster id of each codeword.
-    counts : ndarray of shape (m,)
-        Records behind each codeword.
-    scales : ndarray of shape (d,)
-        Factor of every feature in the distance.
-    """
-
-    nodes: Floats
-    labels: Integers
-    counts: Floats
-    scales: Floats
-
-    def predict(self, X: ArrayLike) -> Integers:
-        """Return the cluster of the codeword nearest to each row."""
-        rows = np.asarray(X, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.nodes.shape[1]:
-            raise ValueError(f"X must be a table with {self.nodes.shape[1]} features; its shape is {rows.shape}")
-        near, _ = nearest(self.nodes * self.scales, rows * self.scales, 1)
-        return self.labels[near[:, 0]]
+__all__ = ["Codebook", "condensed"]
 
 
 def condensed(nodes: Floats, counts: Floats, ids: Integers, scales: Floats, max_nodes: int, min_nodes: int) -> Codebook:
@@ -59,7 +29,7 @@ def condensed(nodes: Floats, counts: Floats, ids: Integers, scales: Floats, max_
             words.append(np.average(nodes[here], axis=0, weights=counts[here]))
             labels.append(name)
             masses.append(counts[here].sum())
-    return Codebook(np.array(words), np.array(labels, dtype=np.int64), np.array(masses), scales)
+    return Codebook(words, labels, scale=1.0 / scales, counts=masses)
 
 
 def _grouped(points: Floats, counts: Floats, wanted: int, min_nodes: int) -> Integers:
