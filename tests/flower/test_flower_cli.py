@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 from flower_study import SCHEMA, Study, blobs, write_csv
 
+from fcac import models
 from fcac.cli import run
 from fcac.flower import deploy
 from fcac.flower.settings import FederationSettings, Limits
@@ -114,7 +115,7 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
     label = ["federation", "label", str(study.root / "bundles" / "a"), "--data", str(rows), "--out", str(out)]
     assert run([*label, "--state", str(study.state("a"))]) == 0
     labels = pyarrow.parquet.read_table(out)["label"].to_pylist()
-    assert labels == study.server.predict(blobs(40, 9)).tolist()
+    assert labels == models.load(study.state("a") / "model.fcac").predict(blobs(40, 9)).tolist()
 
     for command, words in (("forget", "is forgotten"), ("add", "takes part"), ("revoke", "is revoked")):
         assert run(["federation", command, root, "b"]) == 0

@@ -15,6 +15,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from fcac.federation import Contribution
 from fcac.flower import client_app, messages
 from fcac.flower.client_app import SETTINGS_KEY
+from fcac.flower.service import budget_of
 from fcac.flower.settings import SiteSettings
 from fcac.privacy import Ledger
 
@@ -116,7 +117,7 @@ def test_every_error_about_data_gives_the_same_reply(tmp_path: Path, privacy: di
         assert messages.read_reply(reply.content) == (messages.UNAVAILABLE, "a", b""), name
         replies.add(reply.content["fcac"].deflate())
     assert len(replies) == 1
-    assert "request not answered" in (study.state("a") / "site.log").read_text()
+    assert "UNAVAILABLE to the server" in (study.state("a") / "site.log").read_text()
     if privacy:
         assert not (study.state("a") / "ledger.db").exists() or not ledger(study, "a").entries("a")
 
@@ -182,3 +183,87 @@ def test_a_private_federation_over_the_grid(tmp_path: Path) -> None:
     assert {brief["mechanism"] for brief in statements.values()} == {"NodeRelease"}
     assert all(brief["spent"] > 4 for brief in statements.values())
     assert np.isfinite(study.server.nodes).all()
+
+
+# ------------------------------------------------------------ how charges add up
+
+
+def give_tagged(study: Study, rows: np.ndarray, tags: list[str], file: str = "rows.csv") -> None:
+    path = study.data("a") / file
+    new = not path.exists()
+    with path.open("a") as stream:
+        stream.writelines(["x,y,tag\n"] if new else [])
+        stream.writelines(f"{x!r},{y!r},{tag}\n" for (x, y), tag in zip(rows.tolist(), tags, strict=True))
+
+
+def play_tagged(study: Study, batches: list[list[str]]) -> list[float]:
+    """Release one batch per round; return what the ledger says after each."""
+    spent = []
+    for number, tags in enumerate(batches, 1):
+        if tags:
+            give_tagged(study, blobs(len(tags), number), tags)
+        assert ask(study, "a", number, have=number - 1).code == messages.CONTRIBUTION
+        spent.append(round(ledger(study, "a").spent("a"), 6))
+    return spent
+
+
+def test_with_record_ids_the_dearest_person_counts(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", epsilon=2.0, budget=9.0, record_id="tag")
+    one = [f"p{i}" for i in range(80)]
+    two = [f"q{i}" for i in range(80)]
+    spent = play_tagged(study, [one, two, [], [*one[:1], *[f"r{i}" for i in range(60)]]])
+    assert spent[0] == spent[1] == spent[2] == pytest.approx(2.0, abs=1e-4)  # others, and then nobody
+    assert spent[3] > spent[2]  # p0 is in it a second time
+    assert [entry["counted"] for entry in ledger(study, "a").entries("a")] == ["ids"] * 4
+    assert b"p0" not in (study.state("a") / "ledger.db").read_bytes()  # only keyed hashes are kept
+
+
+def test_without_ids_or_parts_rounds_add_up(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", epsilon=2.0, budget=9.0)
+    spent = play_tagged(study, [["m"] * 80, ["t"] * 80])
+    assert spent[1] > spent[0]
+
+
+def test_parts_do_not_add_up_until_they_meet(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", epsilon=2.0, budget=20.0, part_column="tag")
+    days = [["mon"] * 80, ["tue"] * 80, [], ["wed"] * 40 + ["tue"] * 40, ["mon"] * 20 + ["wed"] * 60]
+    spent = play_tagged(study, days)
+    assert spent[0] == spent[1] == spent[2]
+    assert spent[3] > spent[2]  # tuesday a second time
+    assert spent[4] > spent[3]  # two parts that were charged apart: everybody pays
+    entries = ledger(study, "a").entries("a")
+    assert [entry["partition"] for entry in entries] == ["mon", "tue", "round 3, no rows", "tue", None]
+
+
+def test_every_file_is_a_part(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", epsilon=2.0, budget=9.0, part_by_file=True)
+    for number in (1, 2):
+        study.give({"a": blobs(80, number)}, file=f"day-{number}.csv")
+        assert ask(study, "a", number, have=number - 1).code == messages.CONTRIBUTION
+    assert [entry["partition"] for entry in ledger(study, "a").entries("a")] == ["day-1.csv", "day-2.csv"]
+    assert ledger(study, "a").spent("a") == pytest.approx(2.0, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"record_id": "tag"},
+        {"part_by_file": True},
+        {"epsilon": 1.0, "record_id": "tag", "part_column": "tag"},
+        {"epsilon": 1.0, "part_by_file": True, "part_column": "tag"},
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"need an epsilon|one of the three"):
+        SiteSettings("a", "data", "state", "schema.toml", **settings)
+
+
+def test_a_site_keeps_the_budget_of_its_ledger(tmp_path: Path) -> None:
+    assert budget_of(tmp_path, 2.0, None) == (10.0, "5 x epsilon, since --budget was not given")
+    assert budget_of(tmp_path, 2.0, 7.0) == (7.0, "as given")
+    study = Study(tmp_path, names="a", **EPSILON)
+    study.give({"a": blobs(100, 1)})
+    ask(study, "a", 1)
+    assert budget_of(study.state("a"), 1.0, None) == (9.0, "from its ledger")
+    with pytest.raises(ValueError, match="has a budget of 9, not 8: leave out --budget, or change it with"):
+        budget_of(study.state("a"), 1.0, 8.0)

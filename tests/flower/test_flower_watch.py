@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
 from fcac.flower.watch import Cursor, Watcher
-from fcac.schema import DataError, Schema
+from fcac.schema import Column, DataError, RequestError, Schema
 
 SCHEMA = Schema(["x", "y"])
 
@@ -157,3 +158,42 @@ def test_many_rows_come_in_blocks(tmp_path: Path) -> None:
     blocks = list(watcher.rows(watcher.look({})))
     assert len(blocks) > 1
     assert np.array_equal(np.concatenate(blocks), rows)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tags_come_with_the_rows_they_belong_to(tmp_path: Path, kind: str) -> None:
+    schema = Schema([Column("x", missing="drop"), "y"])
+    path = tmp_path / f"rows.{kind}"
+
+    def write(xs: list[float | None], who: list[int]) -> None:
+        table = pa.table({"person": who, "x": xs, "y": [1.0] * len(xs)})
+        if kind == "csv":
+            pyarrow.csv.write_csv(table, path)
+        else:
+            pyarrow.parquet.write_table(table, path)
+
+    write([1.0, None, 3.0], [7, 8, 9])
+    watcher = Watcher(path, schema, tag="person")
+    watcher.check_columns()
+    parts = watcher.look({})
+    (piece,) = watcher.pieces(parts)
+    assert (piece.block[:, 0].tolist(), [str(tag) for tag in piece.tags or []]) == ([1.0, 3.0], ["7", "9"])
+    assert piece.file == path.name
+    write([1.0, None, 3.0, 4.0, 5.0], [7, 8, 9, 7, 6])
+    (piece,) = watcher.pieces(watcher.look(watcher.advance({}, parts)))
+    assert (piece.block[:, 0].tolist(), [str(tag) for tag in piece.tags or []]) == ([4.0, 5.0], ["7", "6"])
+
+
+def test_a_missing_column_or_tag_is_named(tmp_path: Path) -> None:
+    schema = Schema(["x", "y"])
+    (tmp_path / "a.csv").write_text("x,y,person\n1,2,\n")
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(RequestError, match=r"a\.csv: no column patient, which was named for the ledger"):
+        Watcher(tmp_path, schema, tag="patient").check_columns()
+    watcher = Watcher(tmp_path, schema, tag="person")
+    watcher.check_columns()
+    with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
+        list(watcher.pieces(watcher.look({})))
+    (tmp_path / "b.csv").write_text("x,person\n1,2\n")
+    with pytest.raises(RequestError, match=r"b\.csv: no column y: the schema needs it"):
+        watcher.check_columns()

@@ -102,23 +102,49 @@ def site(
     budget: Annotated[
         float | None,
         typer.Option(
-            "--budget", help="Privacy cost allowed in all; by default five times epsilon.", show_default=False
+            "--budget",
+            help="Privacy cost allowed over all rounds; by default 5 x epsilon, later what the site's ledger says.",
+            show_default=False,
         ),
     ] = None,
     delta: Annotated[float, typer.Option("--delta", help="At most 1e-5.")] = 1e-6,
     no_privacy: Annotated[
         bool, typer.Option("--no-privacy", help="Send nodes as they are; about half of them are single records.")
     ] = False,
+    record_id: Annotated[
+        str | None,
+        typer.Option(
+            "--record-id",
+            help="Column that names the person behind each row: the ledger then adds up per person.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    part_column: Annotated[
+        str | None,
+        typer.Option(
+            "--part-column",
+            help="Column that names the part a row is in (a day), fixed without looking at values: releases of "
+            "different parts do not add up.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    part_by_file: Annotated[
+        bool, typer.Option("--part-by-file", help="Every file is such a part (one file per day).")
+    ] = False,
 ) -> None:
     """Take part as a site until Ctrl-C: answer rounds with what is new in DATA.
 
     New are new files and lines added at the end of files. Rows never leave; with [bold]--epsilon[/bold] what leaves is
     differentially private per record, and each round is charged to the ledger in the state directory. The site decides
-    this, not the server.
+    this, not the server. Charges of rounds add up, unless you name a record id or parts.
 
     [bold]Examples[/bold]
 
     fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --budget 4
+
+    fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --record-id patient
 
     fcac federation site north --data /data/tables --state /var/lib/fcac --no-privacy
     """
@@ -130,20 +156,32 @@ def site(
         )
     if epsilon is None and budget is not None:
         raise BadUse("--budget goes with --epsilon")
+    if epsilon is None and (record_id or part_column or part_by_file):
+        raise BadUse("--record-id, --part-column and --part-by-file say how charges add up: they go with --epsilon")
+    if sum([record_id is not None, part_column is not None, part_by_file]) > 1:
+        raise BadUse("give one of --record-id, --part-column and --part-by-file")
     if epsilon is not None and not epsilon > 0:
         raise BadUse("--epsilon must be above 0")
     from fcac.flower import processes
-    from fcac.flower.service import SiteProcess, remember_state, site_settings, state_of
+    from fcac.flower.agent import SiteAgent
+    from fcac.flower.service import SiteProcess, budget_of, remember_state, site_settings, state_of
 
     folder = state_of(bundle, state)
     with _plain_errors(), processes.stopped_by_signals():
         if not data.exists():
             raise ValueError(f"--data {data}: there is no such file or directory")
-        total = None if epsilon is None else budget if budget is not None else 5 * epsilon
-        settings = site_settings(bundle, data, folder, epsilon=epsilon, budget=total, delta=delta)
+        total, origin = (None, "") if epsilon is None else budget_of(folder, epsilon, budget)
+        settings = site_settings(
+            bundle, data, folder, epsilon=epsilon, budget=total, delta=delta, record_id=record_id,
+            part_column=part_column, part_by_file=part_by_file,
+        )  # fmt: skip
+        agent = SiteAgent(settings)
+        agent.watcher().check_columns()
         remember_state(bundle, folder)
         if settings.private:
-            say(f"Site {settings.name}: each round costs eps = {epsilon:g} at delta = {delta:g}; budget {total:g}.")
+            cost = f"each round costs eps = {epsilon:g} at delta = {delta:g}"
+            say(f"Site {settings.name}: {cost}; budget {total:g} ({origin}).")
+            say(f"Rounds add up {_adding_up(settings)}; spent so far: {agent.spent() or 'nothing'}.")
         else:
             note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: many nodes it sends are records.")
         service = SiteProcess(bundle, settings)
@@ -155,6 +193,14 @@ def site(
             say("Stopping.")
         finally:
             service.stop()
+
+
+def _adding_up(settings: Any) -> str:
+    if settings.record_id is not None:
+        return f"per person (column {settings.record_id})"
+    if settings.part_column is not None:
+        return f"per part (column {settings.part_column})"
+    return "per file" if settings.part_by_file else "for everybody"
 
 
 def run(

@@ -5,7 +5,8 @@ Nothing here knows Flower. Everything durable lies in the site's state directory
 - ``site.fcac``: CA+ or released state and the newest round (written by :class:`fcac.federation.Site`);
 - ``cursor.json``: which rows are used, for the newest round and the one before;
 - ``sent/``: the bytes of the latest contributions; a round asked again gets these;
-- ``ledger.db``: the privacy ledger; ``model.fcac``: the global model; ``site.log``: what happened, for the operator.
+- ``ledger.db``: the privacy ledger; ``parts.json``: parts of the data that were released together;
+- ``model.fcac``: the global model; ``site.log``: what happened, for the operator.
 
 The order in a round is: note the cursor that will hold after it, then let the site learn and store its state, then
 store the bytes, then send. Whatever crashes in between, the newest state says which of the two cursors holds.
@@ -25,12 +26,14 @@ from typing import Any
 from fcac import models, storage
 from fcac.codebook import Codebook
 from fcac.federation import Contribution, Site
+from fcac.flower.parts import group_for
 from fcac.flower.settings import SiteSettings
 from fcac.flower.watch import Cursor, Watcher
 from fcac.schema import Schema
 
 _CURSOR_FILE = "cursor.json"
 _MODEL_FILE = "model.fcac"
+_PARTS_FILE = "parts.json"
 _KEPT_ROUNDS = 50
 # Longer than a server waits by default: whoever asks again gets an answer, not "unavailable".
 _LOCK_SECONDS = 600.0
@@ -85,20 +88,43 @@ class SiteAgent:
 
     def _learn_and_keep(self, site: Site, round: int, have: int) -> bytes:
         cursor = self._cursor(site.round)
-        watcher = Watcher(self.settings.data, self.schema, self.settings.settle)
-        parts = watcher.look(cursor)
-        n_rows = 0
-        for block in watcher.rows(parts):
-            site.observe(block)
-            n_rows += len(block)
+        watcher = self.watcher()
+        new = watcher.look(cursor)
+        n_rows, parts = 0, set()
+        for piece in watcher.pieces(new):
+            site.observe(piece.block, piece.tags if self.settings.record_id is not None else None)
+            n_rows += len(piece.block)
+            if self.settings.has_parts:
+                parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
         if not n_rows and not self.settings.private:
             if site.round > have:
                 return self._keep(site.contribute(round=site.round))
             raise NothingNew
-        self._note_cursor(site.round, cursor, round, watcher.advance(cursor, parts))
-        sent = site.contribute(round=round)
-        write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent")
+        self._note_cursor(site.round, cursor, round, watcher.advance(cursor, new))
+        sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+        spent = f"; spent: {self.spent()}" if self.settings.private else ""
+        write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent{spent}")
         return self._keep(sent)
+
+    def watcher(self) -> Watcher:
+        """Return what finds this site's new rows."""
+        settings = self.settings
+        return Watcher(settings.data, self.schema, settings.settle, settings.record_id or settings.part_column)
+
+    def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:
+        if self.settings.record_id is not None:
+            return {"record_ids": []}  # those of the rows observed, and none if there were no rows
+        if self.settings.has_parts:
+            return {"partition": group_for(self.state / _PARTS_FILE, parts, round)}
+        return {}
+
+    def spent(self) -> str:
+        """What the ledger says, in words for the site's operator; nothing before the first charge."""
+        ledger = getattr(self._mechanism, "ledger", None)
+        if ledger is None or not ledger.sites():
+            return ""
+        line: str = ledger.summary_line(self.settings.name)
+        return line.partition(": ")[2]
 
     def take_model(self, round: int, data: bytes) -> None:
         """Check and keep the global model."""

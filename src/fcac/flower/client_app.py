@@ -53,12 +53,12 @@ def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[
     except NothingNew:
         assert settings is not None
         reply = Reply(messages.NOTHING_NEW, settings.name)
-    except Exception:
+    except Exception as error:
         if settings is None:
             # no place for a log: the SuperNode's own output is the next best
             traceback.print_exc()
         else:
-            write_log(settings.state, f"request not answered:\n{traceback.format_exc()}")
+            write_log(settings.state, f"UNAVAILABLE to the server: {error}\n{traceback.format_exc()}")
         reply = Reply(messages.UNAVAILABLE, "" if settings is None else settings.name)
     return Message(messages.write_reply(reply), reply_to=message)
 

@@ -171,7 +171,7 @@ def init(
 
 
 def write_app(root: Path) -> Path:
-    """Write what Flower calls an app, also over that of an older version, which may lack settings; return its folder."""
+    """Write what Flower calls an app, also over that of an older version, which may lack keys; return its folder."""
     path = root / "app" / "pyproject.toml"
     if not path.exists() or path.read_text("utf-8") != _APP:
         path.parent.mkdir(exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import subprocess
 import threading
@@ -145,15 +146,19 @@ class SiteProcess:
             )
 
     def watch(self, say: Say) -> None:
-        """Stay until stopped, starting the SuperNode again when it ends.
+        """Stay until stopped, passing on what the site logs, starting the SuperNode again when it ends.
 
         After a crash the server takes the site for alive, and refuses its key, for about a minute.
         """
         tries = 0
+        news = _NewLines(self.state / "site.log")
         while True:
             assert self.process is not None
             started = time.monotonic()
-            self.process.wait()
+            while self.process.poll() is None:
+                for line in news.read():
+                    say(line)
+                self._stopped.wait(0.5)
             if self._stopped.is_set():
                 return
             tries = tries + 1 if time.monotonic() - started < _STEADY_SECONDS else 1
@@ -170,6 +175,24 @@ class SiteProcess:
         self._stopped.set()
         if self.process is not None:
             processes.stop(self.process)
+
+
+class _NewLines:
+    """What is added to a site's log, entry by entry; the details of an error stay in the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at = path.stat().st_size if path.exists() else 0
+
+    def read(self) -> list[str]:
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as stream:
+            stream.seek(self._at)
+            data = stream.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return [line for line in whole.decode("utf-8", "replace").splitlines() if re.match(r"\d{4}-\d\d-\d\dT", line)]
 
 
 def why_it_ended(log: Path, start: int = 0) -> str:
@@ -203,6 +226,22 @@ def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> Site
         mechanism.sampler.check_ready()
     Site(settings.name, mechanism, state)  # refuses a state that was made under other privacy
     return settings
+
+
+def budget_of(state: Path, epsilon: float, wanted: float | None) -> tuple[float, str]:
+    """Return the budget of a site and where it comes from: what was asked for, what its ledger says, or 5 x epsilon."""
+    from fcac.privacy import Ledger
+
+    path = state / "ledger.db"
+    if path.exists() and path.stat().st_size:  # a crash can leave an empty file
+        known = Ledger.open(path).budget
+        if wanted is not None and wanted != known:
+            raise ValueError(
+                f"the site's ledger has a budget of {known:g}, not {wanted:g}: leave out --budget, or change it with "
+                f"'fcac ledger {path} --set-budget {wanted:g}'"
+            )
+        return known, "from its ledger"
+    return (5 * epsilon, "5 x epsilon, since --budget was not given") if wanted is None else (wanted, "as given")
 
 
 def run_rounds(

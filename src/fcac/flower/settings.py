@@ -156,6 +156,12 @@ class SiteSettings:
         Epsilon that may be spent in all.
     settle : float
         Seconds a file must have been at rest before a last line without a line break is taken for complete.
+    record_id : str or None
+        Column that says whose a row is: the ledger adds up per person.
+    part_column : str or None
+        Column that says which part a row is in: releases of different parts do not add up.
+    part_by_file : bool
+        Every file is such a part.
     """
 
     name: str
@@ -166,6 +172,21 @@ class SiteSettings:
     delta: float = 1e-6
     budget: float | None = None
     settle: float = 2.0
+    record_id: str | None = None
+    part_column: str | None = None
+    part_by_file: bool = False
+
+    def __post_init__(self) -> None:
+        named = [self.record_id is not None, self.part_column is not None, self.part_by_file]
+        if sum(named) > 1:
+            raise ValueError("name a record id, or a column of parts, or make files the parts: one of the three")
+        if any(named) and not self.private:
+            raise ValueError("record ids and parts say how a ledger adds up: they need an epsilon")
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the data comes in parts that do not add up."""
+        return self.part_column is not None or self.part_by_file
 
     @property
     def private(self) -> bool:

@@ -36,6 +36,12 @@ def describe(root: Path, rejected: bool = False) -> list[str]:
     if waiting:
         lines.append(f"in for the open round: {', '.join(waiting)}")
     lines += ["", *_table(settings, book.newest, journal)]
+    if any(line.partition(" eps ")[1] for line in lines):
+        lines += [
+            "",
+            "Privacy spent: what a record has cost at most, as sites report it, all rounds added up.",
+            "Budgets are the sites' own: 5 x the epsilon of a round, unless a site chose another.",
+        ]
     if rejected:
         lines += ["", *(_rejection(entry) for entry in journal if entry["event"] == "rejected")]
     return lines

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,14 @@ class NewPart:
     after: Mark
 
 
+class Piece(NamedTuple):
+    """New rows of one file; the values of the tag column, if one was named, one per row."""
+
+    block: Floats
+    tags: list[Any] | None
+    file: str
+
+
 class Watcher:
     """Finds the rows of a file or directory that a cursor does not cover yet.
 
@@ -61,6 +69,8 @@ class Watcher:
         Columns to use; files may hold more.
     settle : float
         Seconds a CSV file must have been at rest before a last line without a line break is taken for complete.
+    tag : str, optional
+        A column beside those of the schema whose values come with the rows: whose they are, or which part they are.
 
     Examples
     --------
@@ -81,10 +91,13 @@ class Watcher:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str], schema: Schema, settle: float = 2.0) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], schema: Schema, settle: float = 2.0, tag: str | None = None
+    ) -> None:
         self.path = Path(path)
         self.schema = schema
         self.settle = settle
+        self.tag = tag
 
     def look(self, cursor: Cursor) -> list[NewPart]:
         """Return the parts of files that are new, in the order of file names."""
@@ -98,8 +111,28 @@ class Watcher:
 
     def rows(self, parts: list[NewPart]) -> Iterator[Floats]:
         """Yield the new rows in blocks, as the schema makes them."""
+        for piece in self.pieces(parts):
+            yield piece.block
+
+    def pieces(self, parts: list[NewPart]) -> Iterator[Piece]:
+        """Yield the new rows in blocks, with their tags and the name of their file."""
         for part in parts:
             yield from self._new_lines(part) if _is_csv(part.path) else self._new_table_rows(part)
+
+    def check_columns(self) -> None:
+        """Look at the head of every file that is there: it must have all columns that will be needed."""
+        from fcac.data.files import open_file
+
+        for path, _ in self._files():
+            if path.stat().st_size:  # an empty file has no rows either
+                self._require(path, _names_of_csv(path) if _is_csv(path) else open_file(path).schema.names)
+
+    def _require(self, path: Path, names: list[str]) -> None:
+        lacking = [name for name in self.schema.columns if name not in names]
+        if lacking:
+            raise RequestError(f"{path}: no column {', '.join(lacking)}: the schema needs it")
+        if self.tag is not None and self.tag not in names:
+            raise RequestError(f"{path}: no column {self.tag}, which was named for the ledger")
 
     @staticmethod
     def advance(cursor: Cursor, parts: list[NewPart]) -> Cursor:
@@ -123,15 +156,22 @@ class Watcher:
                 found.append((path, relative.as_posix()))
         return found
 
-    def _converted(self, batch: Any, path: Path) -> Floats:
+    def _converted(self, batch: Any, path: Path) -> tuple[Floats, list[Any] | None]:
         result = self.schema.convert(batch)
         if result.missing or result.unknown:
             raise DataError(f"{path}: {describe_problems(result.missing, result.unknown)}")
-        return result.block
+        if self.tag is None:
+            return result.block, None
+        tags = batch.column(batch.schema.names.index(self.tag)).to_pylist()
+        if result.kept is not None:
+            tags = [tag for tag, kept in zip(tags, result.kept, strict=True) if kept]
+        if any(tag is None or tag == "" for tag in tags):
+            raise DataError(f"{path}: a row has nothing in column {self.tag}, which was named for the ledger")
+        return result.block, tags
 
     # ------------------------------------------------------------ CSV: by byte offset
 
-    def _new_lines(self, part: NewPart) -> Iterator[Floats]:
+    def _new_lines(self, part: NewPart) -> Iterator[Piece]:
         import pyarrow as pa
         from pyarrow import csv
 
@@ -139,25 +179,26 @@ class Watcher:
             header = stream.readline()
             start = max(part.before["bytes"], len(header))
             stream.seek(start)
-            separator = max(",;\t|", key=lambda sign: header.count(sign.encode()))
-            parse = csv.ParseOptions(delimiter=separator)
+            parse = csv.ParseOptions(delimiter=_separator(header))
             try:
                 names = csv.read_csv(io.BytesIO(header), parse_options=parse).column_names
-                lacking = [name for name in self.schema.columns if name not in names]
-                if lacking:
-                    raise RequestError(f"{part.path}: no column {', '.join(lacking)}: the schema needs it")
+                self._require(part.path, names)
                 kinds = {f.name: pa.float64() if f.categories is None else pa.string() for f in self.schema.fields}
+                wanted = list(self.schema.columns)
+                if self.tag is not None and self.tag not in wanted:
+                    wanted.append(self.tag)
+                    kinds[self.tag] = pa.string()
                 reader = csv.open_csv(
                     _Window(stream, part.after["bytes"] - start),
                     read_options=csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK, use_threads=False),
                     parse_options=parse,
                     convert_options=csv.ConvertOptions(
-                        include_columns=self.schema.columns, column_types=kinds, strings_can_be_null=True
+                        include_columns=wanted, column_types=kinds, strings_can_be_null=True
                     ),
                 )
                 for batch in reader:
                     if batch.num_rows:
-                        yield self._converted(batch, part.path)
+                        yield Piece(*self._converted(batch, part.path), part.name)
             except pa.ArrowException:
                 # the library's own words may quote a row, so they are not passed on
                 raise DataError(
@@ -167,15 +208,15 @@ class Watcher:
 
     # ------------------------------------------------------------ other tables: by row count and digest
 
-    def _blocks(self, path: Path) -> Iterator[Floats]:
+    def _blocks(self, path: Path) -> Iterator[tuple[Floats, list[Any] | None]]:
         from fcac.data.files import open_file
 
         numbers = [field.name for field in self.schema.fields if field.categories is None]
         texts = [field.name for field in self.schema.fields if field.categories is not None]
         file = open_file(path)
-        lacking = [name for name in self.schema.columns if name not in file.schema.names]
-        if lacking:
-            raise RequestError(f"{path}: no column {', '.join(lacking)}: the schema needs it")
+        self._require(path, file.schema.names)
+        if self.tag is not None and self.tag not in [*numbers, *texts]:
+            texts.append(self.tag)
         for batch, _ in file.batches(numbers, texts):
             yield self._converted(batch, path)
 
@@ -185,7 +226,7 @@ class Watcher:
             return None
         used, n_rows, digest = before["rows"], 0, hashlib.sha256()
         unchanged = used == 0
-        for block in self._blocks(path):
+        for block, _ in self._blocks(path):
             cut = min(max(used - n_rows, 0), len(block))
             digest.update(np.ascontiguousarray(block[:cut]).tobytes())
             if used and n_rows < used <= n_rows + len(block):
@@ -198,13 +239,13 @@ class Watcher:
             return None
         return {"rows": n_rows, "bytes": facts.st_size, "stamp": facts.st_mtime_ns, "digest": digest.hexdigest()}
 
-    def _new_table_rows(self, part: NewPart) -> Iterator[Floats]:
+    def _new_table_rows(self, part: NewPart) -> Iterator[Piece]:
         first, last, seen = part.before["rows"], part.after["rows"], 0
-        for block in self._blocks(part.path):
-            fresh = block[max(first - seen, 0) : max(last - seen, 0)]
+        for block, tags in self._blocks(part.path):
+            fresh = slice(max(first - seen, 0), max(last - seen, 0))
             seen += len(block)
-            if len(fresh):
-                yield np.ascontiguousarray(fresh)
+            if len(block[fresh]):
+                yield Piece(np.ascontiguousarray(block[fresh]), None if tags is None else tags[fresh], part.name)
 
 
 class _Window(io.RawIOBase):
@@ -221,6 +262,20 @@ class _Window(io.RawIOBase):
         data = self._stream.read(self._left if size is None or size < 0 else min(size, self._left))
         self._left -= len(data)
         return data
+
+
+def _names_of_csv(path: Path) -> list[str]:
+    from pyarrow import csv
+
+    with path.open("rb") as stream:
+        header = stream.readline()
+    parse = csv.ParseOptions(delimiter=_separator(header))
+    names: list[str] = csv.read_csv(io.BytesIO(header), parse_options=parse).column_names if header.strip() else []
+    return names
+
+
+def _separator(header: bytes) -> str:
+    return max(",;\t|", key=lambda sign: header.count(sign.encode()))
 
 
 def _is_csv(path: Path) -> bool:
