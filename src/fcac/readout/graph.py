@@ -77,24 +77,76 @@ def neighbours_for(n: int) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _overlaps(lists: Any, starts: Any, ends: Any) -> Any:
-    """Jaccard overlap of the sorted neighbour lists (each node in its own) at both ends of every edge."""
-    out = np.empty(ends.shape[0])
-    size = lists.shape[1]
-    for e in range(ends.shape[0]):
-        a, b = lists[starts[e]], lists[ends[e]]
-        i = j = shared = 0
-        while i < size and j < size:
-            if a[i] == b[j]:
-                shared += 1
+def _back_lists(lists: Any) -> Any:
+    """Who has a node in its list: where each node's part begins, and the names, ascending."""
+    n, k = lists.shape
+    starts = np.zeros(n + 1, dtype=np.int64)
+    for v in range(n):
+        for m in range(k):
+            starts[lists[v, m] + 1] += 1
+    for v in range(n):
+        starts[v + 1] += starts[v]
+    names = np.empty(n * k, dtype=np.int32)
+    place = starts[:-1].copy()
+    for v in range(n):
+        for m in range(k):
+            names[place[lists[v, m]]] = v
+            place[lists[v, m]] += 1
+    return starts, names
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _either_way(lists: Any) -> Any:
+    """Pattern of the graph that ties two nodes if either is in the other's list; the lists are sorted."""
+    n, k = lists.shape
+    back, names = _back_lists(lists)
+    starts = np.zeros(n + 1, dtype=np.int64)
+    ends = np.empty(2 * n * k, dtype=np.int32)
+    at = 0
+    for v in range(n):
+        i, j, beyond = 0, back[v], back[v + 1]
+        while i < k or j < beyond:
+            own = lists[v, i] if i < k else n
+            other = names[j] if j < beyond else n
+            if own <= other:
                 i += 1
+            if other <= own:
                 j += 1
-            elif a[i] < b[j]:
-                i += 1
-            else:
-                j += 1
-        out[e] = shared / (2 * size - shared)
-    return out
+            ends[at] = min(own, other)
+            at += 1
+        starts[v + 1] = at
+    return starts, ends[:at].copy()
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _weights(lists: Any, starts: Any, ends: Any, mass: Any) -> Any:
+    """Jaccard overlap of the lists (each node in its own) at both ends of every edge, times the mass it stands for."""
+    n, k = lists.shape
+    around = mass.copy()
+    for v in range(n):
+        total = 0.0
+        for e in range(starts[v], starts[v + 1]):
+            total += mass[ends[e]]
+        around[v] += total
+    weights = np.empty(ends.shape[0])
+    # where the next edge to a lower node stands: lower nodes come in order, so each edge is weighed once
+    lower = starts[:-1].copy()
+    listed = np.full(n, -1, dtype=np.int32)
+    for v in range(n):
+        listed[v] = v
+        for m in range(k):
+            listed[lists[v, m]] = v
+        for e in range(lower[v], starts[v + 1]):
+            u = ends[e]
+            shared = 1 if listed[u] == v else 0
+            for m in range(k):
+                if listed[lists[u, m]] == v:
+                    shared += 1
+            stands_for = mass[v] * mass[u] * (0.5 / around[v] + 0.5 / around[u])
+            weights[e] = shared / (2 * k + 2 - shared) * stands_for
+            weights[lower[u]] = weights[e]
+            lower[u] += 1
+    return weights
 
 
 def shared_neighbour_graph(positions: Integers, counts: Floats) -> sparse.csr_matrix:
@@ -115,16 +167,8 @@ def shared_neighbour_graph(positions: Integers, counts: Floats) -> sparse.csr_ma
     -------
     scipy.sparse.csr_matrix of shape (n, n)
     """
-    n, k = positions.shape
-    own = np.arange(n)
-    directed = sparse.csr_matrix((np.ones(n * k), (np.repeat(own, k), positions.ravel())), shape=(n, n))
-    pattern = (directed + directed.T).tocsr()
-    pattern.sort_indices()
-    starts = np.repeat(own, np.diff(pattern.indptr))
-    ends = pattern.indices
-    lists = np.sort(np.column_stack([positions, own]), axis=1)
-    overlap = _overlaps(lists, starts, ends.astype(np.int64))
-    mass = counts**_MASS_POWER
-    around = pattern.astype(bool) @ mass + mass
-    stands_for = mass[starts] * mass[ends] * (0.5 / around[starts] + 0.5 / around[ends])
-    return sparse.csr_matrix((overlap * stands_for, ends, pattern.indptr), shape=(n, n))
+    n = len(positions)
+    lists = np.sort(positions.astype(np.int32), axis=1)
+    starts, ends = _either_way(lists)
+    weights = _weights(lists, starts, ends, counts**_MASS_POWER)
+    return sparse.csr_matrix((weights, ends, starts), shape=(n, n))
