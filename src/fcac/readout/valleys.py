@@ -3,34 +3,36 @@
 Communities of a neighbour graph respect the gaps in the data but also cut large smooth clusters to pieces, because
 modularity prefers pieces of a certain size. So a fine partition is taken first, and two communities are joined if the
 border between them is about as strong as the weakest cuts through their own middles: then no valley parts them. This
-strength has no unit: it does not depend on density, size or dimension of the data.
+strength has no unit: it does not depend on density, size or dimension of the data. A border that only few nodes carry
+(along a curve, or between few nodes) is given the benefit of the doubt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numba import njit
 from scipy import sparse
 
 from fcac.readout.louvain import modular_communities
 from fcac.readout.neighbours import Floats, Integers
 
 # Resolution of the communities that are joined afterwards.
-_RESOLUTION = 0.7
+_RESOLUTION = 0.5
 # With fewer nodes per community than this, cuts through communities cannot be measured: nothing is joined, and the
 # communities are those at the usual resolution of modularity.
-_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 10, 1.0, 2000
-# Border strength from which on two communities are one.
-_NO_VALLEY = 0.9
-# Weaker borders, down to the first number, are joined too if the next weaker is so many times weaker: between few nodes
-# there are gaps by chance. Not with more nodes per community than _CHANCE, where chance leaves no such gaps, and not
-# if all but one cluster would hold less than _SUBSTANTIAL of the weight: a few outlying nodes must not set the scale.
-_CLEAR_DROPS = ((0.4, 2.0), (0.25, 4.0))
-_CHANCE, _SUBSTANTIAL = 200, 0.1
+_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 11, 1.0, 2000
+# Border strength from which on two communities are one. Above 1, because the border is where the search for communities
+# found it, through the densest part of a smooth cluster, while cuts inside are the weakest there are.
+_NO_VALLEY = 1.25
+# A border that few nodes carry may be weak by chance: its strength is taken as larger by this much per carrying node.
+_DOUBT = 6.0
 # Where cuts cannot be measured, only borders this strong, and only if all weaker ones are no borders at all.
-_OF_FEW = ((0.5, 10.0),)
+# And at least two clusters of that share of the weight must remain: a few outlying nodes must not set the scale.
+_OF_FEW, _SUBSTANTIAL = (0.5, 10.0), 0.1
 # The smaller side of a cut "through the middle" holds at least this share.
 _BALANCE = 0.25
 # Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
@@ -131,12 +133,11 @@ def grow_tree(graph: sparse.csr_matrix) -> Tree:
     base_of_atom = np.zeros(n_atoms, dtype=np.int64)
     base_of_atom[atom_of] = base
     tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
-    joins, tree.strengths, shares = _joins_by_strength(tree)
+    joins, tree.strengths, shares = _joins_by_strength(tree, None if few else _Borders(graph, base))
     if few:
-        tree.n_joined = joins_to_make(tree.strengths, shares, np.inf, _OF_FEW)
+        tree.n_joined = joins_of_few(tree.strengths, shares)
     else:
-        by_chance = n < _CHANCE * len(tree.base)
-        tree.n_joined = joins_to_make(tree.strengths, shares, _NO_VALLEY, _CLEAR_DROPS if by_chance else ())
+        tree.n_joined = int((np.minimum.accumulate([np.inf, *tree.strengths]) >= _NO_VALLEY).sum()) - 1
     tree.joins = _joins_by_size(tree, joins[: tree.n_joined])
     return tree
 
@@ -174,9 +175,57 @@ def _absorb(border: Floats, into: int, gone: int) -> None:
     border[gone] = border[:, gone] = -1
 
 
-def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float], list[float]]:
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _squares(indptr: Any, indices: Any, weights: Any, group: Any, group_of: Any, n_groups: int) -> Any:
+    """Sum over the nodes of one group of their squared weights to another, for every pair of groups."""
+    out = np.zeros((n_groups, n_groups))
+    towards = np.zeros(n_groups)
+    for i in range(group.shape[0]):
+        own = group_of[group[i]]
+        for e in range(indptr[i], indptr[i + 1]):
+            towards[group_of[indices[e]]] += weights[e]
+        for e in range(indptr[i], indptr[i + 1]):
+            other = group_of[indices[e]]
+            out[own, other] += towards[other] ** 2
+            towards[other] = 0.0
+    return out
+
+
+class _Borders:
+    """How many nodes carry the border between two groups: (sum of their weights across) squared over sum of squares.
+
+    Parameters
+    ----------
+    graph : scipy.sparse.csr_matrix of shape (n, n)
+    base : ndarray of shape (n,)
+        Community of each node.
+    """
+
+    def __init__(self, graph: sparse.csr_matrix, base: Integers) -> None:
+        n, p = graph.shape[0], int(base.max()) + 1
+        member = sparse.csr_matrix((np.ones(n), base, np.arange(n + 1)), shape=(n, p))
+        self._towards = (graph @ member).tocsr()
+        self._base = base
+        self._group_of = np.arange(p)
+
+    def join(self, into: int, gone: int) -> None:
+        self._group_of[self._group_of == gone] = into
+
+    def carriers(self, border: Floats) -> Floats:
+        """Effective number of nodes on the side of a border that has fewer of them."""
+        towards = self._towards
+        squares = _squares(
+            towards.indptr, towards.indices, towards.data, self._base, self._group_of, len(self._group_of)
+        )
+        carrying = border**2 / np.maximum(squares, 1e-300)
+        fewer: Floats = np.minimum(carrying, carrying.T)
+        return fewer
+
+
+def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple[int, int]], list[float], list[float]]:
     """Join communities, strongest relative border first, down to one.
 
+    Without ``borders`` strengths are taken as they are, else borders that few nodes carry as stronger than they look.
     Returns the joins, the strength of each border, and the share of all weight that the second largest cluster held
     before each join.
     """
@@ -188,8 +237,10 @@ def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float], 
     volume = np.array([tree.ties[atoms].sum() for atoms in groups])
     upper = np.triu(np.ones(border.shape, dtype=bool), 1)
     for _ in range(len(groups) - 1):
-        strength = np.where(upper, border / np.maximum(np.sqrt(inner[:, None] * inner[None]), 1e-300), -1.0)
-        strength[border < 0] = -1.0
+        strength = border / np.maximum(np.sqrt(inner[:, None] * inner[None]), 1e-300)
+        if borders is not None:
+            strength *= 1 + _DOUBT / np.maximum(borders.carriers(border), 1.0)
+        strength[~upper | (border < 0)] = -1.0
         into, gone = divmod(int(np.argmax(strength)), len(groups))
         joins.append((into, gone))
         strengths.append(float(strength[into, gone]))
@@ -199,6 +250,8 @@ def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float], 
         groups[into] = np.concatenate([groups[into], groups[gone]])
         _absorb(border, into, gone)
         inner[into] = weakest_cut(tree.ties, groups[into])[0]
+        if borders is not None:
+            borders.join(into, gone)
     return joins, strengths, shares
 
 
@@ -223,13 +276,11 @@ def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, i
     return joins
 
 
-def joins_to_make(
-    strengths: Sequence[float], shares: Sequence[float], no_valley: float, clear_drops: Sequence[tuple[float, float]]
-) -> int:
-    """Return how many joins to make, strongest border first.
+def joins_of_few(strengths: Sequence[float], shares: Sequence[float]) -> int:
+    """Return how many joins to make between so few nodes that strengths mean little, strongest border first.
 
-    All while borders are about as strong as the cuts inside. After that, joining goes on to the place where the
-    strength falls most, if it falls there clearly and leaves at least two substantial clusters.
+    As many as it takes to the place where the strength falls most, if it falls there clearly and leaves at least two
+    substantial clusters; else none.
 
     Parameters
     ----------
@@ -237,22 +288,17 @@ def joins_to_make(
         Strength of the border at each join.
     shares : sequence of float
         Share of the weight that the second largest cluster holds before each join.
-    no_valley : float
-        Strength from which on a join is made anyway.
-    clear_drops : sequence of (float, float)
-        A fall is clear if it starts from the first number or more and is by the second as a factor or more.
 
-    >>> joins_to_make([1.3, 1.1, 0.8, 0.7], [0.3] * 4, 0.9, [(0.4, 2.0)])
+    >>> joins_of_few([0.9, 0.8, 0.7], [0.3] * 3)
+    0
+    >>> joins_of_few([0.9, 0.8, 0.03], [0.3] * 3)
     2
-    >>> joins_to_make([1.3, 0.7, 0.6, 0.1, 0.0], [0.3] * 5, 0.9, [(0.4, 2.0)])
-    3
     """
     weakest = np.minimum.accumulate([np.inf, *strengths])
-    made = int((weakest >= no_valley).sum()) - 1
-    best = 0.0
-    for j in range(made + 1, len(strengths)):
+    made, best = 0, 0.0
+    for j in range(1, len(strengths)):
         drop = weakest[j] / max(weakest[j + 1], 0.05)
-        clear = any(weakest[j] >= least and drop >= times for least, times in clear_drops)
+        clear = weakest[j] >= _OF_FEW[0] and drop >= _OF_FEW[1]
         if clear and drop >= best and shares[j] >= _SUBSTANTIAL:
             made, best = j, drop
     return made
