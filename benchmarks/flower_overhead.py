@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import tempfile
 import time
@@ -132,7 +133,7 @@ def real(n_sites: int, insecure: bool) -> dict[str, Any]:
                 process.start()
                 sites.append(process)
             for process in sites:  # connected, so that only the round is timed
-                assert processes.wait_until(lambda log=process.log_path: "SuperNode ID" in log.read_text(), 300)
+                assert processes.wait_until(process.is_connected, 300)
             time.sleep(5)
             begun = time.time()
             run_rounds(root, 1, lambda line: None, hand_out=False, patience=600)
@@ -170,17 +171,23 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["messages", "virtual", "processes"])
     parser.add_argument("--sites", default="3,10", help="numbers of sites for real processes")
     chosen = parser.parse_args()
-    print(json.dumps({"machine": platform.machine(), "python": platform.python_version()}))
+    path = Path(__file__).parent / "results" / "flower_overhead.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
     in_process_seconds(2)  # compile first
-    if "messages" in chosen.parts:
-        for line in message_sizes():
+
+    def keep(part: str, lines: list[dict[str, Any]]) -> None:
+        """Print, and write over what this part had measured before."""
+        for line in lines:
             print(json.dumps(line), flush=True)
+        results[part] = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "figures": lines}
+        path.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+
+    if "messages" in chosen.parts:
+        keep("messages", message_sizes())
     if "virtual" in chosen.parts:
-        for n_sites in (10, 1000):
-            print(json.dumps(virtual(n_sites)), flush=True)
+        keep("virtual", [virtual(n_sites) for n_sites in (10, 1000)])
     if "processes" in chosen.parts:
-        for n_sites in map(int, chosen.sites.split(",")):
-            print(json.dumps(real(n_sites, insecure=False)), flush=True)
+        keep("processes", [real(n_sites, insecure=False) for n_sites in map(int, chosen.sites.split(","))])
 
 
 if __name__ == "__main__":

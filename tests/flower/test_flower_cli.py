@@ -155,3 +155,47 @@ def test_run_without_a_server_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no server answers" in capsys.readouterr().err
     assert run(["federation", "run", str(study.root)]) == 2
     assert run(["federation", "run", str(study.root), "--every", "soon"]) == 2
+
+
+def test_status_counts_nothing_from_before_a_site_was_forgotten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Study(tmp_path, names="ab", epsilon=2.0, budget=9.0)
+    study.give({name: blobs(200, i) for i, name in enumerate("ab")})
+    study.play()
+    study.play()
+    deploy.forget(study.root, "b")
+    assert run(["federation", "status", str(study.root)]) == 0
+    shown = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in shown.splitlines() if line[:2] in ("a ", "b ")}
+    assert "twice" in lines["a"]
+    assert "never" in lines["b"]
+    assert "eps" not in lines["b"]
+    assert "Budgets are the sites' own: 5 x the epsilon of a round" in shown
+
+
+def test_a_site_says_what_is_wrong_before_it_starts(
+    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = deploy.init(tmp_path / "study", ["a"], schema)
+    bundle, data = root / "bundles" / "a", tmp_path / "rows.csv"
+    data.write_text("x,y,who\n1,2,me\n")
+    site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
+    for extra, code, words in (
+        (["--epsilon", "1", "--record-id", "nobody"], 2, "no column nobody, which was named for the ledger"),
+        (["--no-privacy", "--record-id", "who"], 2, "they go with --epsilon"),
+        (["--epsilon", "1", "--record-id", "who", "--part-by-file"], 2, "give one of"),
+    ):
+        assert run([*site, *extra]) == code
+        assert words in capsys.readouterr().err
+    (bundle / "node.key").unlink()
+    assert run([*site, "--no-privacy"]) == 1
+    assert "has no node.key: has the site been revoked?" in capsys.readouterr().err
+
+
+def test_a_server_listens_where_it_can_reach_itself(
+    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = deploy.init(tmp_path / "study", ["a"], schema)
+    assert run(["federation", "server", str(root), "--host", "192.0.2.7"]) == 1
+    assert "listen on 127.0.0.1 or 0.0.0.0" in capsys.readouterr().err

@@ -188,7 +188,7 @@ def site(
         try:
             service.start()
             say(f"Connecting to {service.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
-            service.watch(note)
+            service.watch(say)
         except KeyboardInterrupt:
             say("Stopping.")
         finally:

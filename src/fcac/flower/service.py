@@ -15,7 +15,7 @@ from typing import Any
 from fcac import storage
 from fcac.flower import keys, processes
 from fcac.flower.coordinator import Coordinator
-from fcac.flower.deploy import BUNDLE_FILE, STATE, read_bundle, write_app
+from fcac.flower.deploy import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, write_app
 from fcac.flower.pinned import write_programs
 from fcac.flower.processes import FlowerError
 from fcac.flower.settings import FEDERATION_FILE, FederationSettings, SiteSettings
@@ -38,6 +38,8 @@ class ServerProcess:
         self.root = root
         self.settings = FederationSettings.load(root)
         own_host, self.port = keys.split_address(self.settings.address)
+        if host is not None and not keys.is_loopback(host) and host not in ("0.0.0.0", "::"):
+            raise ValueError(f"--host {host}: the server reaches itself over loopback; listen on 127.0.0.1 or 0.0.0.0")
         if self.settings.insecure and not keys.is_loopback(host or own_host):
             raise ValueError("without encryption the server listens on a loopback address only")
         # A name or an outer address may belong to a router; the machine itself listens everywhere then.
@@ -89,7 +91,8 @@ class ServerProcess:
             if not answer.get("success"):
                 raise FlowerError(f"a key could not be taken out: {answer.get('error-message')}")
             del known[key]
-            done.append("a revoked key was taken out")
+            owners = [name for name, member in self.settings.members.items() if member.key == key]
+            done.append(f"the key of {owners[0]} is shut out" if owners else "an old key is shut out")
             storage.write_atomic(path, json.dumps(known, indent=1).encode())
         self._seen = stamp
         return done
@@ -135,6 +138,9 @@ class SiteProcess:
 
     def start(self) -> None:
         """Write the site's settings and start."""
+        lacking = [name for name in ("ca.crt", KEY_FILE) if not self.insecure and not (self.bundle / name).is_file()]
+        if lacking:
+            raise FlowerError(f"the bundle {self.bundle} has no {lacking[0]}: has the site been revoked?")
         self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = (self.state / "settings.json").resolve()
         self.settings.save(path)
@@ -154,8 +160,11 @@ class SiteProcess:
         news = _NewLines(self.state / "site.log")
         while True:
             assert self.process is not None
-            started = time.monotonic()
+            started, connected = time.monotonic(), False
             while self.process.poll() is None:
+                if not connected and self.is_connected():
+                    say("Connected.")
+                    connected = True
                 for line in news.read():
                     say(line)
                 self._stopped.wait(0.5)
@@ -169,6 +178,10 @@ class SiteProcess:
             if self._stopped.wait(_RETRY_SECONDS):
                 return
             self.start()
+
+    def is_connected(self) -> bool:
+        """Whether the server has let this site in since it was started last."""
+        return self.log_path.exists() and b"SuperNode ID" in self.log_path.read_bytes()[self._log_start :]
 
     def stop(self) -> None:
         """Stop the SuperNode and what it started, for good."""

@@ -61,7 +61,7 @@ def _table(
     heads = ("site", "status", "last heard", "contributed", "newest", "rejected", "missed", "privacy spent")
     rows = [heads]
     for name in sorted(settings.members):
-        mine = [entry for entry in journal if entry.get("site") == name]
+        mine = _since_forgotten([entry for entry in journal if entry.get("site") == name])
         events = Counter(entry["event"] for entry in mine)
         heard = [e for e in mine if e["event"] in ("accepted", "nothing new", "unavailable", "model taken", "rejected")]
         missed = events["no reply"] + events["failed"] + events["unavailable"]
@@ -70,7 +70,7 @@ def _table(
                 name,
                 settings.members[name].status,
                 heard[-1]["time"][:19].replace("T", " ") if heard else "never",
-                f"{events['accepted']} times",
+                _times(events["accepted"]),
                 f"round {newest[name][0]}" if name in newest else "-",
                 str(events["rejected"]),
                 str(missed),
@@ -79,6 +79,16 @@ def _table(
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _since_forgotten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What counts of a site's history: nothing from before it was forgotten."""
+    last = max((i for i, entry in enumerate(entries) if entry["event"] == "forgotten"), default=-1)
+    return entries[last + 1 :]
+
+
+def _times(n: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(n, f"{n} times")
 
 
 def _spent(statements: list[dict[str, Any]]) -> str:
