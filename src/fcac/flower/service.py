@@ -305,7 +305,10 @@ def run_rounds(
             if result is not None:
                 _tell(desk, seen, say)
                 if result["ended"] != "well":
-                    raise FlowerError(f"the run failed:\n{result.get('error', '')}")
+                    last = str(result.get("error", "")).strip().rpartition("\n")[2]
+                    raise FlowerError(
+                        f"the run failed: {last or 'no reason given'}; all of it is in {desk.state / 'run.json'}"
+                    )
                 return result
             if patience is not None and time.monotonic() - started > patience:
                 raise FlowerError(f"the run has not ended after {patience:g} seconds")
