@@ -13,9 +13,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fcac import CAPlus
 from fcac.partition import paper_dirichlet
 from fcac.readout import CAPlusCommunities, Change, Communities
+from fcac.readout.approximate import nearest_approximate
 from fcac.readout.graph import feature_scales, neighbours_for, shared_neighbour_graph
 from fcac.readout.lineage import carry_names
-from fcac.readout.neighbours import distinct, nearest, nearest_approximate, updated
+from fcac.readout.neighbours import Searcher, distinct, nearest, updated
 from fcac.readout.valleys import grow_tree
 
 
@@ -81,7 +82,7 @@ def test_updated_lists_equal_lists_made_anew(n_features):
     points[places] = old[stays]
     position_of_old = np.full(400, -1)
     position_of_old[stays] = places
-    found = updated(points, 8, old_i, old_d, position_of_old)
+    found = updated(Searcher(points), 8, old_i, old_d, position_of_old)
     anew = nearest(points, points, 8, np.arange(390))
     assert np.array_equal(found[0], anew[0])
     assert np.array_equal(found[1], anew[1])

@@ -9,10 +9,19 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fcac.readout.approximate import nearest_approximate
 from fcac.readout.codebook import Codebook, condensed
 from fcac.readout.graph import feature_scales, neighbours_for, shared_neighbour_graph
 from fcac.readout.lineage import Change, carry_names
-from fcac.readout.neighbours import Floats, Integers, Searcher, distinct, is_approximate, nearest_approximate, updated
+from fcac.readout.neighbours import (
+    Floats,
+    Integers,
+    Searcher,
+    distinct,
+    is_approximate,
+    updated,
+    updated_approximate,
+)
 from fcac.readout.valleys import Tree, by_first, grow_tree
 
 # Nodes around a row that vote on how firmly it belongs.
@@ -21,6 +30,8 @@ _VOTERS = 5
 _NOVEL_SHARE = 0.001
 # If more than this share of the nodes changed, starting over is cheaper than mending the lists.
 _MEND_BELOW = 0.3
+# From this many points on, the graph is made of points in an order that keeps neighbours together in memory.
+_ORDER_FROM = 20_000
 
 
 class Communities:
@@ -353,7 +364,7 @@ class _Fitted:
         self.places = self.nodes[self.first]
         self.points = self.places * self.scales
         self.ids: Integers = np.zeros(0, dtype=np.int64)
-        self.kind = "auto"
+        self.kind, self.exact = "auto", True
         self._near: tuple[Integers, Floats] | None = None
         self._tree: Tree | None = None
         self._searcher: Searcher | None = None
@@ -367,17 +378,21 @@ class _Fitted:
         self.kind = kind
         n, d = self.points.shape
         k = neighbours_for(n)
-        if is_approximate(kind, n, d):
-            self._near = nearest_approximate(self.points, k)
-            return
-        if before is not None and before._near is not None:
+        self.exact = not is_approximate(kind, n, d)
+        if before is not None and before._near is not None and (before.exact or not self.exact):
             old_i, old_d = before._near
             if old_i.shape[1] == k and np.array_equal(self.scales, before.scales):
                 position_of_old = self.positions_of(before)
                 if (position_of_old >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points)):
-                    self._near = updated(self.points, k, old_i, old_d, position_of_old)
+                    if self.exact:
+                        self._near = updated(self.searcher(), k, old_i, old_d, position_of_old)
+                    else:
+                        self._near = updated_approximate(self.points, k, old_i, position_of_old)
                     return
-        self._near = self.searcher().nearest(self.points, k, own=np.arange(n))
+        if self.exact:
+            self._near = self.searcher().nearest(self.searcher().points, k, own=np.arange(n))
+        else:
+            self._near = nearest_approximate(self.points, k)
 
     def near(self) -> tuple[Integers, Floats]:
         """Neighbours of every point, and their squared distances."""
@@ -389,7 +404,15 @@ class _Fitted:
     def tree(self) -> Tree:
         if self._tree is None:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-            self._tree = grow_tree(shared_neighbour_graph(self.near()[0], mass))
+            near = self.near()[0]
+            if len(near) < _ORDER_FROM:
+                self._tree = grow_tree(shared_neighbour_graph(near, mass))
+            else:
+                order = self.searcher().order()
+                rank = np.empty(len(order), dtype=np.int64)
+                rank[order] = np.arange(len(order))
+                self._tree = grow_tree(shared_neighbour_graph(rank[near[order]], mass[order]))
+                self._tree.atom_of = self._tree.atom_of[rank]
         return self._tree
 
     def searcher(self) -> Searcher:
