@@ -132,12 +132,13 @@ def real(n_sites: int, insecure: bool) -> dict[str, Any]:
                 process = SiteProcess(bundle, site_settings(bundle, folder / f"{site}.npz", folder / f"state-{site}"))
                 process.start()
                 sites.append(process)
-            for process in sites:  # connected, so that only the round is timed
+            for process in sites:
                 assert processes.wait_until(process.is_connected, 300)
-            time.sleep(5)
-            begun = time.time()
+            time.sleep(10 + 2 * n_sites)  # imports are done, so that only the round is timed
+            begun, busy = time.time(), _processor_seconds()
             run_rounds(root, 1, lambda line: None, hand_out=False, patience=600)
-            seconds = time.time() - begun
+            seconds, busy = time.time() - begun, _processor_seconds() - busy
+            load = os.getloadavg()[0]
             journal = Coordinator(root / "state", FederationSettings.load(root)).journal()
             sent = [entry for entry in journal if entry["event"] == "accepted"]
             asked = next(_moment(entry) for entry in journal if entry["event"] == "asking") - begun
@@ -154,11 +155,28 @@ def real(n_sites: int, insecure: bool) -> dict[str, Any]:
         "one round, submission included": round(seconds, 1),
         "of it until sites are asked": round(asked, 1),
         "until the last has answered": round(answered - asked, 1),
+        "processor time of all processes": round(busy, 1),
+        "load of the machine": round(load, 1),
         "the same in process": round(alone, 3),
         "overhead": round(seconds - alone, 1),
         "contributions": len(sent),
         "bytes per site": round(float(np.mean([entry["bytes"] for entry in sent]))) if sent else 0,
     }
+
+
+def _processor_seconds(pid: int | None = None) -> float:
+    """Processor time of a process (by default this one), of all it has started and of those that have ended."""
+    own, total = os.getpid() if pid is None else pid, 0.0
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(place.name) == own:
+            total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        elif int(fields[1]) == own:
+            total += _processor_seconds(int(place.name))
+    return total
 
 
 def _moment(entry: dict[str, Any]) -> float:
