@@ -33,8 +33,8 @@ def fit(
     schema: opt.SchemaPath = None,
     drop: opt.Drop = None,
     server: Annotated[
-        str, typer.Option("--server", help="cae-fc (the paper's) or communities (often better clusters).")
-    ] = "cae-fc",
+        str, typer.Option("--server", help="communities, or cae-fc (the paper's).")
+    ] = "communities",
     n_clusters: Annotated[
         int | None,
         typer.Option("--clusters", help="With --server communities, if you know it.", min=1, show_default=False),

@@ -218,7 +218,7 @@ def demo(
         "fcac-demo"
     ),
     seed: opt.Seed = 0,
-    server: Annotated[str, typer.Option("--server", help="cae-fc or communities.")] = "cae-fc",
+    server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
     show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
     """Watch it work: three Gaussians arrive at two sites over three rounds, and nothing is forgotten.
