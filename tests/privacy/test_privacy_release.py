@@ -18,8 +18,9 @@ from fcac.privacy import (
     PrivacyError,
     ReleasedState,
     RepeatedBatch,
+    noisy_cells,
 )
-from fcac.privacy.accounting import epsilon_from_rho
+from fcac.privacy.accounting import epsilon_from_rho, rho_from_epsilon
 from fcac.storage import pack, unpack
 
 SQUARE = np.array([[0.0, 1.0], [0.0, 1.0]])
@@ -38,7 +39,7 @@ def quiet(epsilon: float = 4.0, seed: int = 0, **settings: Any) -> NodeRelease:
 class TestWhatIsSent:
     def test_nodes_lie_on_the_crowds(self) -> None:
         nodes, counts, _ = quiet(8).release(two_crowds())
-        heavy = nodes[counts > 50]
+        heavy = nodes[counts >= np.median(counts)]
         distances = np.linalg.norm(heavy[:, None] - np.array([[0.2, 0.3], [0.8, 0.7]])[None], axis=2)
         assert distances.min(axis=0).max() < 0.1  # each crowd has a node
         assert counts.sum() == pytest.approx(600, rel=0.2)
@@ -91,6 +92,29 @@ class TestWhatIsSent:
         assert not np.array_equal(mechanism.release(two_crowds())[0], mechanism.release(two_crowds())[0])
 
 
+class TestSettings:
+    def test_larger_batches_and_budgets_have_more_cells(self) -> None:
+        def cells(n: float, d: int, epsilon: float) -> int:
+            return noisy_cells._affordable_cells(n, d, rho_from_epsilon(epsilon, 1e-6))
+
+        assert cells(-50, 64, 1) == cells(0, 2, 0.1) == noisy_cells.FEWEST_CELLS
+        assert cells(180, 64, 4) <= cells(180, 64, 8) == noisy_cells.USUAL_CELLS
+        assert noisy_cells.USUAL_CELLS < cells(1_100, 16, 4) < cells(1_100, 16, 8) < noisy_cells.MOST_CELLS
+        assert cells(1e9, 2, 16) == noisy_cells.MOST_CELLS
+
+    def test_most_records_of_a_large_batch_stay_in_cells_that_are_sent(self) -> None:
+        for seed in range(5):
+            counts = quiet(8, seed).release(two_crowds(seed, n=3_000))[1]
+            assert len(counts) > noisy_cells.USUAL_CELLS
+            assert counts.sum() == pytest.approx(3_000, rel=0.1)
+
+    def test_values_at_a_bound_return_to_it(self) -> None:
+        nodes = np.array([[-0.2, 0.05, 0.5, 0.97, 1.3], [0.0, 0.05, 0.5, 0.97, 1.0], [0.2, 0.3, 0.5, 0.7, 0.8]])
+        pulled = noisy_cells.pulled_to_bounds(nodes, np.array([0.1**2, 0.0, 9.0]))
+        expected = [[0.0, 0.0, 0.5, 1.0, 1.0], [0.0, 0.05, 0.5, 0.97, 1.0], [0.0, 0.3, 0.5, 0.7, 1.0]]
+        assert pulled.tolist() == expected
+
+
 class TestRounds:
     def test_releases_accumulate_and_new_places_open(self) -> None:
         mechanism = quiet(8)
@@ -108,9 +132,11 @@ class TestRounds:
 
     def test_the_same_place_again_joins_its_nodes(self) -> None:
         mechanism, state = quiet(8), None
+        sizes = []
         for number in range(1, 9):
             nodes, counts, state = mechanism.release(two_crowds(number), state, round=number)
-        assert len(nodes) < 40  # of up to 64 that were released
+            sizes.append(len(nodes))
+        assert len(nodes) < 0.5 * 8 * sizes[0]  # less than half of what eight separate releases would have
         assert counts.sum() == pytest.approx(8 * 600, rel=0.2)
 
     def test_state_survives_storage(self) -> None:

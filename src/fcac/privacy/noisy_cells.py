@@ -40,7 +40,7 @@ COUNT_SHARE, RING_SHARE = 0.12, 0.06
 #: A cell is alive if its noised count is above this many deviations of the count noise.
 ALIVE = 2.0
 #: Share of records whose residuals should fit into the next radius.
-RADIUS_QUANTILE = 0.5
+RADIUS_QUANTILE = 0.35
 #: Power of the trust for the nodes that are sent. 1 would put them nearest to the truth, which k-means likes; 0 leaves
 #: them as far apart as the noise made them, which the paper's server likes (its kernel is as wide as nodes are apart).
 SENT_TRUST = 0.25
@@ -48,8 +48,14 @@ SENT_TRUST = 0.25
 SPLIT = 0.3
 #: Two nodes of different rounds are one place if they are nearer than this, in last radii.
 VIGILANCE = 0.4
-#: Fewest and most cells if the number is to be chosen from the noised count.
-FEWEST_CELLS, MOST_CELLS = 3, 8
+#: A value that is sent is taken for the bound itself if it is nearer to it than this many noise deviations, and nearer
+#: than a quarter of the range: noise that was clamped at a bound can only have pushed values away from it.
+PULL, FARTHEST_PULL = 1.0, 0.25
+#: Number of cells if it is to be chosen from the noised count: the fewest, the usual, the most.
+FEWEST_CELLS, USUAL_CELLS, MOST_CELLS = 3, 8, 48
+#: More than the usual only if the noise of the sums would allow this many times as many, and if the records of an even
+#: cell are this many deviations of the count noise.
+SPARING, FILLED = 3.0, 6.0
 _SMALLEST_RADIUS = UNIT // 100
 # Room for rounding in the shares, so that the sum of the rounded-up costs stays below the rho that is charged.
 _SLACK = 1.0 - 1e-9
@@ -136,11 +142,10 @@ def release_cells(
             alive[np.argmax(counts)] = True
         means, trust, noise = noised_means(step)
         if last:
-            moved = np.clip(from_grid(step.bases) + (trust**SENT_TRUST)[:, None] * means, 0.0, 1.0)
+            kept, noise = trust**SENT_TRUST, trust ** (2 * SENT_TRUST) * noise
+            moved = pulled_to_bounds(from_grid(step.bases) + kept[:, None] * means, noise)
             sent = np.maximum(1.0, np.rint(counts[alive]))
-            return Outcome(
-                moved[alive], sent, (trust ** (2 * SENT_TRUST) * noise)[alive], VIGILANCE * radius / UNIT, steps
-            )
+            return Outcome(moved[alive], sent, noise[alive], VIGILANCE * radius / UNIT, steps)
         moved = np.clip(from_grid(step.bases) + trust[:, None] * means, 0.0, 1.0)
         if final_cells is None:
             final_cells = _affordable_cells(float(counts.sum()), n_features, rho)
@@ -202,10 +207,31 @@ def noised_means(step: Step) -> tuple[FloatArray, FloatArray, FloatArray]:
     return means, trust, noise
 
 
+def pulled_to_bounds(nodes: FloatArray, noise: FloatArray) -> FloatArray:
+    """Clamp nodes to [0, 1], and put values on a bound that differ from it by no more than their noise.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (K, d)
+        Noised nodes; may lie outside.
+    noise : ndarray of shape (K,)
+        Variance per feature.
+    """
+    reach = np.minimum(PULL * np.sqrt(noise), FARTHEST_PULL)[:, None]
+    return np.where(nodes < reach, 0.0, np.where(nodes > 1.0 - reach, 1.0, nodes))
+
+
 def _affordable_cells(noised_count: float, n_features: int, rho: float) -> int:
-    """More records, fewer features or more budget: more cells whose means rise above the noise."""
-    signal = 0.5 * max(noised_count, 1.0) * np.sqrt(2.0 * rho / n_features)
-    return int(np.clip(signal, FEWEST_CELLS, MOST_CELLS))
+    """More records, fewer features or more budget: more cells whose means rise above the noise.
+
+    The paper's server does best with few and firm nodes, so a small site uses only some of those it could afford; a
+    cluster that is not round needs many, and a large site has them to spare.
+    """
+    count = max(noised_count, 1.0)
+    affordable = 0.5 * count * np.sqrt(2.0 * rho / n_features)
+    filled = count / (FILLED * gaussian_scale(1, rho * STEP_SHARES[-1] * COUNT_SHARE))
+    wanted = max(min(affordable, USUAL_CELLS), min(affordable / SPARING, filled))
+    return int(np.clip(wanted, FEWEST_CELLS, MOST_CELLS))
 
 
 def _next_radius(step: Step, n_features: int) -> int:

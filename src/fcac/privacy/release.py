@@ -52,7 +52,7 @@ class NodeRelease(PlainObject):
     ledger : Ledger, optional
         Budget of the site, charged before any noise is drawn. Without one, nobody adds up the rounds.
     n_cells : int, optional
-        Most nodes one release can send; None chooses 3 to 8 from the noised number of records.
+        Most nodes one release can send; None chooses 3 to 48 from the noised number of records.
     random_state : int
         Seed of the public randomness (directions of splits). It protects nothing and may be known.
     sampler : Sampler, optional
