@@ -8,25 +8,27 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import flwr.supernode.runtime.run_clientapp as runtime
-from flwr.app import Context, Message
-from flwr.clientapp import ClientApp
-from flwr.supernode.cli import flwr_clientapp
 
-from fcac.flower import messages
+def main(file: Path, site: str) -> None:
+    """Answer one message with the file, whatever was asked."""
+    import flwr.supernode.runtime.run_clientapp as runtime
+    from flwr.app import Context, Message
+    from flwr.clientapp import ClientApp
+    from flwr.supernode.cli import flwr_clientapp
 
-file, site = Path(sys.argv.pop(1)), sys.argv.pop(1)
-app = ClientApp()
+    from fcac.flower import messages
+
+    app = ClientApp()
+
+    @app.train("contribute")
+    def answer(message: Message, context: Context) -> Message:
+        reply = messages.Reply(messages.CONTRIBUTION, site, file.read_bytes())
+        return Message(messages.write_reply(reply), reply_to=message)
+
+    runtime.get_load_client_app_fn = lambda **ignored: lambda *also_ignored: app
+    runtime.install_from_fab = lambda *ignored, **also_ignored: None
+    flwr_clientapp()
 
 
-@app.train("contribute")
-def answer(message: Message, context: Context) -> Message:
-    """Send the file, whatever was asked."""
-    return Message(
-        messages.write_reply(messages.Reply(messages.CONTRIBUTION, site, file.read_bytes())), reply_to=message
-    )
-
-
-runtime.get_load_client_app_fn = lambda **ignored: lambda *also_ignored: app
-runtime.install_from_fab = lambda *ignored, **also_ignored: None
-flwr_clientapp()
+if __name__ == "__main__":
+    main(Path(sys.argv.pop(1)), sys.argv.pop(1))
