@@ -18,14 +18,19 @@ from fcac.readout.neighbours import Floats, Integers
 
 # A gain below this share of what is at stake is rounding, not gain: without it two equal choices could alternate.
 _NO_GAIN = 1e-12
+_NO_LIMIT = 1 << 60
 # Many nodes come in an order that keeps neighbours together. Taken one by one, each would follow the one before it into
-# a community that runs along the order; so every ninth is taken first, then the ones between.
+# a community that runs along the order; so every ninth is taken first, then the ones between. And each is looked at
+# only once before the first levels are built: the second pass mends what that leaves undone, in half the time.
 _SWEEPS, _SWEEPS_FROM = 9, 20_000
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _move(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: float, label: Any) -> Any:
-    """Move nodes to the best neighbouring community, or to an empty one, until none gains; returns how many moved."""
+def _move(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: float, label: Any, looks: int) -> Any:
+    """Move nodes to the best neighbouring community, or to an empty one, until none gains; returns how many moved.
+
+    It ends early after so many looks at nodes.
+    """
     n = volume.shape[0]
     held = np.zeros(n)
     size = np.zeros(n, dtype=np.int32)
@@ -50,7 +55,8 @@ def _move(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: floa
     tie = np.zeros(n)
     met = np.empty(n, dtype=np.int32)
     moved = 0
-    while in_queue:
+    while in_queue and looks > 0:
+        looks -= 1
         v = queue[head]
         head = head + 1 if head + 1 < n else 0
         in_queue -= 1
@@ -200,8 +206,9 @@ def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
     """Communities of a graph whose volumes sum to 1 and whose weights are in the same unit."""
     n = volume.shape[0]
     label = np.arange(n).astype(np.int32)
-    for _ in range(passes):
-        moved = _move(indptr, indices, weights, volume, resolution, label)
+    for number in range(passes):
+        looks = n if number == 0 and n >= _SWEEPS_FROM else _NO_LIMIT
+        moved = _move(indptr, indices, weights, volume, resolution, label, looks)
         if moved == 0:
             break
         # the levels above: label_at is the community of each node there, top_of where each original node has gone
@@ -220,7 +227,7 @@ def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
             starts, ends, sums, volumes = _merged(starts, ends, sums, volumes, piece, n_pieces)
             _numbered(above, piece.shape[0])
             label_at = above
-            _move(starts, ends, sums, volumes, resolution, label_at)
+            _move(starts, ends, sums, volumes, resolution, label_at, _NO_LIMIT)
         for v in range(n):
             label[v] = label_at[top_of[v]]
         _numbered(label, n)
@@ -253,7 +260,7 @@ def _connected(indptr: Any, indices: Any, weights: Any, label: Any) -> Any:
     return out
 
 
-def modular_communities(graph: sparse.csr_matrix, resolution: float = 1.0, passes: int = 4) -> Integers:
+def modular_communities(graph: sparse.csr_matrix, resolution: float = 1.0, passes: int | None = None) -> Integers:
     """Return communities of large modularity, each connected, numbered by first node; equal graphs give equal ones.
 
     Parameters
@@ -262,8 +269,9 @@ def modular_communities(graph: sparse.csr_matrix, resolution: float = 1.0, passe
         A weight on the diagonal counts once towards the volume of its node.
     resolution : float, default=1.0
         What chance is multiplied by: larger gives more and smaller communities.
-    passes : int, default=4
-        How often the whole is gone through at most; each pass starts from the communities of the last.
+    passes : int, optional
+        How often the whole is gone through at most; each pass starts from the communities of the last. By default 4
+        times, or twice from 20,000 nodes on.
 
     Returns
     -------
@@ -290,6 +298,8 @@ def modular_communities(graph: sparse.csr_matrix, resolution: float = 1.0, passe
     total = float(volume.sum())
     if total <= 0:
         return np.arange(graph.shape[0])
+    if passes is None:
+        passes = 2 if graph.shape[0] >= _SWEEPS_FROM else 4
     # volumes in units of the total, so that the price of a community is resolution times volume times volume
     label = _optimise(indptr, indices, weights / total, volume / total, float(resolution), int(passes))
     labels: Integers = _connected(indptr, indices, weights, label)

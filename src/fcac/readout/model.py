@@ -366,6 +366,7 @@ class _Fitted:
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self.kind, self.exact = "auto", True
         self._near: tuple[Integers, Floats] | None = None
+        self._positions: Integers | None = None
         self._tree: Tree | None = None
         self._searcher: Searcher | None = None
         self._novel_beyond: float | None = None
@@ -426,15 +427,20 @@ class _Fitted:
 
     def positions_of(self, before: _Fitted) -> Integers:
         """Where each point of the earlier fit is now; -1 if it is gone."""
+        if self._positions is not None:
+            return self._positions
         both = np.concatenate([before.places, self.places])
         _, which = distinct(both)
         now = np.full(int(which.max()) + 1, -1, dtype=np.int64)
         now[which[len(before.places) :]] = np.arange(len(self.places))
-        return now[which[: len(before.places)]]
+        self._positions = now[which[: len(before.places)]]
+        return self._positions
 
     def origin(self, before: _Fitted) -> Integers:
         """Old cluster of every node: its own if it was there, else that of the nearest old one, -1 far from all."""
         position_of_old = self.positions_of(before)
+        # of use during one fit only
+        self._positions = None
         stayed = np.flatnonzero(position_of_old >= 0)
         origin = np.full(len(self.points), -1, dtype=np.int64)
         is_new = np.ones(len(self.points), dtype=bool)
