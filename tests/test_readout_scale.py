@@ -122,8 +122,9 @@ def test_order_in_memory_does_not_show_in_the_result(monkeypatch):
 
 
 @pytest.mark.parametrize("neighbors", ["approximate", "exact"])
-def test_ten_rounds_of_many_nodes_are_close_to_one_shot(neighbors):
-    """Sites join, leave and drift; lists are mended every round."""
+def test_ten_rounds_of_many_nodes_are_close_to_one_shot(neighbors, monkeypatch):
+    """Sites join, leave and drift; lists are mended every round, the graph is put in memory order as with very many."""
+    monkeypatch.setattr(readout_model, "_ORDER_FROM", 1000)
     held = {site: (mixture(120, 14, site), np.full(120, 1.0 + site % 3)) for site in range(50)}
     model = Communities(neighbors=neighbors).update(held).fit()
     generator = np.random.default_rng(0)
