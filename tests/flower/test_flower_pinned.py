@@ -131,3 +131,29 @@ def test_an_app_directory_of_an_older_version_is_written_anew(tmp_path: Path) ->
     path.write_text(new.replace("fcac-hand-out = true\n", ""))
     assert deploy.write_app(study.root) == path.parent
     assert path.read_text() == new
+
+
+def test_noise_does_not_come_from_the_process_that_is_forked() -> None:
+    """A library that draws noise is loaded after the fork, so no two messages can share the state of a generator."""
+    said = script(
+        "import sys, fcac.flower.client_app, flwr.supernode.runtime.run_clientapp\n"
+        "print('opendp' in sys.modules, 'fcac.flower.agent' in sys.modules)\n"
+    )
+    assert said == "False True"
+
+
+def test_forked_sites_draw_different_noise() -> None:
+    said = script(
+        "import multiprocessing, numpy as np\n"
+        "import fcac.flower.client_app\n"
+        "from fcac.privacy import NodeRelease\n"
+        "rows = np.random.default_rng(0).random((300, 2))\n"
+        "def draw(queue): queue.put(NodeRelease(4.0, [[0, 1], [0, 1]]).release(rows)[0].tobytes())\n"
+        "context = multiprocessing.get_context('fork')\n"
+        "queue = context.Queue()\n"
+        "workers = [context.Process(target=draw, args=(queue,)) for _ in range(3)]\n"
+        "[worker.start() for worker in workers]\n"
+        "print(len({queue.get() for _ in workers}))\n"
+        "[worker.join() for worker in workers]\n"
+    )
+    assert said == "3"
