@@ -54,6 +54,13 @@ def test_every_disagreement_of_fcac_is_listed_with_a_reason() -> None:
     assert tables.agreement(rows)["FCAC"] == {"compared": 2, "equal_digits": 1, "beyond_2_standard_errors": 0}
 
 
+def test_a_method_is_ranked_once_and_only_on_complete_blocks() -> None:
+    rows = [entry(method=m, mean=0.1 * i) for i, m in enumerate(["FCAC", "communities", "communities (k given)"])]
+    rows.append(entry(dataset="pendigits", method="FCAC"))
+    blocks = reproduce.rounded_blocks(rows, ("iid",), "inf")
+    assert [set(scores) for scores in blocks.values()] == [{"FCAC", "communities"}]
+
+
 @pytest.fixture
 def digits_dir(tmp_path, monkeypatch):
     """A small set in the place of a paper's one: scikit-learn's digits under a name of our own."""

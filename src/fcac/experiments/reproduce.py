@@ -144,9 +144,11 @@ def comparison_names(epsilons: Sequence[float]) -> list[tuple[str, tuple[str, ..
 def rounded_blocks(rows: Sequence[tables.Entry], scenarios: Sequence[str], epsilon: str) -> dict[str, dict[str, float]]:
     """Scores rounded to the four digits the paper prints, so that what looks equal is ranked equal.
 
-    Blocks in which a method has not been run yet are left out.
+    Blocks in which a method has not been run yet are left out. So is the second telling of one method, `(k given)`: two
+    of a kind would share the ranks that one has to earn.
     """
-    blocks = tables.score_table(rows, scenarios, epsilon)
+    ranked = [row for row in rows if not row.method.endswith("(k given)")]
+    blocks = tables.score_table(ranked, scenarios, epsilon)
     methods = set().union(*blocks.values())
     return {
         block: {method: float(tables.half_up(score, 4)) for method, score in scores.items()}
