@@ -132,29 +132,33 @@ def _take_known(known: Any, order: Any, rank: Any, rows: Any, near: Any, gaps: A
     """Begin with known lists; one that has gaps is new as a whole, so that it is looked at again."""
     k = known.shape[1]
     for v in range(order.shape[0]):
-        whole = True
+        filled = 0
         for m in range(k):
             name = known[order[v], m]
             if name < 0:
-                whole = False
-            else:
-                _offer(near, gaps, fresh, v, _gap(rows, v, rank[name]), rank[name])
-        if whole:
+                continue
+            gap = _gap(rows, v, rank[name])
+            at = filled
+            # known lists are in order but for rounding
+            while at > 0 and gaps[v, at - 1] > gap:
+                near[v, at], gaps[v, at] = near[v, at - 1], gaps[v, at - 1]
+                at -= 1
+            near[v, at], gaps[v, at] = rank[name], gap
+            filled += 1
+        if filled == k:
             fresh[v] = False
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _measured(points: Any, order: Any, near: Any, first: int, beyond: int, out_d: Any, out_i: Any) -> None:
+def _measured(ordered: Any, order: Any, near: Any, first: int, beyond: int, out_d: Any, out_i: Any) -> None:
     """Exact distances of the neighbours found, and their order by these."""
     for v in range(first, beyond):
-        row = order[v]
         for m in range(near.shape[1]):
-            other = order[near[v, m]]
             total = 0.0
-            for j in range(points.shape[1]):
-                step = points[row, j] - points[other, j]
+            for j in range(ordered.shape[1]):
+                step = ordered[v, j] - ordered[near[v, m], j]
                 total += step * step
-            insert(out_d, out_i, row, m, total, other)
+            insert(out_d, out_i, order[v], m, total, order[near[v, m]])
 
 
 def nearest_approximate(
@@ -200,7 +204,8 @@ def nearest_approximate(
     _by_trees(rows, near, gaps, fresh, seed)
     _by_neighbours(rows, near, gaps, fresh)
     out_i, out_d = np.zeros((n, k), dtype=np.int64), np.full((n, k), np.inf)
-    shared_out(lambda first, beyond: _measured(points, order, near, first, beyond, out_d, out_i), n)
+    ordered = points[order]
+    shared_out(lambda first, beyond: _measured(ordered, order, near, first, beyond, out_d, out_i), n)
     return out_i, out_d
 
 
