@@ -141,9 +141,9 @@ class Study:
 class Reference:
     """The same federation without any wire: sites and server called directly."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "cae-fc") -> None:
         self.sites: dict[str, Site] = {}
-        self.server = Server()
+        self.server = Server(kind)
 
     def contribute(self, rows: Mapping[str, np.ndarray], round: int) -> list[Contribution]:
         return [

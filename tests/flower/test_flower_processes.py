@@ -108,8 +108,8 @@ def three_rounds(names: str = "abc") -> list[dict[str, np.ndarray]]:
     return [{name: blobs(150, 10 * number + i) for i, name in enumerate(names)} for number in (1, 2, 3)]
 
 
-def reference_of(rounds: list[dict[str, np.ndarray]]) -> Reference:
-    reference = Reference()
+def reference_of(rounds: list[dict[str, np.ndarray]], kind: str = "cae-fc") -> Reference:
+    reference = Reference(kind)
     for number, rows in enumerate(rounds, 1):
         reference.play(rows, number)
     return reference
@@ -168,7 +168,7 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
 def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_path: Path) -> None:
     """The five commands a person types, as processes, ended by Ctrl-C."""
     rounds = three_rounds()
-    expected = reference_of(rounds).server  # first, so that the processes find compiled kernels
+    expected = reference_of(rounds, "communities").server  # first, so that the processes find compiled kernels
     (tmp_path / "schema.toml").write_text(SCHEMA)
     started: list[subprocess.Popen[bytes]] = []
     logs = {name: (tmp_path / f"{name}.out").open("wb") for name in ("server", "a", "b", "c")}

@@ -40,7 +40,7 @@ def init(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="No encryption and no keys; loopback addresses only.")
     ] = False,
-    server: Annotated[str, typer.Option("--server", help="Server: cae-fc or communities.")] = "cae-fc",
+    server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = ("communities"),
     seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffles.")] = 0,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
