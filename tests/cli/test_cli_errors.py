@@ -67,7 +67,7 @@ def test_bad_use_is_exit_code_2_and_says_where_to_look(data, capfd):
         (["fit", x, "-o", data / "no" / "n.fcac"], "does not exist"),
         (["fit", data / "none.csv", "-o", data / "n.fcac"], "no file or directory"),
         (["fit", x, "-o", data / "n.fcac", "--server", "best"], "--server must be one of"),
-        (["fit", x, "-o", data / "n.fcac", "--clusters", "3"], "--server communities"),
+        (["fit", x, "-o", data / "n.fcac", "--server", "cae-fc", "--clusters", "3"], "--server communities"),
         (["fit", x, "-o", data / "n.fcac", "--site-column", "ward"], "no column 'ward'"),
         (["fit", x, "-o", data / "n.fcac", "--sites", "3", "--site", "s"], "only one of"),
         (["fit", x, "-o", data / "n.fcac", "--partition", "classes"], "--label-column"),

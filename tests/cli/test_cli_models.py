@@ -64,7 +64,9 @@ def test_the_command_makes_the_model_that_python_makes(clinics, model):
         site: np.column_stack([c.to_numpy() for c in pa_csv.read_csv(clinics / "clinics" / f"{site}.csv").columns])
         for site in ("east", "north", "south")
     }
-    np.testing.assert_array_equal(load(model).server_.nodes, FCAC(random_state=0).fit(rows).server_.nodes)
+    again = FCAC(server="communities", random_state=0).fit(rows)
+    np.testing.assert_array_equal(load(model).server_.nodes, again.server_.nodes)
+    np.testing.assert_array_equal(load(model).server_.node_labels, again.server_.node_labels)
 
 
 def test_simulated_sites(clinics, capfd):
@@ -130,7 +132,9 @@ def test_predict_labels_every_row_in_order(clinics, model, capfd, ending):
     assert labels["novel"].to_pylist() == (labels["distance"].to_numpy() > known.server_.threshold).tolist()
 
 
-def test_predict_with_a_codebook_gives_the_same_labels(clinics, model, capfd):
+def test_predict_with_a_codebook_of_the_papers_server_gives_the_same_labels(clinics, capfd):
+    model = clinics / "paper.fcac"
+    fcac(capfd, "fit", clinics / "clinics", "--server", "cae-fc", "-o", model)
     said = fcac(capfd, "export", model, "-o", clinics / "book.fcac")
     assert "no site states, no contributions" in said
     assert (clinics / "book.fcac").stat().st_size < model.stat().st_size / 2
@@ -180,7 +184,16 @@ def test_columns_keep_the_order_of_the_schema_in_the_file(tmp_path, capfd):
     )
     (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nz = {}\na = {}\n")
     for command in (
-        ["fit", tmp_path / "rows.csv", "--schema", tmp_path / "schema.toml", "-o", tmp_path / "m.fcac"],
+        [
+            "fit",
+            tmp_path / "rows.csv",
+            "--server",
+            "cae-fc",
+            "--schema",
+            tmp_path / "schema.toml",
+            "-o",
+            tmp_path / "m.fcac",
+        ],
         ["export", tmp_path / "m.fcac", "-o", tmp_path / "book.fcac"],
         ["predict", tmp_path / "m.fcac", tmp_path / "rows.csv", "-o", tmp_path / "labels.parquet"],
         ["predict", tmp_path / "book.fcac", tmp_path / "rows.csv", "-o", tmp_path / "labels2.parquet"],
