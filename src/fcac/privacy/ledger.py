@@ -145,7 +145,8 @@ class Ledger(PlainObject):
                 ).fetchone()
             ):
                 raise RepeatedBatch(
-                    f"exactly these rows of site {site} were released before; send the stored contribution instead"
+                    f"exactly these rows of site {site} were released before, and a second draw would tell more about them: "
+                    "use the contribution or the model that was stored then"
                 )
             cursor = connection.execute(
                 "INSERT INTO charges (time, site, round, rho, what, counted, part, batch) VALUES (?,?,?,?,?,?,?,?)",
