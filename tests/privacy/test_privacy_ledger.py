@@ -139,7 +139,7 @@ class TestDisjointData:
 class TestRepeats:
     def test_exactly_the_same_rows_are_refused(self, ledger: Ledger) -> None:
         ledger.complete(ledger.charge("A", ONE, batch=ROWS, round=1))
-        with pytest.raises(RepeatedBatch, match="stored contribution"):
+        with pytest.raises(RepeatedBatch, match="were released before"):
             ledger.charge("A", ONE, batch=ROWS.copy(), round=2)
         assert ledger.spent_rho("A") == ONE
 
