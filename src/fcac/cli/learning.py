@@ -32,9 +32,7 @@ def fit(
     classes_per_site: opt.ClassesPerSite = 2,
     schema: opt.SchemaPath = None,
     drop: opt.Drop = None,
-    server: Annotated[
-        str, typer.Option("--server", help="communities, or cae-fc (the paper's).")
-    ] = "communities",
+    server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
     n_clusters: Annotated[
         int | None,
         typer.Option("--clusters", help="With --server communities, if you know it.", min=1, show_default=False),

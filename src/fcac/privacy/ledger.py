@@ -145,7 +145,7 @@ class Ledger(PlainObject):
                 ).fetchone()
             ):
                 raise RepeatedBatch(
-                    f"exactly these rows of site {site} were released before, and a second draw would tell more about them: "
+                    f"exactly these rows of site {site} were released before, and a second draw tells more of them: "
                     "use the contribution or the model that was stored then"
                 )
             cursor = connection.execute(
