@@ -28,8 +28,9 @@ _MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 11, 1.0, 2000
 # Border strength from which on two communities are one. Above 1, because the border is where the search for communities
 # found it, through the densest part of a smooth cluster, while cuts inside are the weakest there are.
 _NO_VALLEY = 1.25
-# A border that few nodes carry may be weak by chance: its strength is taken as larger by this much per carrying node.
-_DOUBT = 6.0
+# A border that few nodes carry may be weak by chance: its strength is taken as larger by this much over their number.
+# The place of a node that stands for many records is less a matter of chance: at so many each, the doubt is halved.
+_DOUBT, _DOUBT_HALVES_AT = 6.0, 20.0
 # Where cuts cannot be measured, only borders this strong, and only if all weaker ones are no borders at all.
 # And at least two clusters of that share of the weight must remain: a few outlying nodes must not set the scale.
 _OF_FEW, _SUBSTANTIAL = (0.5, 10.0), 0.1
@@ -103,12 +104,14 @@ def communities(graph: sparse.csr_matrix, resolution: float) -> Integers:
     return modular_communities(graph, resolution)
 
 
-def grow_tree(graph: sparse.csr_matrix) -> Tree:
+def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0) -> Tree:
     """Return the tree of clusters of a graph; its ``labels()`` are the clusters.
 
     Parameters
     ----------
     graph : scipy.sparse.csr_matrix of shape (n, n), symmetric
+    records_per_node : float, default=1
+        How many records a node stands for, on average.
 
     Examples
     --------
@@ -133,7 +136,7 @@ def grow_tree(graph: sparse.csr_matrix) -> Tree:
     base_of_atom = np.zeros(n_atoms, dtype=np.int64)
     base_of_atom[atom_of] = base
     tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
-    joins, tree.strengths, shares = _joins_by_strength(tree, None if few else _Borders(graph, base))
+    joins, tree.strengths, shares = _joins_by_strength(tree, None if few else _Borders(graph, base, records_per_node))
     if few:
         tree.n_joined = joins_of_few(tree.strengths, shares)
     else:
@@ -199,9 +202,11 @@ class _Borders:
     graph : scipy.sparse.csr_matrix of shape (n, n)
     base : ndarray of shape (n,)
         Community of each node.
+    records_per_node : float
     """
 
-    def __init__(self, graph: sparse.csr_matrix, base: Integers) -> None:
+    def __init__(self, graph: sparse.csr_matrix, base: Integers, records_per_node: float) -> None:
+        self._doubt = _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT)
         n, p = graph.shape[0], int(base.max()) + 1
         member = sparse.csr_matrix((np.ones(n), base, np.arange(n + 1)), shape=(n, p))
         self._towards = (graph @ member).tocsr()
@@ -211,15 +216,15 @@ class _Borders:
     def join(self, into: int, gone: int) -> None:
         self._group_of[self._group_of == gone] = into
 
-    def carriers(self, border: Floats) -> Floats:
-        """Effective number of nodes on the side of a border that has fewer of them."""
+    def benefit(self, border: Floats) -> Floats:
+        """Factor by which each border may be stronger than it looks, by the nodes on the side that has fewer."""
         towards = self._towards
         squares = _squares(
             towards.indptr, towards.indices, towards.data, self._base, self._group_of, len(self._group_of)
         )
         carrying = border**2 / np.maximum(squares, 1e-300)
-        fewer: Floats = np.minimum(carrying, carrying.T)
-        return fewer
+        factor: Floats = 1 + self._doubt / np.maximum(np.minimum(carrying, carrying.T), 1.0)
+        return factor
 
 
 def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple[int, int]], list[float], list[float]]:
@@ -239,7 +244,7 @@ def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple
     for _ in range(len(groups) - 1):
         strength = border / np.maximum(np.sqrt(inner[:, None] * inner[None]), 1e-300)
         if borders is not None:
-            strength *= 1 + _DOUBT / np.maximum(borders.carriers(border), 1.0)
+            strength *= borders.benefit(border)
         strength[~upper | (border < 0)] = -1.0
         into, gone = divmod(int(np.argmax(strength)), len(groups))
         joins.append((into, gone))
