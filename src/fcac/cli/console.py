@@ -220,7 +220,7 @@ def _in_words(error: BaseException) -> str:
         return "not enough memory"
     if isinstance(error, OSError):
         return one_line(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    if isinstance(error, ValueError | ImportError | NotImplementedError):
+    if isinstance(error, ValueError | ImportError):
         return one_line(str(error))
     # An error that nobody foresaw: its words could quote a row, so only its place is shown.
     frames = traceback.extract_tb(error.__traceback__)

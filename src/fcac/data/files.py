@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,11 +124,17 @@ def _files_below(directory: Path) -> list[Path]:
 def open_file(path: Path) -> TableFile:
     """Open one file of any known format; only its description is read."""
     kind = format_of(path)
-    reader = {"csv": CsvFile, "parquet": ParquetFile, "arrow": ArrowFile, "npz": NpzFile}.get(kind or "")
+    readers: dict[str, Callable[[Path], TableFile]] = {
+        "csv": CsvFile,
+        "parquet": ParquetFile,
+        "arrow": ArrowFile,
+        "npz": NpzFile,
+    }
+    reader = readers.get(kind or "")
     if reader is None:
         raise RequestError(f"{path}: unknown kind of file; it must end in {', '.join(FORMATS)}")
     try:
-        table: TableFile = reader(path)
+        table = reader(path)
     except DataError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
@@ -139,7 +146,7 @@ def open_file(path: Path) -> TableFile:
     return table
 
 
-class TableFile:
+class TableFile(ABC):
     """A table on disk that is read batch by batch.
 
     Attributes
@@ -174,8 +181,9 @@ class TableFile:
             # the library's own words may quote a row, so they are not passed on
             raise DataError(f"{self.path} cannot be read to the end ({type(error).__name__}): is it damaged?") from None
 
+    @abstractmethod
     def _read(self, numbers: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-        raise NotImplementedError
+        """Yield batches and the share of the file that was read; each kind of file knows how."""
 
     def _share(self, done: int) -> float:
         return min(1.0, done / self.n_rows) if self.n_rows else 1.0
