@@ -76,6 +76,32 @@ def neighbours_for(n: int) -> int:
     return max(0, min(n - 1, wanted))
 
 
+def dimension_of(squared: Floats) -> float:
+    """Return the dimension of the surface that points lie on, to the nearest half, from their neighbours' distances.
+
+    In d dimensions twice the neighbours lie within a ball whose radius is larger by the d-th root of two.
+
+    Parameters
+    ----------
+    squared : ndarray of shape (n, k)
+        Squared distances to the neighbours, nearest first.
+
+    >>> square = np.random.default_rng(0).uniform(size=(1500, 2))
+    >>> gaps = np.sort(((square[:, None] - square[None]) ** 2).sum(axis=2), axis=1)
+    >>> dimension_of(gaps[:, 1:17])
+    2.0
+    """
+    k = squared.shape[1]
+    if k < 2:
+        return math.inf
+    inner, outer = squared[:, k // 2 - 1], squared[:, -1]
+    apart = inner > 0
+    growth = float(np.log(outer[apart] / inner[apart]).sum())
+    if growth <= 0:
+        return math.inf
+    return max(1.0, round(4 * math.log(k / (k // 2)) * int(apart.sum()) / growth) / 2)
+
+
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _back_lists(lists: Any) -> Any:
     """Who has a node in its list: where each node's part begins, and the names, ascending."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fcac.readout.approximate import nearest_approximate
 from fcac.readout.codebook import Codebook, condensed
-from fcac.readout.graph import feature_scales, neighbours_for, shared_neighbour_graph
+from fcac.readout.graph import dimension_of, feature_scales, neighbours_for, shared_neighbour_graph
 from fcac.readout.lineage import Change, carry_names
 from fcac.readout.neighbours import (
     Floats,
@@ -405,14 +405,15 @@ class _Fitted:
     def tree(self) -> Tree:
         if self._tree is None:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-            near = self.near()[0]
+            near, squared = self.near()
             if len(near) < _ORDER_FROM:
                 self._tree = grow_tree(shared_neighbour_graph(near, mass), float(mass.mean()))
             else:
                 order = self.searcher().order()
                 rank = np.empty(len(order), dtype=np.int64)
                 rank[order] = np.arange(len(order))
-                self._tree = grow_tree(shared_neighbour_graph(rank[near[order]], mass[order]), float(mass.mean()))
+                graph = shared_neighbour_graph(rank[near[order]], mass[order])
+                self._tree = grow_tree(graph, float(mass.mean()), dimension_of(squared))
                 self._tree.atom_of = self._tree.atom_of[rank]
         return self._tree
 

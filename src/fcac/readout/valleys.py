@@ -9,6 +9,7 @@ strength has no unit: it does not depend on density, size or dimension of the da
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 from scipy import sparse
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from fcac.readout.louvain import modular_communities
+from fcac.readout.louvain import PIECES_FROM, Search, at_borders
 from fcac.readout.neighbours import Floats, Integers
 
 # Resolution of the communities that are joined afterwards.
@@ -38,6 +40,14 @@ _OF_FEW, _SUBSTANTIAL = (0.5, 10.0), 0.1
 _BALANCE = 0.25
 # Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
 _ATOM_FACTOR, _MOST_ATOMS = 16.0, 300
+# Many nodes have more communities, and a cut through one is measured badly if it has few atoms.
+_ATOM_FACTOR_OF_MANY, _MOST_ATOMS_OF_MANY = 32.0, 1500
+# Groups of more atoms than this get a few eigenvectors of a sparse matrix instead of all of a dense one.
+_DENSE_ATOMS = 300
+# The more nodes, the more communities a smooth cluster is cut into, and borders between many small tiles of it look
+# like valleys. In d dimensions a resolution that falls like the d-th root of the number of nodes keeps their number
+# steady; so it does, from this many nodes on.
+_STEADY_FROM = 50_000
 
 
 @dataclass
@@ -55,7 +65,7 @@ class Tree:
     joins : list of (int, int)
         Communities joined, in order (the second vanishes into the first), down to one.
     strengths : list of float
-        Strength of the border at every step of joining strongest borders first.
+        Strength of the border at every step of joining strongest borders first, up to the first that is not joined.
     n_joined : int
         How many of the joins the rule makes; the others are made only for who wants fewer clusters.
     """
@@ -99,12 +109,7 @@ def by_first(labels: Integers) -> Integers:
     return rank[inverse]
 
 
-def communities(graph: sparse.csr_matrix, resolution: float) -> Integers:
-    """Return communities of large modularity, always the same for the same graph, numbered by first node."""
-    return modular_communities(graph, resolution)
-
-
-def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0) -> Tree:
+def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension: float = math.inf) -> Tree:
     """Return the tree of clusters of a graph; its ``labels()`` are the clusters.
 
     Parameters
@@ -112,6 +117,8 @@ def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0) -> Tree:
     graph : scipy.sparse.csr_matrix of shape (n, n), symmetric
     records_per_node : float, default=1
         How many records a node stands for, on average.
+    dimension : float, default=inf
+        Of the surface the nodes lie on. Heeded with very many nodes only.
 
     Examples
     --------
@@ -125,11 +132,13 @@ def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0) -> Tree:
     True
     """
     n = graph.shape[0]
-    base = communities(graph, _RESOLUTION if n > _NEVER_FEW else _RESOLUTION_OF_FEW)
+    search = Search(graph)
+    steady = min(1.0, (_STEADY_FROM / n) ** (1 / dimension))
+    base = search.communities(_RESOLUTION * steady if n > _NEVER_FEW else _RESOLUTION_OF_FEW)
     few = n < _MEASURABLE * (int(base.max()) + 1) and n <= _NEVER_FEW
     if not few and n <= _NEVER_FEW:
-        base = communities(graph, _RESOLUTION)
-    atom_of = _atoms(graph, base)
+        base = search.communities(_RESOLUTION)
+    atom_of = _atoms(graph, search, base, _RESOLUTION * steady)
     n_atoms = int(atom_of.max()) + 1
     member = sparse.csr_matrix((np.ones(n), (atom_of, np.arange(n))), shape=(n_atoms, n))
     ties = (member @ graph @ member.T).toarray()
@@ -145,13 +154,21 @@ def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0) -> Tree:
     return tree
 
 
-def _atoms(graph: sparse.csr_matrix, base: Integers) -> Integers:
+def _atoms(graph: sparse.csr_matrix, search: Search, base: Integers, resolution: float) -> Integers:
     """Parts of communities, few enough for dense matrices; the nodes themselves if these are few."""
     n = graph.shape[0]
     if n <= _MOST_ATOMS:
         return np.arange(n)
+    if n >= PIECES_FROM:
+        factor = _ATOM_FACTOR_OF_MANY
+        while factor > 1:
+            atoms = search.parts(base, resolution * factor)
+            if int(atoms.max()) < _MOST_ATOMS_OF_MANY:
+                return atoms
+            factor /= 2
+        return base
     factor = _ATOM_FACTOR
-    fine = communities(graph, _RESOLUTION * factor)
+    fine = search.communities(resolution * factor)
     atoms = by_first(base * (int(fine.max()) + 1) + fine)
     while int(atoms.max()) >= _MOST_ATOMS:
         if factor <= 1:
@@ -159,7 +176,7 @@ def _atoms(graph: sparse.csr_matrix, base: Integers) -> Integers:
         # coarser parts are made of the fine ones, on their much smaller graph
         factor /= 2
         member = sparse.csr_matrix((np.ones(n), (atoms, np.arange(n))), shape=(int(atoms.max()) + 1, n))
-        coarse = communities(sparse.csr_matrix(member @ graph @ member.T), _RESOLUTION * factor)[atoms]
+        coarse = Search(sparse.csr_matrix(member @ graph @ member.T)).communities(resolution * factor)[atoms]
         atoms = by_first(base * (int(coarse.max()) + 1) + coarse)
     return atoms
 
@@ -209,8 +226,10 @@ class _Borders:
         self._doubt = _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT)
         n, p = graph.shape[0], int(base.max()) + 1
         member = sparse.csr_matrix((np.ones(n), base, np.arange(n + 1)), shape=(n, p))
-        self._towards = (graph @ member).tocsr()
-        self._base = base
+        # nodes inside a community carry no border
+        carriers = at_borders(graph.indptr, graph.indices, base)
+        self._towards = (graph[carriers] @ member).tocsr()
+        self._base = base[carriers]
         self._group_of = np.arange(p)
 
     def join(self, into: int, gone: int) -> None:
@@ -228,7 +247,7 @@ class _Borders:
 
 
 def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple[int, int]], list[float], list[float]]:
-    """Join communities, strongest relative border first, down to one.
+    """Join communities, strongest relative border first, down to one, or as long as the rule can ask for.
 
     Without ``borders`` strengths are taken as they are, else borders that few nodes carry as stronger than they look.
     Returns the joins, the strength of each border, and the share of all weight that the second largest cluster held
@@ -249,6 +268,8 @@ def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple
         into, gone = divmod(int(np.argmax(strength)), len(groups))
         joins.append((into, gone))
         strengths.append(float(strength[into, gone]))
+        if borders is not None and strengths[-1] < _NO_VALLEY:
+            break
         shares.append(float(np.partition(volume, -2)[-2] / max(total, 1e-300)))
         volume[into] += volume[gone]
         volume[gone] = 0
@@ -322,8 +343,7 @@ def weakest_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
     part = ties[np.ix_(atoms, atoms)]
     volume = np.maximum(part.sum(axis=1), 1e-300)
     root = 1 / np.sqrt(volume)
-    _, vectors = np.linalg.eigh(np.eye(len(atoms)) - part * root[:, None] * root[None])
-    order = np.argsort(vectors[:, 1] * root, kind="stable")
+    order = np.argsort(_second_vector(part * root[:, None] * root[None], volume) * root, kind="stable")
     part = part[np.ix_(order, order)]
     upper = np.triu(part, 1)
     across = np.cumsum(upper.sum(axis=1) - upper.sum(axis=0))[:-1]
@@ -335,6 +355,23 @@ def weakest_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
     value = np.where(allowed, across / np.maximum(smaller, 1e-12), np.inf)
     at = int(np.argmin(value))
     return max(float(value[at]) / 2, 0.0), atoms[order[: at + 1]]
+
+
+def _second_vector(steps: Floats, volume: Floats) -> Floats:
+    """Second eigenvector of the normalised Laplacian, from the normalised weights: same bits for same weights."""
+    if len(steps) <= _DENSE_ATOMS:
+        second: Floats = np.linalg.eigh(np.eye(len(steps)) - steps)[1][:, 1]
+        return second
+    # without the first eigenvector, which is known, the second is the one with the largest value
+    first = np.sqrt(volume / volume.sum())
+    kept = sparse.csr_matrix(steps)
+    start = np.cos(np.arange(len(steps)))
+    flat = LinearOperator(steps.shape, matvec=lambda x: x + kept @ x - 2 * first * (first @ x), dtype=np.float64)
+    try:
+        vectors: Floats = eigsh(flat, 1, which="LA", v0=start, tol=1e-6, maxiter=1000)[1]
+    except ArpackNoConvergence:
+        vectors = np.linalg.eigh(np.eye(len(steps)) - steps)[1][:, 1:2]
+    return vectors[:, 0]
 
 
 def _split(ties: Floats, parts: list[Integers], wanted: int) -> list[Integers]:
