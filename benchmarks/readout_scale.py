@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from fcac.readout import Communities
-from fcac.readout import model as readout_model
+from fcac.readout.fitted import Fitted
 
 
 def nodes_of_sites(n_nodes: int, n_features: int, n_sites: int, seed: int = 0):
@@ -62,17 +62,17 @@ def timed(work, name: str) -> dict[str, float]:
 
 def timed_fit(model: Communities, name: str) -> dict[str, float]:
     """Time a fit, and within it the neighbour lists."""
-    links, plain = Stopwatch(), readout_model._Fitted.link
+    links, plain = Stopwatch(), Fitted.link
 
     def link(self, *arguments):
         with links:
             plain(self, *arguments)
 
-    readout_model._Fitted.link = link
+    Fitted.link = link
     try:
         return timed(model.fit, name) | links.figures(f"{name}_lists")
     finally:
-        readout_model._Fitted.link = plain
+        Fitted.link = plain
 
 
 def measure(n_nodes: int, n_features: int, n_sites: int, neighbors: str, compare: bool) -> dict[str, object]:

@@ -16,7 +16,8 @@ from fcac.readout import CAPlusCommunities, Change, Communities
 from fcac.readout.approximate import nearest_approximate
 from fcac.readout.graph import feature_scales, neighbours_for, shared_neighbour_graph
 from fcac.readout.lineage import carry_names
-from fcac.readout.neighbours import Searcher, distinct, nearest, updated
+from fcac.readout.lists import made, mended
+from fcac.readout.neighbours import Searcher, distinct, nearest
 from fcac.readout.valleys import grow_tree
 
 
@@ -74,7 +75,7 @@ def test_neighbours_equal_brute_force_with_ties_to_the_lower_position(n_features
 def test_updated_lists_equal_lists_made_anew(n_features):
     generator = np.random.default_rng(2)
     old = np.round(generator.normal(size=(400, n_features)), 1)
-    old_i, old_d = nearest(old, old, 8, np.arange(400))
+    before = made(Searcher(old), 8)
     stays = np.sort(generator.choice(400, 350, replace=False))
     # new points fall between the old ones, whose order stays
     places = np.sort(generator.choice(390, 350, replace=False))
@@ -82,10 +83,13 @@ def test_updated_lists_equal_lists_made_anew(n_features):
     points[places] = old[stays]
     position_of_old = np.full(400, -1)
     position_of_old[stays] = places
-    found = updated(Searcher(points), 8, old_i, old_d, position_of_old)
-    anew = nearest(points, points, 8, np.arange(390))
-    assert np.array_equal(found[0], anew[0])
-    assert np.array_equal(found[1], anew[1])
+    found = mended(Searcher(old).mended(points, position_of_old), before, position_of_old)
+    anew = made(Searcher(points), 8)
+    assert np.array_equal(found.near, anew.near)
+    assert np.array_equal(found.squared, anew.squared)
+    was, now = before.near[stays], found.near[places]
+    same = (np.sort(position_of_old[was], axis=1) == np.sort(now, axis=1)).all(axis=1)
+    assert np.array_equal(found.changed[places], ~same)
 
 
 def test_approximate_neighbours_are_mostly_the_exact_ones():

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from fcac.readout import Communities
-from fcac.readout import model as readout_model
+from fcac.readout import places as readout_places
 from fcac.readout.approximate import nearest_approximate
 from fcac.readout.boxes import Boxes, spatial_order
 from fcac.readout.graph import shared_neighbour_graph
@@ -116,7 +116,7 @@ def test_compiled_graph_equals_its_definition():
 def test_order_in_memory_does_not_show_in_the_result(monkeypatch):
     nodes, counts = mixture(3000, 6, 10), np.ones(3000)
     plain = Communities().set_site(0, nodes, counts).fit()
-    monkeypatch.setattr(readout_model, "_ORDER_FROM", 100)
+    monkeypatch.setattr(readout_places, "ORDER_FROM", 100)
     ordered = Communities().set_site(0, nodes, counts).fit()
     assert adjusted_mutual_info_score(plain.node_labels, ordered.node_labels) > 0.99
 
@@ -124,7 +124,7 @@ def test_order_in_memory_does_not_show_in_the_result(monkeypatch):
 @pytest.mark.parametrize("neighbors", ["approximate", "exact"])
 def test_ten_rounds_of_many_nodes_are_close_to_one_shot(neighbors, monkeypatch):
     """Sites join, leave and drift; lists are mended every round, the graph is put in memory order as with very many."""
-    monkeypatch.setattr(readout_model, "_ORDER_FROM", 1000)
+    monkeypatch.setattr(readout_places, "ORDER_FROM", 1000)
     held = {site: (mixture(120, 14, site), np.full(120, 1.0 + site % 3)) for site in range(50)}
     model = Communities(neighbors=neighbors).update(held).fit()
     generator = np.random.default_rng(0)

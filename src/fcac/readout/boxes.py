@@ -8,6 +8,7 @@ bound is never above the computed distance of a point inside, and the result is 
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Callable
@@ -195,15 +196,17 @@ def _search(
     group_low: Any,
     group_high: Any,
     per_group: int,
+    known: int,
     out_d: Any,
     out_i: Any,
 ) -> None:
+    """Put the nearest of each query into its row, where so many may be known already."""
     n_boxes, n_groups, k = blocks.shape[0], group_low.shape[0], out_d.shape[1]
     to_group, to_box = np.empty(n_groups), np.empty(per_group)
     found = np.empty(blocks.shape[2])
     for nth in range(first, beyond):
         r = order[nth]
-        filled = 0
+        filled = known
         for group in range(n_groups):
             to_group[group] = _bound(queries, r, group_low, group_high, group)
         while True:
@@ -232,31 +235,45 @@ def _search(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _search_reached(queries: Any, blocks: Any, held: Any, low: Any, high: Any, reach: Any) -> Any:
+def _search_reached(
+    queries: Any,
+    blocks: Any,
+    held: Any,
+    low: Any,
+    high: Any,
+    group_low: Any,
+    group_high: Any,
+    per_group: int,
+    reach: Any,
+) -> Any:
     """All pairs of a query and a point that lies no farther from it than the point's own reach."""
-    n_boxes = blocks.shape[0]
-    farthest = np.full(n_boxes, -1.0)
+    n_boxes, n_groups = blocks.shape[0], group_low.shape[0]
+    farthest, of_group = np.full(n_boxes, -1.0), np.full(n_groups, -1.0)
     for box in range(n_boxes):
         for at in range(held.shape[1]):
             if held[box, at] >= 0:
                 farthest[box] = max(farthest[box], reach[held[box, at]])
+        of_group[box // per_group] = max(of_group[box // per_group], farthest[box])
     found = np.empty(blocks.shape[2])
     asker, asked, gap = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int64), np.empty(1024)
     count = 0
     for r in range(queries.shape[0]):
-        for box in range(n_boxes):
-            if _bound(queries, r, low, high, box) > farthest[box]:
+        for group in range(n_groups):
+            if _bound(queries, r, group_low, group_high, group) > of_group[group]:
                 continue
-            _distances(queries, r, blocks, box, found)
-            for at in range(found.shape[0]):
-                name = held[box, at]
-                if name >= 0 and found[at] <= reach[name]:
-                    if count == asker.shape[0]:
-                        asker = np.concatenate((asker, asker))
-                        asked = np.concatenate((asked, asked))
-                        gap = np.concatenate((gap, gap))
-                    asker[count], asked[count], gap[count] = r, name, found[at]
-                    count += 1
+            for box in range(group * per_group, min((group + 1) * per_group, n_boxes)):
+                if _bound(queries, r, low, high, box) > farthest[box]:
+                    continue
+                _distances(queries, r, blocks, box, found)
+                for at in range(found.shape[0]):
+                    name = held[box, at]
+                    if name >= 0 and found[at] <= reach[name]:
+                        if count == asker.shape[0]:
+                            asker = np.concatenate((asker, asker))
+                            asked = np.concatenate((asked, asked))
+                            gap = np.concatenate((gap, gap))
+                        asker[count], asked[count], gap[count] = r, name, found[at]
+                        count += 1
     return asker[:count], asked[:count], gap[:count]
 
 
@@ -300,6 +317,8 @@ class Boxes:
     Parameters
     ----------
     points : ndarray of shape (n, d), n above zero
+    names : ndarray of shape (n,), optional
+        What the points are called in results, instead of 0 to n - 1; ascending.
 
     Attributes
     ----------
@@ -316,9 +335,9 @@ class Boxes:
     ([[41, 42, 40]], [[0.25, 0.25, 2.25]])
     """
 
-    def __init__(self, points: Floats) -> None:
+    def __init__(self, points: Floats, names: Integers | None = None) -> None:
         n, d = points.shape
-        names = np.arange(n, dtype=np.int32)
+        called, names = names, np.arange(n, dtype=np.int32)
         # a whole tree: as many boxes as a power of two, so that groups of boxes are branches of it
         depth = max(0, math.ceil(math.log2(n / _BOX)))
         starts = halve(single(points), names, math.ceil(n / 2**depth), 0)
@@ -328,13 +347,33 @@ class Boxes:
         self._held = np.full((n_boxes, size), -1, dtype=np.int32)
         self._low, self._high = np.full((n_boxes, d), np.inf), np.full((n_boxes, d), -np.inf)
         _fill(points, names, starts, self._blocks, self._held, self._low, self._high)
+        if called is not None:
+            self._held = np.where(self._held >= 0, called[self._held], -1).astype(np.int32)
         self._per_group = 2 ** (depth // 2)
         firsts = np.arange(0, n_boxes, self._per_group)
         self._group_low = np.minimum.reduceat(self._low, firsts, axis=0)
         self._group_high = np.maximum.reduceat(self._high, firsts, axis=0)
 
+    def names(self) -> NDArray[np.int32]:
+        """Return the names of the points, in no order."""
+        return self._held[self._held >= 0]
+
+    def renamed(self, moved: NDArray[Any]) -> Boxes:
+        """Return the same boxes with other names for their points: ``moved`` gives one for each, or -1 to leave it out.
+
+        Those who stay must keep their order.
+        """
+        other = copy.copy(self)
+        other._held = np.where(self._held >= 0, moved[self._held], -1).astype(np.int32)
+        return other
+
     def nearest(
-        self, queries: Floats, k: int, own: Integers | None = None, order: Integers | None = None
+        self,
+        queries: Floats,
+        k: int,
+        own: Integers | None = None,
+        order: Integers | None = None,
+        known: tuple[Integers, Floats] | None = None,
     ) -> tuple[Integers, Floats]:
         """Return positions and squared distances of the k nearest points of each query, exactly.
 
@@ -347,16 +386,19 @@ class Boxes:
             Position of each query among the points, which is then left out of its own list; -1 for none.
         order : ndarray of shape (m,), optional
             Order in which to search: it changes the time only.
+        known : (positions, squared distances) of shape (m, k), optional
+            The nearest among other points, which take part.
         """
         m = len(queries)
         own = np.full(m, -1, dtype=np.int64) if own is None else own.astype(np.int64)
         if order is None:
             order = spatial_order(queries) if m > 1000 else np.arange(m)
-        out_i, out_d = np.zeros((m, k), dtype=np.int64), np.full((m, k), np.inf)
+        out_i, out_d = (np.zeros((m, k), dtype=np.int64), np.full((m, k), np.inf)) if known is None else known
 
         def search(first: int, beyond: int) -> None:
             boxes = self._blocks, self._held, self._low, self._high, self._group_low, self._group_high
-            _search(queries, own, order, first, beyond, *boxes, self._per_group, out_d, out_i)
+            n_known = 0 if known is None else k
+            _search(queries, own, order, first, beyond, *boxes, self._per_group, n_known, out_d, out_i)
 
         if k and m:
             shared_out(search, m)
@@ -372,6 +414,14 @@ class Boxes:
             Of each point; below zero for points that reach nobody.
         """
         pairs: tuple[Integers, Integers, Floats] = _search_reached(
-            queries, self._blocks, self._held, self._low, self._high, reach
+            queries,
+            self._blocks,
+            self._held,
+            self._low,
+            self._high,
+            self._group_low,
+            self._group_high,
+            self._per_group,
+            reach,
         )
         return pairs

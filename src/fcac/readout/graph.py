@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 from scipy import sparse
 
-from fcac.readout.neighbours import Floats, Integers
+from fcac.readout.neighbours import Floats
 
 # Features are put on one scale if the distance would otherwise listen to fewer than this share of them.
 _HEARD_SHARE = 1 / 3
@@ -18,6 +19,8 @@ _HEARD_SHARE = 1 / 3
 _MASS_POWER = 0.5
 # Neighbours per node: so many for each doubling of the number of nodes, but at most a fifteenth of the nodes.
 _PER_DOUBLING, _LARGEST_SHARE, _FEWEST = 1.5, 1 / 15, 3
+# From this many nodes on means and variances are summed without copies of all nodes.
+_SUMMED_FROM = 20_000
 
 
 def feature_scales(nodes: Floats, counts: Floats) -> Floats:
@@ -48,9 +51,33 @@ def feature_scales(nodes: Floats, counts: Floats) -> Floats:
     >>> feature_scales(same * [1000, 1, 1, 1, 1, 1], np.ones(50)).tolist()
     [0.0009765625, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
-    ones = np.ones(nodes.shape[1])
+    return scales_for(moments(nodes, counts)[1])
+
+
+def moments(nodes: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of every feature over the records behind nodes."""
+    if len(nodes) >= _SUMMED_FROM:
+        centre: Floats = _weighted_mean(nodes, counts, np.zeros(nodes.shape[1]), 1)
+        return centre, _weighted_mean(nodes, counts, centre, 2)
     centre = np.average(nodes, axis=0, weights=counts)
-    variances = np.average((nodes - centre) ** 2, axis=0, weights=counts)
+    return centre, np.average((nodes - centre) ** 2, axis=0, weights=counts)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _weighted_mean(nodes: Any, counts: Any, centre: Any, power: int) -> Any:
+    """Weighted mean of each feature's gap to a centre, or of its square."""
+    total, weight = np.zeros(nodes.shape[1]), 0.0
+    for r in range(nodes.shape[0]):
+        weight += counts[r]
+        for j in range(nodes.shape[1]):
+            gap = nodes[r, j] - centre[j]
+            total[j] += counts[r] * (gap if power == 1 else gap * gap)
+    return total / weight
+
+
+def scales_for(variances: Floats) -> Floats:
+    """Return a factor for every feature, given their variances; see :func:`feature_scales`."""
+    ones = np.ones(len(variances))
     varies = variances > 0
     largest = variances.max(initial=0.0)
     if not varies.any() or not np.isfinite(largest):
@@ -76,27 +103,24 @@ def neighbours_for(n: int) -> int:
     return max(0, min(n - 1, wanted))
 
 
-def dimension_of(squared: Floats) -> float:
+def dimension_of(middle: Floats, farthest: Floats, k: int) -> float:
     """Return the dimension of the surface that points lie on, to the nearest half, from their neighbours' distances.
 
     In d dimensions twice the neighbours lie within a ball whose radius is larger by the d-th root of two.
 
     Parameters
     ----------
-    squared : ndarray of shape (n, k)
-        Squared distances to the neighbours, nearest first.
+    middle, farthest : ndarrays of shape (n,)
+        Squared distances to neighbours number k // 2 and k.
+    k : int
 
     >>> square = np.random.default_rng(0).uniform(size=(1500, 2))
     >>> gaps = np.sort(((square[:, None] - square[None]) ** 2).sum(axis=2), axis=1)
-    >>> dimension_of(gaps[:, 1:17])
+    >>> dimension_of(gaps[:, 8], gaps[:, 16], 16)
     2.0
     """
-    k = squared.shape[1]
-    if k < 2:
-        return math.inf
-    inner, outer = squared[:, k // 2 - 1], squared[:, -1]
-    apart = inner > 0
-    growth = float(np.log(outer[apart] / inner[apart]).sum())
+    apart = middle > 0
+    growth = float(np.log(farthest[apart] / middle[apart]).sum()) if k > 1 else 0.0
     if growth <= 0:
         return math.inf
     return max(1.0, round(4 * math.log(k / (k // 2)) * int(apart.sum()) / growth) / 2)
@@ -175,7 +199,7 @@ def _weights(lists: Any, starts: Any, ends: Any, mass: Any) -> Any:
     return weights
 
 
-def shared_neighbour_graph(positions: Integers, counts: Floats) -> sparse.csr_matrix:
+def shared_neighbour_graph(positions: NDArray[Any], counts: Floats) -> sparse.csr_matrix:
     """Return the symmetric graph in which neighbours are tied by the neighbours they share.
 
     An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
@@ -194,7 +218,7 @@ def shared_neighbour_graph(positions: Integers, counts: Floats) -> sparse.csr_ma
     scipy.sparse.csr_matrix of shape (n, n)
     """
     n = len(positions)
-    lists = np.sort(positions.astype(np.int32), axis=1)
+    lists = np.sort(positions.astype(np.int32, copy=False), axis=1)
     starts, ends = _either_way(lists)
     weights = _weights(lists, starts, ends, counts**_MASS_POWER)
     return sparse.csr_matrix((weights, ends, starts), shape=(n, n))

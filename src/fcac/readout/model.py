@@ -9,29 +9,14 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcac.readout.approximate import nearest_approximate
 from fcac.readout.codebook import Codebook, condensed
-from fcac.readout.graph import dimension_of, feature_scales, neighbours_for, shared_neighbour_graph
+from fcac.readout.fitted import Fitted
 from fcac.readout.lineage import Change, carry_names
-from fcac.readout.neighbours import (
-    Floats,
-    Integers,
-    Searcher,
-    distinct,
-    is_approximate,
-    updated,
-    updated_approximate,
-)
-from fcac.readout.valleys import Tree, by_first, grow_tree
+from fcac.readout.neighbours import Floats, Integers
+from fcac.readout.valleys import by_first
 
 # Nodes around a row that vote on how firmly it belongs.
 _VOTERS = 5
-# A row is novel if it lies farther out than all but this share of the nodes do.
-_NOVEL_SHARE = 0.001
-# If more than this share of the nodes changed, starting over is cheaper than mending the lists.
-_MEND_BELOW = 0.3
-# From this many points on, the graph is made of points in an order that keeps neighbours together in memory.
-_ORDER_FROM = 20_000
 
 
 class Communities:
@@ -87,7 +72,7 @@ class Communities:
         self.n_rounds = 0
         self._sites: dict[Any, tuple[Floats, Floats]] = {}
         self._next_id = 0
-        self._fitted: _Fitted | None = None
+        self._fitted: Fitted | None = None
 
     # ------------------------------------------------------------ nodes of sites
 
@@ -146,7 +131,7 @@ class Communities:
         before = self._fitted
         if before is not None and before.holds(self._sites, sites):
             return self
-        now = _Fitted(self._sites, sites)
+        now = Fitted(self._sites, sites, before)
         now.link(self.neighbors, before)
         tree = now.tree()
         wanted = self.wanted_clusters
@@ -162,7 +147,7 @@ class Communities:
         self._fitted = now
         return self
 
-    def _result(self) -> _Fitted:
+    def _result(self) -> Fitted:
         if self._fitted is None:
             raise ValueError("call fit first")
         return self._fitted
@@ -339,144 +324,12 @@ class Communities:
                 ids = np.asarray(arrays["node_labels"], dtype=np.int64)
                 if ids.shape != counts.shape or not len(ids) or ids.min() < 0 or ids.max() >= model._next_id:
                     raise ValueError("the stored labels do not fit the stored nodes")
-                model._fitted = _Fitted(model._sites, sites)
+                model._fitted = Fitted(model._sites, sites)
                 model._fitted.ids = ids
                 model._fitted.kind = model.neighbors
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"the stored communities are incomplete ({type(error).__name__}: {error})") from None
         return model
-
-
-class _Fitted:
-    """The nodes as they were at one fit, and everything found from them.
-
-    Nodes at the same place, as several sites may send them, are one point of the graph with the records of all.
-    """
-
-    def __init__(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> None:
-        self.sites = sites
-        self.parts = [held[s] for s in sites]
-        self.sizes = [len(nodes) for nodes, _ in self.parts]
-        self.nodes = np.concatenate([nodes for nodes, _ in self.parts])
-        self.counts = np.concatenate([counts for _, counts in self.parts])
-        self.scales = feature_scales(self.nodes, self.counts)
-        self.first, self.point_of = distinct(self.nodes)
-        self.places = self.nodes[self.first]
-        self.points = self.places * self.scales
-        self.ids: Integers = np.zeros(0, dtype=np.int64)
-        self.kind, self.exact = "auto", True
-        self._near: tuple[Integers, Floats] | None = None
-        self._positions: Integers | None = None
-        self._tree: Tree | None = None
-        self._searcher: Searcher | None = None
-        self._novel_beyond: float | None = None
-
-    def holds(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> bool:
-        return self.sites == sites and all(part is held[s] for part, s in zip(self.parts, sites, strict=True))
-
-    def link(self, kind: str, before: _Fitted | None) -> None:
-        """Find neighbours, from the earlier ones if most points stayed."""
-        self.kind = kind
-        n, d = self.points.shape
-        k = neighbours_for(n)
-        self.exact = not is_approximate(kind, n, d)
-        if before is not None and before._near is not None and (before.exact or not self.exact):
-            old_i, old_d = before._near
-            if old_i.shape[1] == k and np.array_equal(self.scales, before.scales):
-                position_of_old = self.positions_of(before)
-                if (position_of_old >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points)):
-                    if self.exact:
-                        self._near = updated(self.searcher(), k, old_i, old_d, position_of_old)
-                    else:
-                        self._near = updated_approximate(self.points, k, old_i, position_of_old)
-                    return
-        if self.exact:
-            self._near = self.searcher().nearest(self.searcher().points, k, own=np.arange(n))
-        else:
-            self._near = nearest_approximate(self.points, k)
-
-    def near(self) -> tuple[Integers, Floats]:
-        """Neighbours of every point, and their squared distances."""
-        if self._near is None:
-            self.link(self.kind, None)
-        assert self._near is not None
-        return self._near
-
-    def tree(self) -> Tree:
-        if self._tree is None:
-            mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-            near, squared = self.near()
-            if len(near) < _ORDER_FROM:
-                self._tree = grow_tree(shared_neighbour_graph(near, mass), float(mass.mean()))
-            else:
-                order = self.searcher().order()
-                rank = np.empty(len(order), dtype=np.int64)
-                rank[order] = np.arange(len(order))
-                graph = shared_neighbour_graph(rank[near[order]], mass[order])
-                self._tree = grow_tree(graph, float(mass.mean()), dimension_of(squared))
-                self._tree.atom_of = self._tree.atom_of[rank]
-        return self._tree
-
-    def searcher(self) -> Searcher:
-        if self._searcher is None:
-            self._searcher = Searcher(self.points)
-        return self._searcher
-
-    def point_ids(self) -> Integers:
-        """Lasting cluster id of every point."""
-        return self.ids[self.first]
-
-    def positions_of(self, before: _Fitted) -> Integers:
-        """Where each point of the earlier fit is now; -1 if it is gone."""
-        if self._positions is not None:
-            return self._positions
-        both = np.concatenate([before.places, self.places])
-        _, which = distinct(both)
-        now = np.full(int(which.max()) + 1, -1, dtype=np.int64)
-        now[which[len(before.places) :]] = np.arange(len(self.places))
-        self._positions = now[which[: len(before.places)]]
-        return self._positions
-
-    def origin(self, before: _Fitted) -> Integers:
-        """Old cluster of every node: its own if it was there, else that of the nearest old one, -1 far from all."""
-        position_of_old = self.positions_of(before)
-        # of use during one fit only
-        self._positions = None
-        stayed = np.flatnonzero(position_of_old >= 0)
-        origin = np.full(len(self.points), -1, dtype=np.int64)
-        is_new = np.ones(len(self.points), dtype=bool)
-        is_new[position_of_old[stayed]] = False
-        new = np.flatnonzero(is_new)
-        near, squared = before.searcher().nearest(self.places[new] * before.scales, 1)
-        within = before.relative(near[:, 0], squared[:, 0]) <= before.novel_beyond()
-        old_ids = before.point_ids()
-        origin[new] = np.where(within, old_ids[near[:, 0]], -1)
-        origin[position_of_old[stayed]] = old_ids[stayed]
-        return origin[self.point_of]
-
-    def masses(self) -> dict[int, float]:
-        names, inverse = np.unique(self.ids, return_inverse=True)
-        return dict(zip(names.tolist(), np.bincount(inverse, weights=self.counts).tolist(), strict=True))
-
-    def relative(self, position: Integers, squared: Floats) -> Floats:
-        """Distance to a node in units of that node's distance to its farthest listed neighbour."""
-        _, spacing = self.near()
-        if not spacing.shape[1]:
-            return np.where(squared > 0, np.inf, 0.0)
-        local = spacing[position, -1]
-        ratio: Floats = np.divide(squared, local, out=np.where(squared > 0, np.inf, 0.0), where=local > 0)
-        return np.sqrt(ratio)
-
-    def novel_beyond(self) -> float:
-        if self._novel_beyond is None:
-            near, squared = self.near()
-            if not near.shape[1]:
-                return 0.0
-            ratios = self.relative(near[:, 0], squared[:, 0])
-            finite = ratios[np.isfinite(ratios)]
-            # never stricter than the spacing itself: with few nodes the quantile says little
-            self._novel_beyond = max(1.0, float(np.quantile(finite, 1 - _NOVEL_SHARE))) if len(finite) else 1.0
-        return self._novel_beyond
 
 
 def _support(ids: Integers, squared: Floats) -> Floats:

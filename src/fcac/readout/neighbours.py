@@ -14,8 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fcac.readout.approximate import nearest_approximate
-from fcac.readout.boxes import Boxes, insert, spatial_order
+from fcac.readout.boxes import Boxes, insert
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,10 +25,12 @@ _BOX_FEATURES = 20
 _BLOCK_ELEMENTS = 1 << 24
 # From this many nodes of more features than these on, neighbours="auto" is approximate.
 _APPROXIMATE_FROM, _ALWAYS_EXACT_FEATURES = 100_000, 10
+# Boxes are made anew when more than this share of their points is gone or beside them.
+_REBUILD_ABOVE = 0.05
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _squared_distance(a: Any, b: Any) -> float:
+def squared_distance(a: Any, b: Any) -> float:
     total = 0.0
     for j in range(a.shape[0]):
         gap = a[j] - b[j]
@@ -53,7 +54,7 @@ def _pick_from_screen(screen: Any, queries: Any, points: Any, own: Any, slack: A
         filled = 0
         for p in range(row.shape[0]):
             if row[p] <= limit and p != own[r]:
-                filled = insert(out_d, out_i, r, filled, _squared_distance(queries[r], points[p]), p)
+                filled = insert(out_d, out_i, r, filled, squared_distance(queries[r], points[p]), p)
 
 
 class Searcher:
@@ -75,6 +76,7 @@ class Searcher:
     def __init__(self, points: Floats) -> None:
         self.points = np.ascontiguousarray(points, dtype=np.float64)
         self.boxes: Boxes | None = None
+        self._rest: Boxes | None = None
         if self.points.shape[1] <= _BOX_FEATURES:
             self.boxes = Boxes(self.points)
             return
@@ -101,16 +103,44 @@ class Searcher:
         queries = np.ascontiguousarray(queries, dtype=np.float64)
         own = np.full(len(queries), -1, dtype=np.int64) if own is None else own.astype(np.int64)
         if self.boxes is not None:
-            return self.boxes.nearest(queries, k, own, self.boxes.order if queries is self.points else None)
+            found = self.boxes.nearest(queries, k, own, self.boxes.order if queries is self.points else None)
+            return found if self._rest is None else self._rest.nearest(queries, k, own, None, found)
         out_i = np.zeros((len(queries), k), dtype=np.int64)
         out_d = np.full((len(queries), k), np.inf)
         if k and len(queries):
             self._by_screen(queries, own, out_i, out_d)
         return out_i, out_d
 
-    def order(self) -> Integers:
-        """Positions of the points in an order that keeps neighbours together; it depends on the points only."""
-        return spatial_order(self.points) if self.boxes is None else self.boxes.order
+    def mended(self, points: Floats, moved: NDArray[Any]) -> Searcher:
+        """Return a searcher for points most of which are in this one, at less cost than a new one.
+
+        Parameters
+        ----------
+        points : ndarray of shape (m, d)
+        moved : ndarray of shape (n,)
+            Where each point of this searcher is among them; -1 if it is gone. Those who stay keep their order.
+        """
+        if self.boxes is None:
+            return Searcher(points)
+        boxes = self.boxes.renamed(moved)
+        is_rest = np.ones(len(points), dtype=bool)
+        is_rest[boxes.names()] = False
+        rest = np.flatnonzero(is_rest)
+        if len(rest) + len(self.boxes.order) - (len(points) - len(rest)) > _REBUILD_ABOVE * len(points):
+            return Searcher(points)
+        other = Searcher.__new__(Searcher)
+        other.points, other.boxes = np.ascontiguousarray(points, dtype=np.float64), boxes
+        other._rest = Boxes(points[rest], rest) if len(rest) else None
+        return other
+
+    def reached_from(self, queries: Floats, reach: Floats) -> tuple[Integers, Integers, Floats]:
+        """Return pairs (query, point, squared distance) where the point's reach extends to the query; with boxes only.
+
+        See :meth:`fcac.readout.boxes.Boxes.reached_from`.
+        """
+        parts = [part.reached_from(queries, reach) for part in (self.boxes, self._rest) if part is not None]
+        asker, asked, squared = (np.concatenate(pairs) for pairs in zip(*parts, strict=True))
+        return asker, asked, squared
 
     def _by_screen(self, queries: Floats, own: Integers, out_i: Integers, out_d: Floats) -> None:
         reach = math.sqrt(float(self._norms.max(initial=0.0)))
@@ -162,64 +192,3 @@ def is_approximate(neighbours: str, n: int, n_features: int) -> bool:
     if neighbours == "auto":
         return n >= _APPROXIMATE_FROM and n_features > _ALWAYS_EXACT_FEATURES
     return neighbours == "approximate" and n > 2000
-
-
-def _moved(n: int, old_i: Integers, position_of_old: Integers) -> Integers:
-    """The earlier lists in the new positions; -1 in place of points that are gone, and for points that are new."""
-    lists = np.full((n, old_i.shape[1]), -1, dtype=np.int64)
-    stayed = np.flatnonzero(position_of_old >= 0)
-    lists[position_of_old[stayed]] = position_of_old[old_i[stayed]]
-    return lists
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _insert_pairs(new: Any, points: Any, distances: Any, out_d: Any, out_i: Any) -> None:
-    for p in range(new.shape[0]):
-        insert(out_d, out_i, points[p], out_d.shape[1], distances[p], new[p])
-
-
-def updated(
-    searcher: Searcher, k: int, old_i: Integers, old_d: Floats, position_of_old: Integers
-) -> tuple[Integers, Floats]:
-    """Return the exact lists of a searcher's points, given those of an earlier set that shares most of its points.
-
-    Only points that lost a neighbour, and new ones, are searched anew; all others are compared with the new points.
-
-    Parameters
-    ----------
-    searcher : Searcher
-        Holds the points.
-    k : int
-        Length of the lists, as before.
-    old_i, old_d : ndarrays of shape (n_old, k)
-        The earlier lists.
-    position_of_old : ndarray of shape (n_old,)
-        Where each earlier point is now; -1 if it is gone. Points that stayed keep their order.
-    """
-    points = searcher.points
-    out_i = _moved(len(points), old_i, position_of_old)
-    stayed = position_of_old >= 0
-    out_d = np.full(out_i.shape, np.inf)
-    out_d[position_of_old[stayed]] = old_d[stayed]
-    is_new = np.ones(len(points), dtype=bool)
-    is_new[position_of_old[stayed]] = False
-    new = np.flatnonzero(is_new)
-    intact = (out_i >= 0).all(axis=1) & ~is_new
-    search = np.flatnonzero(~intact)
-    out_i[search], out_d[search] = searcher.nearest(points[search], k, own=search)
-    if not k or not len(new):
-        return out_i, out_d
-    if searcher.boxes is not None:
-        asker, asked, squared = searcher.boxes.reached_from(points[new], np.where(intact, out_d[:, -1], -1.0))
-    else:
-        rows = np.flatnonzero(intact)
-        near, gaps = nearest(points[new], points[rows], min(k, len(new)))
-        closer, place = np.nonzero(gaps <= out_d[rows, -1:])
-        asker, asked, squared = near[closer, place], rows[closer], gaps[closer, place]
-    _insert_pairs(new[asker], asked, squared, out_d, out_i)
-    return out_i, out_d
-
-
-def updated_approximate(points: Floats, k: int, old_i: Integers, position_of_old: Integers) -> tuple[Integers, Floats]:
-    """Return approximate lists of points, given those of an earlier set; see :func:`updated`."""
-    return nearest_approximate(points, k, _moved(len(points), old_i, position_of_old))
