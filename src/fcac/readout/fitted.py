@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac.readout.graph import dimension_of, moments, neighbours_for, scales_for, shared_neighbour_graph
+from fcac.readout.graph import Ties, dimension_of, moments, neighbours_for, scales_for
 from fcac.readout.lists import Lists, made, made_approximate, mended
 from fcac.readout.neighbours import Floats, Integers, Searcher, distinct, is_approximate
 from fcac.readout.places import Places, grid_of
@@ -60,6 +60,7 @@ class Fitted:
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self.kind, self.exact = "auto", True
         self._lists: Lists | None = None
+        self._ties: Ties | None = None
         self._tree: Tree | None = None
         self._searcher: Searcher | None = None
         self._novel_beyond: float | None = None
@@ -107,9 +108,10 @@ class Fitted:
             and np.array_equal(self.scales, before.scales)
             and (self._moved >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points))
         ):
-            if before._searcher is not None:
-                self._searcher = before._searcher.mended(self.points, self._moved)
-            self._lists = mended(self.searcher(), before._lists, self._moved, self.exact)
+            self._searcher = before.searcher().mended(self.points, self._moved)
+            self._lists = mended(self._searcher, before._lists, self._moved, self.exact)
+            if before._ties is not None and self._lists.changed is not None:
+                self._ties = before._ties.mended(self._moved, self._lists.near, self._lists.changed)
         else:
             self._lists = made(self.searcher(), k) if self.exact else made_approximate(self.points, k)
 
@@ -131,7 +133,9 @@ class Fitted:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
             near, squared, _ = self.lists()
             dimension = dimension_of(squared[:, 1], squared[:, 2], near.shape[1])
-            self._tree = grow_tree(shared_neighbour_graph(near, mass), float(mass.mean()), dimension)
+            if self._ties is None:
+                self._ties = Ties.of(near)
+            self._tree = grow_tree(self._ties.weighed(mass), float(mass.mean()), dimension)
         return self._tree
 
     def searcher(self) -> Searcher:
@@ -164,8 +168,9 @@ class Fitted:
 
     def masses(self) -> dict[int, float]:
         """Records of every cluster."""
-        names, inverse = np.unique(self.ids, return_inverse=True)
-        return dict(zip(names.tolist(), np.bincount(inverse, weights=self.counts).tolist(), strict=True))
+        records = np.bincount(self.ids, weights=self.counts)
+        present = np.flatnonzero(np.bincount(self.ids))
+        return dict(zip(present.tolist(), records[present].tolist(), strict=True))
 
     def relative(self, position: NDArray[Any], squared: Floats) -> Floats:
         """Distance to a node in units of that node's distance to its farthest listed neighbour."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -169,17 +169,11 @@ def _either_way(lists: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _weights(lists: Any, starts: Any, ends: Any, mass: Any) -> Any:
-    """Jaccard overlap of the lists (each node in its own) at both ends of every edge, times the mass it stands for."""
+def _shared(lists: Any, starts: Any, ends: Any) -> Any:
+    """How many points the lists at both ends of every edge share, each node being in its own."""
     n, k = lists.shape
-    around = mass.copy()
-    for v in range(n):
-        total = 0.0
-        for e in range(starts[v], starts[v + 1]):
-            total += mass[ends[e]]
-        around[v] += total
-    weights = np.empty(ends.shape[0])
-    # where the next edge to a lower node stands: lower nodes come in order, so each edge is weighed once
+    shared = np.empty(ends.shape[0], dtype=np.uint8)
+    # where the next edge to a lower node stands: lower nodes come in order, so each edge is looked at once
     lower = starts[:-1].copy()
     listed = np.full(n, -1, dtype=np.int32)
     for v in range(n):
@@ -188,18 +182,184 @@ def _weights(lists: Any, starts: Any, ends: Any, mass: Any) -> Any:
             listed[lists[v, m]] = v
         for e in range(lower[v], starts[v + 1]):
             u = ends[e]
-            shared = 1 if listed[u] == v else 0
+            count = 1 if listed[u] == v else 0
             for m in range(k):
                 if listed[lists[u, m]] == v:
-                    shared += 1
-            stands_for = mass[v] * mass[u] * (0.5 / around[v] + 0.5 / around[u])
-            weights[e] = shared / (2 * k + 2 - shared) * stands_for
-            weights[lower[u]] = weights[e]
+                    count += 1
+            shared[e] = count
+            shared[lower[u]] = count
             lower[u] += 1
+    return shared
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _added(starts: Any, ends: Any, moved: Any, old: Any, lists: Any, changed: Any) -> Any:
+    """Edges that changed lists bring and that were not there: where each node's part begins, and the other ends."""
+    n, k = lists.shape
+    pairs = np.empty((1024, 2), dtype=np.int32)
+    count = 0
+    tied = np.full(n, -1, dtype=np.int32)
+    for v in range(n):
+        if not changed[v]:
+            continue
+        if old[v] >= 0:
+            for e in range(starts[old[v]], starts[old[v] + 1]):
+                if moved[ends[e]] >= 0:
+                    tied[moved[ends[e]]] = v
+        for m in range(k):
+            u = lists[v, m]
+            if tied[u] == v:
+                continue
+            if changed[u] and u < v:
+                # if the other has this one in its list too, the edge has been noted already
+                back = False
+                for q in range(k):
+                    back = back or lists[u, q] == v
+                if back:
+                    continue
+            if count == pairs.shape[0]:
+                pairs = np.concatenate((pairs, pairs))
+            pairs[count, 0], pairs[count, 1] = v, u
+            count += 1
+    begins = np.zeros(n + 1, dtype=np.int64)
+    for p in range(count):
+        begins[pairs[p, 0] + 1] += 1
+        begins[pairs[p, 1] + 1] += 1
+    for v in range(n):
+        begins[v + 1] += begins[v]
+    place = begins[:-1].copy()
+    names = np.empty(2 * count, dtype=np.int32)
+    for p in range(count):
+        v, u = pairs[p, 0], pairs[p, 1]
+        names[place[v]], names[place[u]] = u, v
+        place[v] += 1
+        place[u] += 1
+    for v in range(n):
+        if begins[v + 1] - begins[v] > 1:
+            names[begins[v] : begins[v + 1]].sort()
+    return begins, names
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _mended(starts: Any, ends: Any, shared: Any, moved: Any, lists: Any, changed: Any) -> Any:
+    """Edges and what they share after a change, row by row: old ones that are still true, and added ones."""
+    n, k = lists.shape
+    old = np.full(n, -1, dtype=np.int64)
+    for v in range(moved.shape[0]):
+        if moved[v] >= 0:
+            old[moved[v]] = v
+    begins, names = _added(starts, ends, moved, old, lists, changed)
+    out_starts = np.zeros(n + 1, dtype=np.int64)
+    out_ends = np.empty(ends.shape[0] + names.shape[0], dtype=np.int32)
+    out_shared = np.empty(out_ends.shape[0], dtype=np.uint8)
+    listed = np.full(n, -1, dtype=np.int32)
+    at = 0
+    for v in range(n):
+        e, beyond = (starts[old[v]], starts[old[v] + 1]) if old[v] >= 0 else (0, 0)
+        a = begins[v]
+        while e < beyond or a < begins[v + 1]:
+            u = moved[ends[e]] if e < beyond else n
+            if u < 0:
+                e += 1
+                continue
+            is_old = a == begins[v + 1] or u < names[a]
+            if is_old and not changed[v] and not changed[u]:
+                out_ends[at], out_shared[at] = u, shared[e]
+                at += 1
+                e += 1
+                continue
+            if is_old:
+                e += 1
+            else:
+                u = names[a]
+                a += 1
+            if listed[v] != v:
+                listed[v] = v
+                for m in range(k):
+                    listed[lists[v, m]] = v
+            tied = listed[u] == v
+            count = 1 if tied else 0
+            for m in range(k):
+                if listed[lists[u, m]] == v:
+                    count += 1
+                    tied = tied or lists[u, m] == v
+            if tied:
+                out_ends[at], out_shared[at] = u, count
+                at += 1
+        out_starts[v + 1] = at
+    return out_starts, out_ends[:at], out_shared[:at]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any) -> Any:
+    """Jaccard overlap of the lists at both ends of every edge, times the mass it stands for."""
+    n = mass.shape[0]
+    half = np.empty(n)
+    for v in range(n):
+        total = 0.0
+        for e in range(starts[v], starts[v + 1]):
+            total += mass[ends[e]]
+        half[v] = 0.5 / (mass[v] + total)
+    overlap = np.empty(k + 2)
+    for count in range(k + 2):
+        overlap[count] = count / (2 * k + 2 - count)
+    weights = np.empty(ends.shape[0])
+    for v in range(n):
+        for e in range(starts[v], starts[v + 1]):
+            u = ends[e]
+            weights[e] = overlap[shared[e]] * (mass[v] * mass[u] * (half[v] + half[u]))
     return weights
 
 
-def shared_neighbour_graph(positions: NDArray[Any], counts: Floats) -> sparse.csr_matrix:
+class Ties(NamedTuple):
+    """Which nodes are tied, and how many neighbours each two of them share.
+
+    Attributes
+    ----------
+    starts : ndarray of shape (n + 1,)
+        Where the edges of each node begin.
+    ends : ndarray
+        The node at the other end of each edge, ascending for each node.
+    shared : ndarray
+        How many nodes are in both lists, each node being in its own.
+    n_neighbours : int
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int32]
+    shared: NDArray[np.uint8]
+    n_neighbours: int
+
+    @classmethod
+    def of(cls, near: NDArray[Any]) -> Ties:
+        """Return the ties between nodes, given the neighbours of each: an array of shape (n, k)."""
+        lists = np.sort(near.astype(np.int32, copy=False), axis=1)
+        starts, ends = _either_way(lists)
+        return cls(starts, ends, _shared(lists, starts, ends), lists.shape[1])
+
+    def mended(self, moved: NDArray[Any], near: NDArray[np.int32], changed: NDArray[np.bool_]) -> Ties:
+        """Return the ties after a change, equal to those made from nothing.
+
+        Parameters
+        ----------
+        moved : ndarray
+            Where each node is now; -1 if it is gone. Those who stay keep their order.
+        near : ndarray of shape (n, k)
+            Neighbours of the present nodes.
+        changed : ndarray of shape (n,)
+            Which nodes have other neighbours than before; True for new nodes.
+        """
+        starts, ends, shared = _mended(self.starts, self.ends, self.shared, moved, near, changed)
+        return Ties(starts, ends, shared, self.n_neighbours)
+
+    def weighed(self, counts: Floats) -> sparse.csr_matrix:
+        """Return the graph of these ties, given the records behind each node; see :func:`shared_neighbour_graph`."""
+        n = len(counts)
+        weights = _weights(self.starts, self.ends, self.shared, self.n_neighbours, counts**_MASS_POWER)
+        return sparse.csr_matrix((weights, self.ends, self.starts), shape=(n, n))
+
+
+def shared_neighbour_graph(near: NDArray[Any], counts: Floats) -> sparse.csr_matrix:
     """Return the symmetric graph in which neighbours are tied by the neighbours they share.
 
     An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
@@ -209,7 +369,7 @@ def shared_neighbour_graph(positions: NDArray[Any], counts: Floats) -> sparse.cs
 
     Parameters
     ----------
-    positions : ndarray of shape (n, k)
+    near : ndarray of shape (n, k)
         Neighbours of each node.
     counts : ndarray of shape (n,)
 
@@ -217,8 +377,4 @@ def shared_neighbour_graph(positions: NDArray[Any], counts: Floats) -> sparse.cs
     -------
     scipy.sparse.csr_matrix of shape (n, n)
     """
-    n = len(positions)
-    lists = np.sort(positions.astype(np.int32, copy=False), axis=1)
-    starts, ends = _either_way(lists)
-    weights = _weights(lists, starts, ends, counts**_MASS_POWER)
-    return sparse.csr_matrix((weights, ends, starts), shape=(n, n))
+    return Ties.of(near).weighed(counts)

@@ -97,6 +97,18 @@ def _insert_pairs(new: Any, asked: Any, gaps: Any, points: Any, near: Any, squar
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _gap_below(points: Any, a: int, b: int, limit: Any) -> Any:
+    """Squared distance of two points, or some part of it that is above the limit already."""
+    total = 0.0
+    for j in range(points.shape[1]):
+        step = points[a, j] - points[b, j]
+        total += step * step
+        if j % 8 == 7 and total > limit:
+            break
+    return total
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _refill(points: Any, near: Any, rows: Any, first: int, beyond: int, out_i: Any, out_d: Any) -> None:
     """The nearest of each row among its present neighbours and their neighbours; distances stay infinite for gaps."""
     n, k = near.shape
@@ -107,16 +119,48 @@ def _refill(points: Any, near: Any, rows: Any, first: int, beyond: int, out_i: A
         filled = 0
         for m in range(k):
             u = near[v, m]
+            if u >= 0:
+                seen[u] = r
+                filled = insert(out_d, out_i, r, filled, _gap_below(points, v, u, np.inf), u)
+        for m in range(k):
+            u = near[v, m]
             if u < 0:
                 continue
-            if seen[u] != r:
-                seen[u] = r
-                filled = insert(out_d, out_i, r, filled, squared_distance(points[v], points[u]), u)
             for q in range(k):
                 w = near[u, q]
                 if w >= 0 and seen[w] != r:
                     seen[w] = r
-                    filled = insert(out_d, out_i, r, filled, squared_distance(points[v], points[w]), w)
+                    gap = _gap_below(points, v, w, out_d[r, k - 1])
+                    if gap <= out_d[r, k - 1]:
+                        filled = insert(out_d, out_i, r, filled, gap, w)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _reached_nearby(points: Any, near: Any, new: Any, reach: Any) -> Any:
+    """Pairs of a new point and a neighbour, or a neighbour's neighbour, whose own reach extends to it."""
+    n, k = near.shape
+    seen = np.full(n, -1, dtype=np.int32)
+    asker, asked, gaps = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int64), np.empty(1024)
+    count = 0
+    for r in range(new.shape[0]):
+        v = new[r]
+        seen[v] = r
+        for m in range(k):
+            u = near[v, m]
+            for q in range(-1, k):
+                w = near[u, q] if q >= 0 else u
+                if seen[w] == r:
+                    continue
+                seen[w] = r
+                gap = _gap_below(points, v, w, reach[w])
+                if gap <= reach[w]:
+                    if count == asker.shape[0]:
+                        asker = np.concatenate((asker, asker))
+                        asked = np.concatenate((asked, asked))
+                        gaps = np.concatenate((gaps, gaps))
+                    asker[count], asked[count], gaps[count] = r, w, gap
+                    count += 1
+    return asker[:count], asked[:count], gaps[:count]
 
 
 def mended(searcher: Searcher, before: Lists, moved: NDArray[Any], exact: bool = True) -> Lists:
@@ -124,7 +168,7 @@ def mended(searcher: Searcher, before: Lists, moved: NDArray[Any], exact: bool =
 
     Only points that lost a neighbour, and new ones, are searched anew; all others are compared with the new points.
     Exact lists equal those made from nothing. Approximate ones of points that lost a neighbour are filled up from
-    their neighbours' neighbours.
+    their neighbours' neighbours, and only neighbours' neighbours of new points are compared with these.
 
     Parameters
     ----------
@@ -159,8 +203,11 @@ def mended(searcher: Searcher, before: Lists, moved: NDArray[Any], exact: bool =
         return Lists(near, squared, changed)
     # exact lists searched anew hold the new points already
     listens = intact if exact else ~np.isin(np.arange(len(points)), search)
-    if searcher.boxes is not None:
-        asker, asked, gaps = searcher.reached_from(points[new], np.where(listens, squared[:, 2], -1.0))
+    reach = np.where(listens, squared[:, 2], -1.0)
+    if not exact:
+        asker, asked, gaps = _reached_nearby(points, near, new, reach)
+    elif searcher.boxes is not None:
+        asker, asked, gaps = searcher.reached_from(points[new], reach)
     else:
         rows = np.flatnonzero(listens)
         nearest_new, distance = nearest(points[new], points[rows], min(k, len(new)))

@@ -177,7 +177,7 @@ def _build_up(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _numbered(label: Any, bound: int) -> Any:
+def numbered(label: Any, bound: int) -> Any:
     """Number labels, all below the bound, in order of first appearance; returns how many there are."""
     number = np.full(bound, -1, dtype=np.int32)
     count = 0
@@ -241,7 +241,7 @@ def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
         top_of = np.arange(n).astype(np.int32)
         while True:
             piece = _build_up(starts, ends, sums, volumes, resolution, label_at)
-            n_pieces = _numbered(piece, piece.shape[0])
+            n_pieces = numbered(piece, piece.shape[0])
             if n_pieces == volumes.shape[0]:
                 break
             above = np.empty(n_pieces, dtype=np.int32)
@@ -250,12 +250,12 @@ def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
             for v in range(n):
                 top_of[v] = piece[top_of[v]]
             starts, ends, sums, volumes = _merged(starts, ends, sums, volumes, piece, n_pieces)
-            _numbered(above, piece.shape[0])
+            numbered(above, piece.shape[0])
             label_at = above
             _move(starts, ends, sums, volumes, resolution, label_at, _in_sweeps(n_pieces, 1))
         for v in range(n):
             label[v] = label_at[top_of[v]]
-        _numbered(label, n)
+        numbered(label, n)
     return label
 
 
@@ -394,7 +394,7 @@ class Search:
             self._whole = *self._graph[:2], weights / max(self._total, 1e-300), volume / max(self._total, 1e-300)
             return
         self._piece = _pieces(*self._graph[:3], _PIECE)
-        n_pieces = _numbered(self._piece, len(volume))
+        n_pieces = numbered(self._piece, len(volume))
         starts, ends, sums, volumes = _merged(*self._graph, self._piece, n_pieces)
         self._whole = starts, ends, sums / self._total, volumes / self._total
 
@@ -429,9 +429,9 @@ class Search:
         inside = np.where(label_of_piece[row] == label_of_piece[ends], sums, 0.0)
         part = _optimise(starts, ends, inside, volumes, float(resolution), 2, _SWEEPS)
         parts: Integers = _settled(*self._graph[:3], labels, label_of_piece, self._piece, part)
-        _numbered(parts, int(parts.max()) + 1)
+        numbered(parts, int(parts.max()) + 1)
         _move(*self._graph, resolution / self._total, parts, at_borders(*self._graph[:2], parts), labels)
-        _numbered(parts, len(parts))
+        numbered(parts, len(parts))
         return parts
 
 

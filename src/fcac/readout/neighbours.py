@@ -26,7 +26,7 @@ _BLOCK_ELEMENTS = 1 << 24
 # From this many nodes of more features than these on, neighbours="auto" is approximate.
 _APPROXIMATE_FROM, _ALWAYS_EXACT_FEATURES = 100_000, 10
 # Boxes are made anew when more than this share of their points is gone or beside them.
-_REBUILD_ABOVE = 0.05
+_REBUILD_ABOVE = 0.15
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -19,7 +19,7 @@ from numba import njit
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from fcac.readout.louvain import PIECES_FROM, Search, at_borders
+from fcac.readout.louvain import PIECES_FROM, Search, at_borders, numbered
 from fcac.readout.neighbours import Floats, Integers
 
 # Resolution of the communities that are joined afterwards.
@@ -103,10 +103,13 @@ def by_first(labels: Integers) -> Integers:
     >>> by_first(np.array([7, 3, 7, 0])).tolist()
     [0, 1, 0, 2]
     """
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse]
+    labels = labels.astype(np.int64)
+    bound = int(labels.max(initial=0)) + 1
+    if labels.min(initial=0) < 0 or bound > 10 * len(labels) + 1000:
+        labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        bound = len(labels)
+    numbered(labels, bound)
+    return labels
 
 
 def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension: float = math.inf) -> Tree:
