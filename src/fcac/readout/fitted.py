@@ -109,11 +109,12 @@ class Fitted:
             and (self._moved >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points))
         ):
             self._searcher = before.searcher().mended(self.points, self._moved)
-            self._lists = mended(self._searcher, before._lists, self._moved, self.exact)
+            self._lists = mended(self._searcher, before._lists, self._moved, self.exact, before._ties)
             if before._ties is not None and self._lists.changed is not None:
                 self._ties = before._ties.mended(self._moved, self._lists.near, self._lists.changed)
         else:
-            self._lists = made(self.searcher(), k) if self.exact else made_approximate(self.points, k)
+            self._searcher = Searcher(self.points)
+            self._lists = made(self._searcher, k) if self.exact else made_approximate(self.points, k)
 
     def lists(self) -> Lists:
         """Neighbours of every point."""

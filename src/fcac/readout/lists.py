@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fcac.readout.approximate import nearest_approximate
 from fcac.readout.boxes import insert, shared_out
+from fcac.readout.graph import Ties
 from fcac.readout.neighbours import Floats, Integers, Searcher, nearest, squared_distance
 
 
@@ -136,20 +137,27 @@ def _refill(points: Any, near: Any, rows: Any, first: int, beyond: int, out_i: A
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _reached_nearby(points: Any, near: Any, new: Any, reach: Any) -> Any:
-    """Pairs of a new point and a neighbour, or a neighbour's neighbour, whose own reach extends to it."""
+def _reached_nearby(points: Any, near: Any, new: Any, reach: Any, starts: Any, ends: Any, moved: Any) -> Any:
+    """Pairs of a new point and one whose own reach extends to it, among those tied to the new one's neighbours before.
+
+    Who has the new point within reach has most likely one of its neighbours in the list.
+    """
     n, k = near.shape
+    old = np.full(n, -1, dtype=np.int32)
+    for p in range(moved.shape[0]):
+        if moved[p] >= 0:
+            old[moved[p]] = p
     seen = np.full(n, -1, dtype=np.int32)
     asker, asked, gaps = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int64), np.empty(1024)
     count = 0
     for r in range(new.shape[0]):
         v = new[r]
-        seen[v] = r
         for m in range(k):
             u = near[v, m]
-            for q in range(-1, k):
-                w = near[u, q] if q >= 0 else u
-                if seen[w] == r:
+            first, beyond = (starts[old[u]], starts[old[u] + 1]) if old[u] >= 0 else (0, 0)
+            for e in range(first - 1, beyond):
+                w = moved[ends[e]] if e >= first else u
+                if w < 0 or seen[w] == r or w == v:
                     continue
                 seen[w] = r
                 gap = _gap_below(points, v, w, reach[w])
@@ -163,12 +171,15 @@ def _reached_nearby(points: Any, near: Any, new: Any, reach: Any) -> Any:
     return asker[:count], asked[:count], gaps[:count]
 
 
-def mended(searcher: Searcher, before: Lists, moved: NDArray[Any], exact: bool = True) -> Lists:
+def mended(
+    searcher: Searcher, before: Lists, moved: NDArray[Any], exact: bool = True, ties: Ties | None = None
+) -> Lists:
     """Return the lists of a searcher's points, given those of an earlier set that shares most of its points.
 
     Only points that lost a neighbour, and new ones, are searched anew; all others are compared with the new points.
     Exact lists equal those made from nothing. Approximate ones of points that lost a neighbour are filled up from
-    their neighbours' neighbours, and only neighbours' neighbours of new points are compared with these.
+    their neighbours' neighbours, and given the ties from before, only what is tied to a new point's neighbours is
+    compared with it.
 
     Parameters
     ----------
@@ -178,6 +189,8 @@ def mended(searcher: Searcher, before: Lists, moved: NDArray[Any], exact: bool =
     moved : ndarray of shape (n_old,)
         Where each earlier point is now; -1 if it is gone. Points that stayed keep their order.
     exact : bool, default=True
+    ties : Ties, optional
+        Of the earlier points.
     """
     points, k = searcher.points, before.near.shape[1]
     if not exact and searcher.boxes is None:
@@ -204,8 +217,8 @@ def mended(searcher: Searcher, before: Lists, moved: NDArray[Any], exact: bool =
     # exact lists searched anew hold the new points already
     listens = intact if exact else ~np.isin(np.arange(len(points)), search)
     reach = np.where(listens, squared[:, 2], -1.0)
-    if not exact:
-        asker, asked, gaps = _reached_nearby(points, near, new, reach)
+    if not exact and ties is not None:
+        asker, asked, gaps = _reached_nearby(points, near, new, reach, ties.starts, ties.ends, moved)
     elif searcher.boxes is not None:
         asker, asked, gaps = searcher.reached_from(points[new], reach)
     else:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 from scipy import sparse
 
 from fcac.readout.neighbours import Floats, Integers
@@ -40,17 +41,40 @@ def _in_sweeps(n: int, sweeps: int) -> Any:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def at_borders(indptr: Any, indices: Any, label: Any) -> Any:
-    """Nodes tied to a node of another community."""
+def _at_borders(indptr: Any, indices: Any, label: Any, piece: Any, inside: Any) -> Any:
+    """Nodes tied to a node of another community; nodes of some pieces are known to be inside."""
     out = np.empty(label.shape[0], dtype=np.int32)
     count = 0
     for v in range(label.shape[0]):
+        if inside[piece[v]]:
+            continue
         for e in range(indptr[v], indptr[v + 1]):
             if label[indices[e]] != label[v]:
                 out[count] = v
                 count += 1
                 break
     return out[:count].copy()
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _inside(starts: Any, ends: Any, label: Any, piece: Any) -> Any:
+    """Which pieces, and all pieces they are tied to, lie within one community."""
+    n_pieces = starts.shape[0] - 1
+    label_of = np.full(n_pieces, -1, dtype=np.int64)
+    for v in range(label.shape[0]):
+        p = piece[v]
+        if label_of[p] == -1:
+            label_of[p] = label[v]
+        elif label_of[p] != label[v]:
+            label_of[p] = -2
+    out = np.empty(n_pieces, dtype=np.bool_)
+    for p in range(n_pieces):
+        out[p] = label_of[p] >= 0
+        for e in range(starts[p], starts[p + 1]):
+            if label_of[ends[e]] != label_of[p]:
+                out[p] = False
+                break
+    return out
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -408,9 +432,18 @@ class Search:
         else:
             label = _optimise(*self._whole, float(resolution), 2 if passes is None else int(passes), _SWEEPS)
             label = label[self._piece]
-            _move(*self._graph, resolution / self._total, label, at_borders(*self._graph[:2], label))
+            _move(*self._graph, resolution / self._total, label, self.at_borders(label))
         labels: Integers = _connected(*self._graph[:3], label)
         return labels
+
+    def at_borders(self, labels: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the nodes that are tied to a node with another label, ascending."""
+        if self._piece is None:
+            piece, inside = np.zeros(len(labels), dtype=np.int32), np.zeros(1, dtype=np.bool_)
+        else:
+            piece, inside = self._piece, _inside(*self._whole[:2], labels, self._piece)
+        nodes: NDArray[np.int32] = _at_borders(*self._graph[:2], labels, piece, inside)
+        return nodes
 
     def parts(self, labels: Integers, resolution: float) -> Integers:
         """Return communities within communities: no part has nodes of two labels. For large graphs only.
@@ -427,10 +460,10 @@ class Search:
         label_of_piece = _mostly(self._piece, len(volumes), self._graph[3], labels)
         row = np.repeat(np.arange(len(volumes)), np.diff(starts))
         inside = np.where(label_of_piece[row] == label_of_piece[ends], sums, 0.0)
-        part = _optimise(starts, ends, inside, volumes, float(resolution), 2, _SWEEPS)
+        part = _optimise(starts, ends, inside, volumes, float(resolution), 1, _SWEEPS)
         parts: Integers = _settled(*self._graph[:3], labels, label_of_piece, self._piece, part)
         numbered(parts, int(parts.max()) + 1)
-        _move(*self._graph, resolution / self._total, parts, at_borders(*self._graph[:2], parts), labels)
+        _move(*self._graph, resolution / self._total, parts, self.at_borders(parts), labels)
         numbered(parts, len(parts))
         return parts
 

@@ -19,7 +19,7 @@ from numba import njit
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from fcac.readout.louvain import PIECES_FROM, Search, at_borders, numbered
+from fcac.readout.louvain import PIECES_FROM, Search, numbered
 from fcac.readout.neighbours import Floats, Integers
 
 # Resolution of the communities that are joined afterwards.
@@ -148,7 +148,9 @@ def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension
     base_of_atom = np.zeros(n_atoms, dtype=np.int64)
     base_of_atom[atom_of] = base
     tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
-    joins, tree.strengths, shares = _joins_by_strength(tree, None if few else _Borders(graph, base, records_per_node))
+    joins, tree.strengths, shares = _joins_by_strength(
+        tree, None if few else _Borders(graph, search, base, records_per_node)
+    )
     if few:
         tree.n_joined = joins_of_few(tree.strengths, shares)
     else:
@@ -220,17 +222,19 @@ class _Borders:
     Parameters
     ----------
     graph : scipy.sparse.csr_matrix of shape (n, n)
+    search : Search
+        Of the graph.
     base : ndarray of shape (n,)
         Community of each node.
     records_per_node : float
     """
 
-    def __init__(self, graph: sparse.csr_matrix, base: Integers, records_per_node: float) -> None:
+    def __init__(self, graph: sparse.csr_matrix, search: Search, base: Integers, records_per_node: float) -> None:
         self._doubt = _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT)
         n, p = graph.shape[0], int(base.max()) + 1
         member = sparse.csr_matrix((np.ones(n), base, np.arange(n + 1)), shape=(n, p))
         # nodes inside a community carry no border
-        carriers = at_borders(graph.indptr, graph.indices, base)
+        carriers = search.at_borders(base)
         self._towards = (graph[carriers] @ member).tocsr()
         self._base = base[carriers]
         self._group_of = np.arange(p)
