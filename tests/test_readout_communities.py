@@ -9,8 +9,10 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.datasets import load_digits, make_moons
 from sknetwork.clustering import Louvain, get_modularity
 
+from fcac.readout import louvain
+from fcac.readout.boxes import spatial_order
 from fcac.readout.graph import neighbours_for, shared_neighbour_graph
-from fcac.readout.louvain import modular_communities, modularity
+from fcac.readout.louvain import Search, modular_communities, modularity
 from fcac.readout.neighbours import nearest
 
 
@@ -68,6 +70,53 @@ def test_every_community_is_connected_and_equal_graphs_give_equal_ones(name):
     for community in range(labels.max() + 1):
         members = np.flatnonzero(labels == community)
         assert connected_components(graph[members][:, members])[0] == 1
+
+
+MANY = {
+    "plain": lambda: in_order(blobs(25_000, 2, 9, 5)),
+    "one": lambda: in_order(blobs(20_000, 3, 1, 1)),
+    "many": lambda: in_order(blobs(20_000, 16, 25, 1.2)),
+    "lattice": lambda: in_order(np.stack(np.meshgrid(np.arange(150.0), np.arange(150.0)), -1).reshape(-1, 2)),
+}
+
+
+def in_order(points):
+    return graph_of(points[spatial_order(points)])
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_searching_among_pieces_loses_hardly_any_modularity(name, monkeypatch):
+    graph = MANY[name]()
+    search = Search(graph)
+    shuffled = np.random.default_rng(0).permutation(graph.shape[0])
+    monkeypatch.setattr(louvain, "PIECES_FROM", 10**9)
+    for resolution in (0.25, 0.5, 1.0):
+        labels = search.communities(resolution)
+        assert np.array_equal(labels, search.communities(resolution))
+        plain = np.empty_like(labels)
+        plain[shuffled] = modular_communities(graph[shuffled][:, shuffled], resolution)
+        ours, theirs = modularity(graph, labels, resolution), modularity(graph, plain, resolution)
+        assert ours >= theirs - 3e-3 * abs(theirs)
+    members = [np.flatnonzero(labels == community) for community in range(labels.max() + 1)]
+    assert all(connected_components(graph[some][:, some])[0] == 1 for some in members)
+
+
+def test_parts_lie_within_communities_and_borders_are_found():
+    graph = MANY["plain"]()
+    search = Search(graph)
+    base = search.communities(0.5)
+    parts = search.parts(base, 8.0)
+    assert np.array_equal(np.unique(parts), np.arange(parts.max() + 1))
+    assert parts.max() > 3 * base.max()
+    pairs = np.unique(np.stack([parts, base], axis=1), axis=0)
+    assert len(pairs) == parts.max() + 1
+    edges = graph.tocoo()
+    crossing = np.unique(edges.row[base[edges.row] != base[edges.col]])
+    assert np.array_equal(search.at_borders(base), crossing)
+    member = sparse.csr_matrix((np.ones(len(base)), base, np.arange(len(base) + 1)))
+    assert np.allclose(search.between(base), (member.T @ graph @ member).toarray())
+    with pytest.raises(ValueError, match="under 20000 nodes"):
+        Search(GRAPHS["one"]()).parts(np.zeros(2000, dtype=np.int64), 1.0)
 
 
 def test_the_unit_of_weights_does_not_matter():

@@ -12,7 +12,9 @@ from fcac.readout import places as readout_places
 from fcac.readout.approximate import nearest_approximate
 from fcac.readout.boxes import Boxes, spatial_order
 from fcac.readout.graph import shared_neighbour_graph
-from fcac.readout.neighbours import nearest
+from fcac.readout.neighbours import Searcher, nearest
+from fcac.readout.places import Places, grid_of
+from fcac.readout.valleys import by_first
 
 
 def mixture(n, n_features, seed, centres_seed=0, n_blobs=8):
@@ -145,3 +147,106 @@ def test_ten_rounds_of_many_nodes_are_close_to_one_shot(neighbors, monkeypatch):
     else:
         truth = Communities(neighbors="exact").update(held).fit()
         assert adjusted_mutual_info_score(model.node_labels, truth.node_labels) >= 0.99
+
+
+# ---------------------------------------------------------------- many nodes, in an order that lasts
+
+
+def many_sites(n, n_features, n_sites=50, lattice=False):
+    generator = np.random.default_rng(n_features)
+    nodes = mixture(n, n_features, 20, n_blobs=12)
+    nodes = np.rint(nodes * 50) if lattice else nodes
+    counts = np.ceil(generator.pareto(1.5, size=n)).clip(1, 100)
+    return dict(enumerate(zip(np.split(nodes, n_sites), np.split(counts, n_sites), strict=True)))
+
+
+def play_rounds(model, held, n_rounds, lattice=False):
+    """Each round one site leaves, one joins, one drifts and one has other counts."""
+    generator = np.random.default_rng(0)
+    for number in range(n_rounds):
+        leaving, drifting, counting = generator.choice(list(held), 3, replace=False).tolist()
+        model.drop_site(leaving)
+        nodes, counts = held.pop(leaving)
+        step = generator.normal(0, 0.3, size=nodes.shape)
+        held[1000 + number] = nodes + (np.rint(step * 10) if lattice else step), counts
+        held[drifting] = held[drifting][0] + (np.rint(step * 3) if lattice else step), held[drifting][1]
+        held[counting] = held[counting][0], held[counting][1] + 1
+        model.update({site: held[site] for site in (drifting, counting, 1000 + number)}).fit()
+
+
+@pytest.mark.parametrize(("n_features", "lattice"), [(2, False), (2, True), (8, False)])
+def test_many_nodes_after_changes_equal_one_shot_in_every_bit(n_features, lattice):
+    held = many_sites(24_000, n_features, lattice=lattice)
+    model = Communities().update(held).fit()
+    assert len(model._result().points) >= readout_places.ORDER_FROM
+    play_rounds(model, held, 3, lattice)
+    mended, anew = model._result(), Communities().update(held).fit()._result()
+    # nothing was made from nothing: every part comes from the fit before
+    assert mended.exact
+    assert mended.lists().changed is not None
+    assert 0 < mended.lists().changed.sum() < 0.9 * len(mended.points)
+    assert np.array_equal(mended.points, anew.points)
+    assert np.array_equal(mended.point_of, anew.point_of)
+    assert np.array_equal(mended.near()[0], anew.near()[0])
+    assert np.array_equal(mended.near()[1], anew.near()[1])
+    for ours, theirs in zip(mended._ties, anew._ties, strict=True):
+        assert np.array_equal(ours, theirs)
+    assert np.array_equal(mended.tree().atom_of, anew.tree().atom_of)
+    assert np.array_equal(mended.tree().ties, anew.tree().ties)
+    assert np.array_equal(by_first(mended.ids), by_first(anew.ids))
+
+
+def test_growing_beyond_and_shrinking_below_the_order_of_many_equals_one_shot():
+    held = many_sites(22_000, 3, n_sites=10)
+    few = {site: held[site] for site in range(9)}
+    model = Communities().update(few).fit()
+    assert len(model.nodes) < readout_places.ORDER_FROM
+    assert np.array_equal(by_first(model.update(held).fit().node_labels), labels_of_one_shot(held))
+    assert np.array_equal(by_first(model.drop_site(9).fit().node_labels), labels_of_one_shot(few))
+
+
+def labels_of_one_shot(held):
+    return by_first(Communities().update(held).fit().node_labels)
+
+
+def test_many_nodes_with_approximate_lists_stay_close_to_one_shot():
+    held = many_sites(24_000, 16)
+    model = Communities(neighbors="approximate").update(held).fit()
+    play_rounds(model, held, 4)
+    result = model._result()
+    assert not result.exact
+    assert result.lists().changed is not None
+    anew = Communities(neighbors="approximate").update(held).fit()
+    assert adjusted_mutual_info_score(model.node_labels, anew.node_labels) >= 0.99
+    some = np.random.default_rng(0).choice(len(result.points), 500, replace=False)
+    exact, _ = Searcher(result.points).nearest(result.points[some], result.near()[0].shape[1], own=some)
+    assert recall(result.near()[0][some], exact) > 0.97
+
+
+def test_places_do_not_depend_on_who_sent_them():
+    nodes = np.rint(mixture(30_000, 2, 21) * 30)
+    grid = grid_of(nodes.mean(axis=0), nodes.var(axis=0), np.ones(2))
+    places = Places(nodes, grid)
+    assert len(places.first) == len(np.unique(nodes, axis=0)) >= readout_places.ORDER_FROM
+    assert np.array_equal(nodes[places.first][places.point_of], nodes)
+    shuffled = np.random.default_rng(1).permutation(len(nodes))
+    again = Places(nodes[shuffled], grid)
+    assert np.array_equal(nodes[shuffled][again.first], nodes[places.first])
+    step = np.linalg.norm(np.diff(nodes[places.first], axis=0), axis=1).mean()
+    assert step < 0.1 * np.linalg.norm(np.diff(nodes, axis=0), axis=1).mean()
+
+
+def test_boxes_left_as_they_are_search_like_new_ones():
+    points = np.rint(mixture(3000, 3, 22) * 3)
+    moved = np.full(3000, -1)
+    stays = np.sort(np.random.default_rng(0).choice(3000, 2900, replace=False))
+    places = np.sort(np.random.default_rng(1).choice(3000, 2900, replace=False))
+    moved[stays] = places
+    later = np.rint(mixture(3000, 3, 23) * 3)
+    later[places] = points[stays]
+    mended = Searcher(points).mended(later, moved)
+    assert mended.boxes is not None
+    assert len(mended.boxes.names()) == 2900
+    own = np.arange(3000)
+    for ours, theirs in zip(mended.nearest(later, 9, own), Searcher(later).nearest(later, 9, own), strict=True):
+        assert np.array_equal(ours, theirs)

@@ -58,12 +58,15 @@ def _compare_leaves(
         low, high = starts[leaf], starts[leaf + 1]
         for a in range(low, high):
             name = names[a]
-            if not wanted[name]:
-                continue
-            for b in range(low, high):
+            for b in range(a + 1, high):
+                other = names[b]
+                if not wanted[name] and not wanted[other]:
+                    continue
                 gap = _gap(rows, a, b)
-                if gap < gaps[name, last] and a != b:
-                    _offer(near, gaps, fresh, name, gap, names[b])
+                if wanted[name] and gap < gaps[name, last]:
+                    _offer(near, gaps, fresh, name, gap, other)
+                if wanted[other] and gap < gaps[other, last]:
+                    _offer(near, gaps, fresh, other, gap, name)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

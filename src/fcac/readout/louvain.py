@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fcac.readout.neighbours import Floats, Integers
+from fcac.readout.pieces import at_borders, between, inside, mostly, pieces_of, settled, within
 
 # A gain below this share of what is at stake is rounding, not gain: without it two equal choices could alternate.
 _NO_GAIN = 1e-12
@@ -38,43 +39,6 @@ def _in_sweeps(n: int, sweeps: int) -> Any:
             queue[at] = v
             at += 1
     return queue
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _at_borders(indptr: Any, indices: Any, label: Any, piece: Any, inside: Any) -> Any:
-    """Nodes tied to a node of another community; nodes of some pieces are known to be inside."""
-    out = np.empty(label.shape[0], dtype=np.int32)
-    count = 0
-    for v in range(label.shape[0]):
-        if inside[piece[v]]:
-            continue
-        for e in range(indptr[v], indptr[v + 1]):
-            if label[indices[e]] != label[v]:
-                out[count] = v
-                count += 1
-                break
-    return out[:count].copy()
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _inside(starts: Any, ends: Any, label: Any, piece: Any) -> Any:
-    """Which pieces, and all pieces they are tied to, lie within one community."""
-    n_pieces = starts.shape[0] - 1
-    label_of = np.full(n_pieces, -1, dtype=np.int64)
-    for v in range(label.shape[0]):
-        p = piece[v]
-        if label_of[p] == -1:
-            label_of[p] = label[v]
-        elif label_of[p] != label[v]:
-            label_of[p] = -2
-    out = np.empty(n_pieces, dtype=np.bool_)
-    for p in range(n_pieces):
-        out[p] = label_of[p] >= 0
-        for e in range(starts[p], starts[p + 1]):
-            if label_of[ends[e]] != label_of[p]:
-                out[p] = False
-                break
-    return out
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -284,82 +248,6 @@ def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _pieces(indptr: Any, indices: Any, weights: Any, most: int) -> Any:
-    """A piece for every node, so that each goes with the one it is tied to most, up to so many nodes in a piece."""
-    n = indptr.shape[0] - 1
-    root = np.arange(n).astype(np.int32)
-    size = np.ones(n, dtype=np.int32)
-    for v in range(n):
-        best, heaviest = v, 0.0
-        for e in range(indptr[v], indptr[v + 1]):
-            if weights[e] > heaviest and indices[e] != v:
-                best, heaviest = indices[e], weights[e]
-        a, b = v, best
-        while root[a] != a:
-            root[a] = root[root[a]]
-            a = root[a]
-        while root[b] != b:
-            root[b] = root[root[b]]
-            b = root[b]
-        if a != b and size[a] + size[b] <= most:
-            a, b = min(a, b), max(a, b)
-            root[b] = a
-            size[a] += size[b]
-    for v in range(n):
-        # a root is never above its nodes, so its own root is known by then
-        root[v] = root[root[v]]
-    return root
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _mostly(piece: Any, n_pieces: int, volume: Any, label: Any) -> Any:
-    """Label of each piece: the one that holds more than half of its volume, if one does."""
-    out = np.zeros(n_pieces, dtype=label.dtype)
-    ahead = np.zeros(n_pieces)
-    for v in range(piece.shape[0]):
-        p = piece[v]
-        if ahead[p] <= 0:
-            out[p], ahead[p] = label[v], volume[v]
-        elif out[p] == label[v]:
-            ahead[p] += volume[v]
-        else:
-            ahead[p] -= volume[v]
-    return out
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _settled(indptr: Any, indices: Any, weights: Any, label: Any, label_of_piece: Any, piece: Any, part: Any) -> Any:
-    """Parts of labels for every node, given those of pieces, where some nodes have another label than their piece.
-
-    These go to the part of their own label that they are tied to most, or else to a part of their own for each label.
-    """
-    n = label.shape[0]
-    n_parts = 0
-    for p in range(part.shape[0]):
-        n_parts = max(n_parts, part[p] + 1)
-    out = np.empty(n, dtype=np.int64)
-    for v in range(n):
-        out[v] = part[piece[v]] if label_of_piece[piece[v]] == label[v] else -1
-    tie = np.zeros(n_parts)
-    for v in range(n):
-        if label_of_piece[piece[v]] == label[v]:
-            continue
-        best = n_parts + label[v]
-        heaviest = 0.0
-        for e in range(indptr[v], indptr[v + 1]):
-            u = indices[e]
-            if label[u] == label[v] and 0 <= out[u] < n_parts:
-                tie[out[u]] += weights[e]
-                if tie[out[u]] > heaviest:
-                    best, heaviest = out[u], tie[out[u]]
-        for e in range(indptr[v], indptr[v + 1]):
-            if 0 <= out[indices[e]] < n_parts:
-                tie[out[indices[e]]] = 0.0
-        out[v] = best
-    return out
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _connected(indptr: Any, indices: Any, weights: Any, label: Any) -> Any:
     """Split communities that are not connected; numbers by first node."""
     n = label.shape[0]
@@ -417,7 +305,7 @@ class Search:
         if len(volume) < PIECES_FROM or self._total <= 0:
             self._whole = *self._graph[:2], weights / max(self._total, 1e-300), volume / max(self._total, 1e-300)
             return
-        self._piece = _pieces(*self._graph[:3], _PIECE)
+        self._piece = pieces_of(*self._graph[:3], _PIECE)
         n_pieces = numbered(self._piece, len(volume))
         starts, ends, sums, volumes = _merged(*self._graph, self._piece, n_pieces)
         self._whole = starts, ends, sums / self._total, volumes / self._total
@@ -439,11 +327,16 @@ class Search:
     def at_borders(self, labels: NDArray[Any]) -> NDArray[np.int32]:
         """Return the nodes that are tied to a node with another label, ascending."""
         if self._piece is None:
-            piece, inside = np.zeros(len(labels), dtype=np.int32), np.zeros(1, dtype=np.bool_)
+            piece, is_inside = np.zeros(len(labels), dtype=np.int32), np.zeros(1, dtype=np.bool_)
         else:
-            piece, inside = self._piece, _inside(*self._whole[:2], labels, self._piece)
-        nodes: NDArray[np.int32] = _at_borders(*self._graph[:2], labels, piece, inside)
+            piece, is_inside = self._piece, inside(*self._whole[:2], labels, self._piece)
+        nodes: NDArray[np.int32] = at_borders(*self._graph[:2], labels, piece, is_inside)
         return nodes
+
+    def between(self, labels: Integers) -> Floats:
+        """Return the weight between each two labels, twice the inner weight on the diagonal."""
+        weights: Floats = between(*self._graph[:3], labels, int(labels.max()) + 1)
+        return weights
 
     def parts(self, labels: Integers, resolution: float) -> Integers:
         """Return communities within communities: no part has nodes of two labels. For large graphs only.
@@ -457,11 +350,9 @@ class Search:
         if self._piece is None:
             raise ValueError(f"parts are made of pieces, which graphs of under {PIECES_FROM} nodes do not have")
         starts, ends, sums, volumes = self._whole
-        label_of_piece = _mostly(self._piece, len(volumes), self._graph[3], labels)
-        row = np.repeat(np.arange(len(volumes)), np.diff(starts))
-        inside = np.where(label_of_piece[row] == label_of_piece[ends], sums, 0.0)
-        part = _optimise(starts, ends, inside, volumes, float(resolution), 1, _SWEEPS)
-        parts: Integers = _settled(*self._graph[:3], labels, label_of_piece, self._piece, part)
+        label_of_piece = mostly(self._piece, len(volumes), self._graph[3], labels)
+        part = _optimise(*within(starts, ends, sums, label_of_piece), volumes, float(resolution), 1, _SWEEPS)
+        parts: Integers = settled(*self._graph[:3], labels, label_of_piece, self._piece, part)
         numbered(parts, int(parts.max()) + 1)
         _move(*self._graph, resolution / self._total, parts, self.at_borders(parts), labels)
         numbered(parts, len(parts))

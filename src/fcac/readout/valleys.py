@@ -41,7 +41,7 @@ _BALANCE = 0.25
 # Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
 _ATOM_FACTOR, _MOST_ATOMS = 16.0, 300
 # Many nodes have more communities, and a cut through one is measured badly if it has few atoms.
-_ATOM_FACTOR_OF_MANY, _MOST_ATOMS_OF_MANY = 32.0, 1500
+_ATOM_FACTOR_OF_MANY, _MOST_ATOMS_OF_MANY = 16.0, 1500
 # Groups of more atoms than this get a few eigenvectors of a sparse matrix instead of all of a dense one.
 _DENSE_ATOMS = 300
 # The more nodes, the more communities a smooth cluster is cut into, and borders between many small tiles of it look
@@ -143,8 +143,11 @@ def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension
         base = search.communities(_RESOLUTION)
     atom_of = _atoms(graph, search, base, _RESOLUTION * steady)
     n_atoms = int(atom_of.max()) + 1
-    member = sparse.csr_matrix((np.ones(n), (atom_of, np.arange(n))), shape=(n_atoms, n))
-    ties = (member @ graph @ member.T).toarray()
+    if n >= PIECES_FROM:
+        ties = search.between(atom_of)
+    else:
+        member = sparse.csr_matrix((np.ones(n), (atom_of, np.arange(n))), shape=(n_atoms, n))
+        ties = (member @ graph @ member.T).toarray()
     base_of_atom = np.zeros(n_atoms, dtype=np.int64)
     base_of_atom[atom_of] = base
     tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
