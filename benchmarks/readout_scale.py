@@ -107,8 +107,8 @@ def main() -> None:
     options = parser.parse_args()
     for n_features in options.features:
         # compile before the clock runs
-        measure(3000, n_features, 10, "exact", compare=False)
-        measure(3000, n_features, 10, "approximate", compare=False)
+        measure(21_000, n_features, 1000, "exact", compare=False)
+        measure(21_000, n_features, 1000, "approximate", compare=False)
         for n_nodes in options.nodes:
             compare = n_nodes <= options.compare_up_to
             line = measure(n_nodes, n_features, options.sites, options.neighbors, compare)

@@ -18,7 +18,7 @@ from fcac.readout.boxes import Floats, Integers, halve, insert, shared_out, sing
 
 # Trees beside the first, points left together in a leaf (at most), rounds of comparing neighbours of neighbours, and
 # the share of changed places below which no further round is worth its time.
-_TREES, _LEAF, _ROUNDS, _SETTLED = 3, 160, 4, 0.005
+_TREES, _LEAF, _ROUNDS, _SETTLED = 6, 128, 3, 0.005
 
 
 @njit(cache=True, nogil=True, fastmath=True)  # type: ignore[untyped-decorator]

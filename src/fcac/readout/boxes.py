@@ -196,17 +196,18 @@ def _search(
     group_low: Any,
     group_high: Any,
     per_group: int,
-    known: int,
     out_d: Any,
     out_i: Any,
 ) -> None:
-    """Put the nearest of each query into its row, where so many may be known already."""
+    """Put the nearest of each query into its row, where others may stand already."""
     n_boxes, n_groups, k = blocks.shape[0], group_low.shape[0], out_d.shape[1]
     to_group, to_box = np.empty(n_groups), np.empty(per_group)
     found = np.empty(blocks.shape[2])
     for nth in range(first, beyond):
         r = order[nth]
-        filled = known
+        filled = 0
+        while filled < k and out_d[r, filled] < np.inf:
+            filled += 1
         for group in range(n_groups):
             to_group[group] = _bound(queries, r, group_low, group_high, group)
         while True:
@@ -387,7 +388,7 @@ class Boxes:
         order : ndarray of shape (m,), optional
             Order in which to search: it changes the time only.
         known : (positions, squared distances) of shape (m, k), optional
-            The nearest among other points, which take part.
+            The nearest among other points, which take part; infinite distances where there are fewer than k.
         """
         m = len(queries)
         own = np.full(m, -1, dtype=np.int64) if own is None else own.astype(np.int64)
@@ -397,8 +398,7 @@ class Boxes:
 
         def search(first: int, beyond: int) -> None:
             boxes = self._blocks, self._held, self._low, self._high, self._group_low, self._group_high
-            n_known = 0 if known is None else k
-            _search(queries, own, order, first, beyond, *boxes, self._per_group, n_known, out_d, out_i)
+            _search(queries, own, order, first, beyond, *boxes, self._per_group, out_d, out_i)
 
         if k and m:
             shared_out(search, m)

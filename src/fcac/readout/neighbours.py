@@ -103,8 +103,10 @@ class Searcher:
         queries = np.ascontiguousarray(queries, dtype=np.float64)
         own = np.full(len(queries), -1, dtype=np.int64) if own is None else own.astype(np.int64)
         if self.boxes is not None:
-            found = self.boxes.nearest(queries, k, own, self.boxes.order if queries is self.points else None)
-            return found if self._rest is None else self._rest.nearest(queries, k, own, None, found)
+            # the few first: what is near in them need not be looked for far away in the others
+            found = None if self._rest is None else self._rest.nearest(queries, k, own)
+            whole = queries is self.points and self._rest is None
+            return self.boxes.nearest(queries, k, own, self.boxes.order if whole else None, found)
         out_i = np.zeros((len(queries), k), dtype=np.int64)
         out_d = np.full((len(queries), k), np.inf)
         if k and len(queries):

@@ -43,7 +43,7 @@ _ATOM_FACTOR, _MOST_ATOMS = 16.0, 300
 # Many nodes have more communities, and a cut through one is measured badly if it has few atoms.
 _ATOM_FACTOR_OF_MANY, _MOST_ATOMS_OF_MANY = 16.0, 1500
 # Groups of more atoms than this get a few eigenvectors of a sparse matrix instead of all of a dense one.
-_DENSE_ATOMS = 300
+_DENSE_ATOMS = 500
 # The more nodes, the more communities a smooth cluster is cut into, and borders between many small tiles of it look
 # like valleys. In d dimensions a resolution that falls like the d-th root of the number of nodes keeps their number
 # steady; so it does, from this many nodes on.
