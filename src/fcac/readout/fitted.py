@@ -85,11 +85,11 @@ class Fitted:
             pieces.append(np.arange(end - len(part[0]), end) if stays else np.full(len(part[0]), -1, dtype=np.int64))
         return np.concatenate(pieces)
 
-    def _where(self, before: Fitted) -> Integers:
+    def _where(self, before: Fitted) -> NDArray[np.int32]:
         """Where each point of the earlier fit is now; -1 if it is gone."""
         earlier, n = before.nodes[before.places.first], len(before.places.first)
         _, which = distinct(np.concatenate([earlier, self.nodes[self.places.first]]))
-        now = np.full(int(which.max()) + 1, -1, dtype=np.int64)
+        now = np.full(int(which.max()) + 1, -1, dtype=np.int32)
         now[which[n:]] = np.arange(len(self.places.first))
         return now[which[:n]]
 
