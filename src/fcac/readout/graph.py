@@ -11,22 +11,28 @@ from scipy import sparse
 
 from fcac.readout.neighbours import Floats, Integers
 
-# Features are put on one scale if the distance would otherwise listen to fewer than this share of them.
-_HEARD_SHARE = 1 / 3
+# Features are put on one scale if the distance would otherwise listen to fewer than this share of them. Above it they
+# are brought nearer to each other, in steps of a quarter: the fewer are heard, the more. But not if no more features
+# than these go unheard: among few features one of large spread likely is the one that tells clusters apart.
+_HEARD_SHARE, _STEP, _UNHEARD = 1 / 3, 1 / 4, 2.5
 # How much a node's records count: not at all (0) loses the valleys that only counts show where nodes are evenly spaced;
 # in full (1) makes hubs of the few averaged nodes among single records in many dimensions.
 _MASS_POWER = 0.5
-# Neighbours per node: so many for each doubling of the number of nodes, but at most a fifteenth of the nodes.
-_PER_DOUBLING, _LARGEST_SHARE, _FEWEST = 1.5, 1 / 15, 3
+# Neighbours per node, but at most a fifteenth of the nodes.
+_NEIGHBOURS, _LARGEST_SHARE, _FEWEST = 30, 1 / 15, 3
+# Ties between places of different density weigh less, by the ratio of densities. In many dimensions a density cannot be
+# told from so few neighbours: more than the third power of the ratio of distances is never taken.
+_LARGEST_POWER = 3
 
 
 def feature_scales(nodes: Floats, counts: Floats) -> Floats:
     """Return a factor for every feature.
 
-    All ones, unless a few features of large spread would drown out the rest: the effective number of features in a
-    squared distance is (sum of variances) squared over the sum of squared variances. If that is less than a third of
-    the features that vary at all, every feature is divided by its spread, rounded to a power of two, so that a few new
-    nodes hardly ever change the metric.
+    The effective number of features in a squared distance is (sum of variances) squared over the sum of squared
+    variances. If that is less than a third of the features that vary at all, a few of large spread drown out the rest,
+    and every feature is divided by its spread. If all are heard nothing is changed, nor if all but one or two are; in
+    between every feature is divided by a power of its spread, one half if half of them are heard. Spreads are rounded
+    to powers of two and their power to quarters, so that a few new nodes hardly ever change the metric.
 
     Parameters
     ----------
@@ -47,33 +53,68 @@ def feature_scales(nodes: Floats, counts: Floats) -> Floats:
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     >>> feature_scales(same * [1000, 1, 1, 1, 1, 1], np.ones(50)).tolist()
     [0.0009765625, 1.0, 1.0, 1.0, 1.0, 1.0]
+    >>> feature_scales(same * [4, 4, 4, 1, 1, 1], np.ones(50)).tolist()
+    [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
+    >>> feature_scales(same[:, :3] * [4, 1, 1], np.ones(50)).tolist()
+    [1.0, 1.0, 1.0]
     """
-    ones = np.ones(nodes.shape[1])
     centre = np.average(nodes, axis=0, weights=counts)
-    variances = np.average((nodes - centre) ** 2, axis=0, weights=counts)
+    return scales_for(np.average((nodes - centre) ** 2, axis=0, weights=counts))
+
+
+def scales_for(variances: Floats) -> Floats:
+    """Return a factor for every feature, given their variances; see :func:`feature_scales`."""
+    factors = np.ones(len(variances))
     varies = variances > 0
     largest = variances.max(initial=0.0)
     if not varies.any() or not np.isfinite(largest):
-        return ones
+        return factors
     shares = variances[varies] / largest
     heard = shares.sum() ** 2 / (shares**2).sum() / varies.sum()
-    if heard >= _HEARD_SHARE:
-        return ones
-    ones[varies] = np.exp2(-np.rint(0.5 * np.log2(variances[varies])))
-    return ones
+    power = np.rint((1 - heard) / _STEP) * _STEP if (1 - heard) * varies.sum() > _UNHEARD else 0.0
+    if heard < _HEARD_SHARE:
+        power = 1.0
+    log_spread = np.rint(0.5 * np.log2(variances[varies]))
+    # where all spreads are alike distances are left in the units they came in
+    if power and np.ptp(log_spread) > 0:
+        factors[varies] = np.exp2(-power * log_spread)
+    return factors
 
 
 def neighbours_for(n: int) -> int:
     """Return how many neighbours each of n nodes gets.
 
-    Enough to make the graph of a smooth cluster hold together, which grows like the logarithm of n, but few enough
-    that the handful of nodes of a small cluster among few nodes are not all tied to others.
+    Enough to make the graph of a smooth cluster hold together, but few enough that the handful of nodes of a small
+    cluster among few nodes are not all tied to others.
 
-    >>> [neighbours_for(n) for n in (2, 50, 1000, 10**6)]
-    [1, 3, 15, 30]
+    >>> [neighbours_for(n) for n in (2, 50, 200, 1000, 10**6)]
+    [1, 3, 13, 30, 30]
     """
-    wanted = max(_FEWEST, round(min(_PER_DOUBLING * math.log2(max(n, 1)), _LARGEST_SHARE * n)))
+    wanted = max(_FEWEST, round(min(_NEIGHBOURS, _LARGEST_SHARE * n)))
     return max(0, min(n - 1, wanted))
+
+
+def dimension_of(middle: Floats, farthest: Floats, k: int) -> float:
+    """Return the dimension of the surface that nodes lie on, from the distances of their neighbours.
+
+    In d dimensions twice the neighbours lie within a ball whose radius is larger by the d-th root of two.
+
+    Parameters
+    ----------
+    middle, farthest : ndarrays of shape (n,)
+        Squared distances to neighbours number k // 2 and k.
+    k : int
+
+    Examples
+    --------
+    >>> square = np.random.default_rng(0).uniform(size=(1500, 2))
+    >>> gaps = np.sort(((square[:, None] - square[None]) ** 2).sum(axis=2), axis=1)
+    >>> round(dimension_of(gaps[:, 8], gaps[:, 16], 16), 1)
+    1.8
+    """
+    apart = middle > 0
+    growth = float(np.log(farthest[apart] / middle[apart]).mean()) / 2 if k > 1 and apart.any() else 0.0
+    return math.log(k / (k // 2)) / growth if growth > 0 else math.inf
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -119,8 +160,11 @@ def _either_way(lists: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _weights(lists: Any, starts: Any, ends: Any, mass: Any) -> Any:
-    """Jaccard overlap of the lists (each node in its own) at both ends of every edge, times the mass it stands for."""
+def _weights(lists: Any, starts: Any, ends: Any, mass: Any, reach: Any, power: int) -> Any:
+    """Jaccard overlap of the lists (each node in its own) at both ends of every edge, times the mass it stands for.
+
+    And times the smaller reach over the larger one, to the given power.
+    """
     n, k = lists.shape
     around = mass.copy()
     for v in range(n):
@@ -143,32 +187,41 @@ def _weights(lists: Any, starts: Any, ends: Any, mass: Any) -> Any:
                 if listed[lists[u, m]] == v:
                     shared += 1
             stands_for = mass[v] * mass[u] * (0.5 / around[v] + 0.5 / around[u])
-            weights[e] = shared / (2 * k + 2 - shared) * stands_for
+            ratio = min(reach[v], reach[u]) / max(reach[v], reach[u])
+            weights[e] = shared / (2 * k + 2 - shared) * stands_for * ratio**power
             weights[lower[u]] = weights[e]
             lower[u] += 1
     return weights
 
 
-def shared_neighbour_graph(positions: Integers, counts: Floats) -> sparse.csr_matrix:
+def shared_neighbour_graph(positions: Integers, squared: Floats, counts: Floats) -> sparse.csr_matrix:
     """Return the symmetric graph in which neighbours are tied by the neighbours they share.
 
     An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
     (Jaccard), times the mass it stands for: a node's mass is the square root of its records, and each unit of mass
     spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
-    little however many nodes it has.
+    little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the ratio
+    of the densities: what lies thinly around a dense cluster has its neighbours there, but does not belong to it.
 
     Parameters
     ----------
     positions : ndarray of shape (n, k)
-        Neighbours of each node.
+        Neighbours of each node, nearest first.
+    squared : ndarray of shape (n, k)
+        Their squared distances.
     counts : ndarray of shape (n,)
 
     Returns
     -------
     scipy.sparse.csr_matrix of shape (n, n)
     """
-    n = len(positions)
+    n, k = positions.shape
     lists = np.sort(positions.astype(np.int32), axis=1)
     starts, ends = _either_way(lists)
-    weights = _weights(lists, starts, ends, counts**_MASS_POWER)
+    reach, power = np.ones(n), 0
+    if k > 1:
+        middle, farthest = squared[:, k // 2 - 1], squared[:, k - 1]
+        power = int(min(max(dimension_of(middle, farthest, k), 1), _LARGEST_POWER))
+        reach = np.maximum(np.sqrt(middle) + np.sqrt(farthest), 1e-300)
+    weights = _weights(lists, starts, ends, counts**_MASS_POWER, reach, power)
     return sparse.csr_matrix((weights, ends, starts), shape=(n, n))

@@ -405,14 +405,15 @@ class _Fitted:
     def tree(self) -> Tree:
         if self._tree is None:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-            near = self.near()[0]
+            near, squared = self.near()
             if len(near) < _ORDER_FROM:
-                self._tree = grow_tree(shared_neighbour_graph(near, mass), float(mass.mean()))
+                self._tree = grow_tree(shared_neighbour_graph(near, squared, mass), float(mass.mean()))
             else:
                 order = self.searcher().order()
                 rank = np.empty(len(order), dtype=np.int64)
                 rank[order] = np.arange(len(order))
-                self._tree = grow_tree(shared_neighbour_graph(rank[near[order]], mass[order]), float(mass.mean()))
+                graph = shared_neighbour_graph(rank[near[order]], squared[order], mass[order])
+                self._tree = grow_tree(graph, float(mass.mean()))
                 self._tree.atom_of = self._tree.atom_of[rank]
         return self._tree
 

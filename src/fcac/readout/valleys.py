@@ -24,13 +24,13 @@ from fcac.readout.neighbours import Floats, Integers
 _RESOLUTION = 0.5
 # With fewer nodes per community than this, cuts through communities cannot be measured: nothing is joined, and the
 # communities are those at the usual resolution of modularity.
-_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 11, 1.0, 2000
+_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 10, 1.0, 2000
 # Border strength from which on two communities are one. Above 1, because the border is where the search for communities
 # found it, through the densest part of a smooth cluster, while cuts inside are the weakest there are.
 _NO_VALLEY = 1.25
 # A border that few nodes carry may be weak by chance: its strength is taken as larger by this much over their number.
 # The place of a node that stands for many records is less a matter of chance: at so many each, the doubt is halved.
-_DOUBT, _DOUBT_HALVES_AT = 6.0, 20.0
+_DOUBT, _DOUBT_HALVES_AT = 12.0, 13.0
 # Where cuts cannot be measured, only borders this strong, and only if all weaker ones are no borders at all.
 # And at least two clusters of that share of the weight must remain: a few outlying nodes must not set the scale.
 _OF_FEW, _SUBSTANTIAL = (0.5, 10.0), 0.1
