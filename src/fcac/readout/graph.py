@@ -31,8 +31,8 @@ def feature_scales(nodes: Floats, counts: Floats) -> Floats:
     The effective number of features in a squared distance is (sum of variances) squared over the sum of squared
     variances. If that is less than a third of the features that vary at all, a few of large spread drown out the rest,
     and every feature is divided by its spread. If all are heard nothing is changed, nor if all but one or two are; in
-    between every feature is divided by a power of its spread, one half if half of them are heard. Spreads are rounded
-    to powers of two and their power to quarters, so that a few new nodes hardly ever change the metric.
+    between every feature is divided by a power of its spread, one half if half of them are heard. Variances are
+    rounded to powers of two and that power to quarters, so that a few new nodes hardly ever change the metric.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def scales_for(variances: Floats) -> Floats:
     power = np.rint((1 - heard) / _STEP) * _STEP if (1 - heard) * varies.sum() > _UNHEARD else 0.0
     if heard < _HEARD_SHARE:
         power = 1.0
-    log_spread = np.rint(0.5 * np.log2(variances[varies]))
+    log_spread = np.rint(np.log2(variances[varies])) / 2
     # where all spreads are alike distances are left in the units they came in
     if power and np.ptp(log_spread) > 0:
         factors[varies] = np.exp2(-power * log_spread)
