@@ -18,7 +18,6 @@ from fcac.readout.graph import feature_scales, neighbours_for, shared_neighbour_
 from fcac.readout.lineage import carry_names
 from fcac.readout.lists import made, mended
 from fcac.readout.neighbours import Searcher, distinct, nearest
-from fcac.readout.valleys import grow_tree
 
 
 def contributions(X, y, n_sites, seed=0):
@@ -115,14 +114,21 @@ def test_distinct_points_do_not_depend_on_order_and_zero_has_no_sign():
 # ---------------------------------------------------------------- graph and tree
 
 
-def test_scales_differ_only_where_few_features_would_be_heard():
+def test_scales_are_evened_out_the_more_the_fewer_features_would_be_heard():
+    generator = np.random.default_rng(0)
+    alike = generator.normal(size=(500, 8)) * np.linspace(0.8, 1.2, 8)
+    assert (feature_scales(alike, np.ones(500)) == 1).all()
+    # digits: two thirds of the pixels are heard, so a quarter of the way
     digits = load_digits().data
-    assert (feature_scales(digits, np.ones(len(digits))) == 1).all()
+    spread = digits.std(axis=0)
+    factors = feature_scales(digits, np.ones(len(digits)))
+    assert np.allclose(factors[spread > 0], np.exp2(np.rint(2 * np.log2(spread[spread > 0])) / -8))
+    assert (factors[spread == 0] == 1).all()
     wine = load_wine().data
     factors = feature_scales(wine, np.ones(len(wine)))
     spread = (wine * factors).std(axis=0)
-    assert spread.max() / spread.min() < 2.01
-    assert (np.log2(factors) % 1 == 0).all()
+    assert spread.max() / spread.min() < 1.42
+    assert np.allclose(np.log2(factors) * 2 % 1, 0)
 
 
 def test_constant_features_do_not_matter():
@@ -132,7 +138,7 @@ def test_constant_features_do_not_matter():
     assert np.isfinite(feature_scales(wide, np.ones(40))).all()
 
 
-def test_neighbours_grow_slowly_and_stay_a_small_share():
+def test_neighbours_stay_a_small_share():
     numbers = [neighbours_for(n) for n in (1, 2, 4, 30, 100, 1000, 10**6)]
     assert numbers == sorted(numbers)
     assert numbers[0] == 0
@@ -142,14 +148,26 @@ def test_neighbours_grow_slowly_and_stay_a_small_share():
 
 def test_graph_is_symmetric_and_heavier_where_records_are():
     points = np.random.default_rng(0).normal(size=(80, 2))
-    near, _ = nearest(points, points, 6, np.arange(80))
-    light = shared_neighbour_graph(near, np.ones(80))
+    near, squared = nearest(points, points, 6, np.arange(80))
+    light = shared_neighbour_graph(near, squared, np.ones(80))
     assert abs(light - light.T).max() < 1e-12
     assert light.diagonal().sum() == 0
     counts = np.ones(80)
     counts[0] = 100
-    heavy = shared_neighbour_graph(near, counts)
+    heavy = shared_neighbour_graph(near, squared, counts)
     assert heavy[0].sum() > light[0].sum()
+
+
+def test_ties_between_different_densities_weigh_less():
+    line = np.concatenate([np.arange(40.0), 40 + 3 * np.arange(40.0)])[:, None]
+    near, squared = nearest(line, line, 6, np.arange(80))
+    plain = shared_neighbour_graph(near, np.ones_like(squared), np.ones(80))
+    graph = shared_neighbour_graph(near, squared, np.ones(80))
+    # far from the change of spacing nothing is different; across it ties are weaker, by no more than the ratio
+    assert graph[10, 11] == plain[10, 11]
+    assert plain[38, 42] / 3 <= graph[38, 42] < plain[38, 42]
+    # the unit of distance does not matter
+    assert abs(shared_neighbour_graph(near, squared * 1e6, np.ones(80)) - graph).max() < 1e-12
 
 
 def test_cuts_of_the_tree_are_nested():
@@ -180,7 +198,7 @@ def test_equal_nodes_of_many_sites_are_one_point():
     many = Communities().update({site: (nodes, np.ones(150)) for site in range(40)}).fit()
     assert many.n_clusters == one.n_clusters
     assert np.array_equal(many.node_labels[:150], one.node_labels)
-    assert len(grow_tree(shared_neighbour_graph(many._result().near()[0], np.ones(150))).atom_of) == 150
+    assert len(many._result().tree().atom_of) == 150
 
 
 # ---------------------------------------------------------------- clusters

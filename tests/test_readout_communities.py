@@ -17,8 +17,10 @@ from fcac.readout.neighbours import nearest
 
 
 def graph_of(points, seed=0):
-    near, _ = nearest(points, points, neighbours_for(len(points)), np.arange(len(points)))
-    return shared_neighbour_graph(near, np.random.default_rng(seed).integers(1, 30, size=len(points)).astype(float))
+    near, squared = nearest(points, points, neighbours_for(len(points)), np.arange(len(points)))
+    return shared_neighbour_graph(
+        near, squared, np.random.default_rng(seed).integers(1, 30, size=len(points)).astype(float)
+    )
 
 
 def blobs(n, d, n_blobs, spread, seed=0):

@@ -11,7 +11,7 @@ from fcac.readout import Communities
 from fcac.readout import places as readout_places
 from fcac.readout.approximate import nearest_approximate
 from fcac.readout.boxes import Boxes, spatial_order
-from fcac.readout.graph import shared_neighbour_graph
+from fcac.readout.graph import dimension_of, shared_neighbour_graph
 from fcac.readout.neighbours import Searcher, nearest
 from fcac.readout.places import Places, grid_of
 from fcac.readout.valleys import by_first
@@ -101,16 +101,21 @@ def test_approximate_lists_mended_after_a_change_are_as_good_as_new_ones():
 
 def test_compiled_graph_equals_its_definition():
     points = mixture(200, 3, 9)
-    near, _ = nearest(points, points, 7, np.arange(200))
+    near, squared = nearest(points, points, 7, np.arange(200))
     counts = np.random.default_rng(0).integers(1, 50, size=200).astype(float)
-    graph = shared_neighbour_graph(near, counts)
+    graph = shared_neighbour_graph(near, squared, counts)
     lists = [set(row) | {v} for v, row in enumerate(near.tolist())]
     tied = np.array([[u != v and (u in lists[v] or v in lists[u]) for u in range(200)] for v in range(200)])
     mass = np.sqrt(counts)
     around = tied @ mass + mass
     overlap = np.array([[len(a & b) / len(a | b) for b in lists] for a in lists])
     stands_for = mass[:, None] * mass[None] * (0.5 / around[:, None] + 0.5 / around[None])
-    assert np.allclose(graph.toarray(), np.where(tied, overlap * stands_for, 0), rtol=1e-12, atol=0)
+    reach = np.sqrt(squared[:, 2]) + np.sqrt(squared[:, 6])
+    density = np.minimum(reach[:, None], reach[None]) / np.maximum(reach[:, None], reach[None])
+    power = int(dimension_of(squared[:, 2], squared[:, 6], 7))
+    assert power == 2
+    weights = overlap * stands_for * density**power
+    assert np.allclose(graph.toarray(), np.where(tied, weights, 0), rtol=1e-12, atol=0)
     assert sparse.issparse(graph)
     assert graph.has_sorted_indices
 

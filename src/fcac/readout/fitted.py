@@ -133,10 +133,11 @@ class Fitted:
         if self._tree is None:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
             near, squared, _ = self.lists()
-            dimension = dimension_of(squared[:, 1], squared[:, 2], near.shape[1])
+            middle, farthest = squared[:, 1], squared[:, 2]
             if self._ties is None:
                 self._ties = Ties.of(near)
-            self._tree = grow_tree(self._ties.weighed(mass), float(mass.mean()), dimension)
+            graph = self._ties.weighed(middle, farthest, mass)
+            self._tree = grow_tree(graph, float(mass.mean()), dimension_of(middle, farthest, near.shape[1]))
         return self._tree
 
     def searcher(self) -> Searcher:

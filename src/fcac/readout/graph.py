@@ -12,13 +12,18 @@ from scipy import sparse
 
 from fcac.readout.neighbours import Floats
 
-# Features are put on one scale if the distance would otherwise listen to fewer than this share of them.
-_HEARD_SHARE = 1 / 3
+# Features are put on one scale if the distance would otherwise listen to fewer than this share of them. Above it they
+# are brought nearer to each other, in steps of a quarter: the fewer are heard, the more. But not if no more features
+# than these go unheard: among few features one of large spread likely is the one that tells clusters apart.
+_HEARD_SHARE, _STEP, _UNHEARD = 1 / 3, 1 / 4, 2.5
 # How much a node's records count: not at all (0) loses the valleys that only counts show where nodes are evenly spaced;
 # in full (1) makes hubs of the few averaged nodes among single records in many dimensions.
 _MASS_POWER = 0.5
-# Neighbours per node: so many for each doubling of the number of nodes, but at most a fifteenth of the nodes.
-_PER_DOUBLING, _LARGEST_SHARE, _FEWEST = 1.5, 1 / 15, 3
+# Neighbours per node, but at most a fifteenth of the nodes.
+_NEIGHBOURS, _LARGEST_SHARE, _FEWEST = 30, 1 / 15, 3
+# Ties between places of different density weigh less, by the ratio of densities. In many dimensions a density cannot be
+# told from so few neighbours: more than the third power of the ratio of distances is never taken.
+_LARGEST_POWER = 3
 # From this many nodes on means and variances are summed without copies of all nodes.
 _SUMMED_FROM = 20_000
 
@@ -26,10 +31,11 @@ _SUMMED_FROM = 20_000
 def feature_scales(nodes: Floats, counts: Floats) -> Floats:
     """Return a factor for every feature.
 
-    All ones, unless a few features of large spread would drown out the rest: the effective number of features in a
-    squared distance is (sum of variances) squared over the sum of squared variances. If that is less than a third of
-    the features that vary at all, every feature is divided by its spread, rounded to a power of two, so that a few new
-    nodes hardly ever change the metric.
+    The effective number of features in a squared distance is (sum of variances) squared over the sum of squared
+    variances. If that is less than a third of the features that vary at all, a few of large spread drown out the rest,
+    and every feature is divided by its spread. If all are heard nothing is changed, nor if all but one or two are; in
+    between every feature is divided by a power of its spread, one half if half of them are heard. Variances are
+    rounded to powers of two and that power to quarters, so that a few new nodes hardly ever change the metric.
 
     Parameters
     ----------
@@ -50,6 +56,10 @@ def feature_scales(nodes: Floats, counts: Floats) -> Floats:
     [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     >>> feature_scales(same * [1000, 1, 1, 1, 1, 1], np.ones(50)).tolist()
     [0.0009765625, 1.0, 1.0, 1.0, 1.0, 1.0]
+    >>> feature_scales(same * [4, 4, 4, 1, 1, 1], np.ones(50)).tolist()
+    [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
+    >>> feature_scales(same[:, :3] * [4, 1, 1], np.ones(50)).tolist()
+    [1.0, 1.0, 1.0]
     """
     return scales_for(moments(nodes, counts)[1])
 
@@ -77,34 +87,38 @@ def _weighted_mean(nodes: Any, counts: Any, centre: Any, power: int) -> Any:
 
 def scales_for(variances: Floats) -> Floats:
     """Return a factor for every feature, given their variances; see :func:`feature_scales`."""
-    ones = np.ones(len(variances))
+    factors = np.ones(len(variances))
     varies = variances > 0
     largest = variances.max(initial=0.0)
     if not varies.any() or not np.isfinite(largest):
-        return ones
+        return factors
     shares = variances[varies] / largest
     heard = shares.sum() ** 2 / (shares**2).sum() / varies.sum()
-    if heard >= _HEARD_SHARE:
-        return ones
-    ones[varies] = np.exp2(-np.rint(0.5 * np.log2(variances[varies])))
-    return ones
+    power = np.rint((1 - heard) / _STEP) * _STEP if (1 - heard) * varies.sum() > _UNHEARD else 0.0
+    if heard < _HEARD_SHARE:
+        power = 1.0
+    log_spread = np.rint(np.log2(variances[varies])) / 2
+    # where all spreads are alike distances are left in the units they came in
+    if power and np.ptp(log_spread) > 0:
+        factors[varies] = np.exp2(-power * log_spread)
+    return factors
 
 
 def neighbours_for(n: int) -> int:
     """Return how many neighbours each of n nodes gets.
 
-    Enough to make the graph of a smooth cluster hold together, which grows like the logarithm of n, but few enough
-    that the handful of nodes of a small cluster among few nodes are not all tied to others.
+    Enough to make the graph of a smooth cluster hold together, but few enough that the handful of nodes of a small
+    cluster among few nodes are not all tied to others.
 
-    >>> [neighbours_for(n) for n in (2, 50, 1000, 10**6)]
-    [1, 3, 15, 30]
+    >>> [neighbours_for(n) for n in (2, 50, 200, 1000, 10**6)]
+    [1, 3, 13, 30, 30]
     """
-    wanted = max(_FEWEST, round(min(_PER_DOUBLING * math.log2(max(n, 1)), _LARGEST_SHARE * n)))
+    wanted = max(_FEWEST, round(min(_NEIGHBOURS, _LARGEST_SHARE * n)))
     return max(0, min(n - 1, wanted))
 
 
 def dimension_of(middle: Floats, farthest: Floats, k: int) -> float:
-    """Return the dimension of the surface that points lie on, to the nearest half, from their neighbours' distances.
+    """Return the dimension of the surface that nodes lie on, from the distances of their neighbours.
 
     In d dimensions twice the neighbours lie within a ball whose radius is larger by the d-th root of two.
 
@@ -114,16 +128,16 @@ def dimension_of(middle: Floats, farthest: Floats, k: int) -> float:
         Squared distances to neighbours number k // 2 and k.
     k : int
 
+    Examples
+    --------
     >>> square = np.random.default_rng(0).uniform(size=(1500, 2))
     >>> gaps = np.sort(((square[:, None] - square[None]) ** 2).sum(axis=2), axis=1)
-    >>> dimension_of(gaps[:, 8], gaps[:, 16], 16)
-    2.0
+    >>> round(dimension_of(gaps[:, 8], gaps[:, 16], 16), 1)
+    1.8
     """
     apart = middle > 0
-    growth = float(np.log(farthest[apart] / middle[apart]).sum()) if k > 1 else 0.0
-    if growth <= 0:
-        return math.inf
-    return max(1.0, round(4 * math.log(k / (k // 2)) * int(apart.sum()) / growth) / 2)
+    growth = float(np.log(farthest[apart] / middle[apart]).mean()) / 2 if k > 1 and apart.any() else 0.0
+    return math.log(k / (k // 2)) / growth if growth > 0 else math.inf
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -291,8 +305,11 @@ def _mended(starts: Any, ends: Any, shared: Any, moved: Any, lists: Any, changed
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any) -> Any:
-    """Jaccard overlap of the lists at both ends of every edge, times the mass it stands for."""
+def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any, reach: Any, power: int) -> Any:
+    """Jaccard overlap of the lists at both ends of every edge, times the mass it stands for.
+
+    And times the smaller reach over the larger one, to the given power.
+    """
     n = mass.shape[0]
     half = np.empty(n)
     for v in range(n):
@@ -307,7 +324,9 @@ def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any) -> Any:
     for v in range(n):
         for e in range(starts[v], starts[v + 1]):
             u = ends[e]
-            weights[e] = overlap[shared[e]] * (mass[v] * mass[u] * (half[v] + half[u]))
+            stands_for = mass[v] * mass[u] * (half[v] + half[u])
+            ratio = min(reach[v], reach[u]) / max(reach[v], reach[u])
+            weights[e] = overlap[shared[e]] * stands_for * ratio**power
     return weights
 
 
@@ -352,29 +371,45 @@ class Ties(NamedTuple):
         starts, ends, shared = _mended(self.starts, self.ends, self.shared, moved, near, changed)
         return Ties(starts, ends, shared, self.n_neighbours)
 
-    def weighed(self, counts: Floats) -> sparse.csr_matrix:
-        """Return the graph of these ties, given the records behind each node; see :func:`shared_neighbour_graph`."""
-        n = len(counts)
-        weights = _weights(self.starts, self.ends, self.shared, self.n_neighbours, counts**_MASS_POWER)
+    def weighed(self, middle: Floats, farthest: Floats, counts: Floats) -> sparse.csr_matrix:
+        """Return the graph of these ties; see :func:`shared_neighbour_graph`.
+
+        Parameters
+        ----------
+        middle, farthest : ndarrays of shape (n,)
+            Squared distances to neighbours number k // 2 and k.
+        counts : ndarray of shape (n,)
+        """
+        n, k = len(counts), self.n_neighbours
+        reach, power = np.ones(n), 0
+        if k > 1:
+            power = int(min(max(dimension_of(middle, farthest, k), 1), _LARGEST_POWER))
+            reach = np.maximum(np.sqrt(middle) + np.sqrt(farthest), 1e-300)
+        weights = _weights(self.starts, self.ends, self.shared, k, counts**_MASS_POWER, reach, power)
         return sparse.csr_matrix((weights, self.ends, self.starts), shape=(n, n))
 
 
-def shared_neighbour_graph(near: NDArray[Any], counts: Floats) -> sparse.csr_matrix:
+def shared_neighbour_graph(positions: NDArray[Any], squared: Floats, counts: Floats) -> sparse.csr_matrix:
     """Return the symmetric graph in which neighbours are tied by the neighbours they share.
 
     An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
     (Jaccard), times the mass it stands for: a node's mass is the square root of its records, and each unit of mass
     spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
-    little however many nodes it has.
+    little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the ratio
+    of the densities: what lies thinly around a dense cluster has its neighbours there, but does not belong to it.
 
     Parameters
     ----------
-    near : ndarray of shape (n, k)
-        Neighbours of each node.
+    positions : ndarray of shape (n, k)
+        Neighbours of each node, nearest first.
+    squared : ndarray of shape (n, k)
+        Their squared distances.
     counts : ndarray of shape (n,)
 
     Returns
     -------
     scipy.sparse.csr_matrix of shape (n, n)
     """
-    return Ties.of(near).weighed(counts)
+    k = positions.shape[1]
+    middle, farthest = (squared[:, k // 2 - 1], squared[:, k - 1]) if k > 1 else (counts, counts)
+    return Ties.of(positions).weighed(middle, farthest, counts)

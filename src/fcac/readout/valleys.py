@@ -26,16 +26,18 @@ from fcac.readout.neighbours import Floats, Integers
 _RESOLUTION = 0.5
 # With fewer nodes per community than this, cuts through communities cannot be measured: nothing is joined, and the
 # communities are those at the usual resolution of modularity.
-_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 11, 1.0, 2000
+_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 10, 1.0, 2000
 # Border strength from which on two communities are one. Above 1, because the border is where the search for communities
 # found it, through the densest part of a smooth cluster, while cuts inside are the weakest there are.
 _NO_VALLEY = 1.25
 # A border that few nodes carry may be weak by chance: its strength is taken as larger by this much over their number.
 # The place of a node that stands for many records is less a matter of chance: at so many each, the doubt is halved.
-_DOUBT, _DOUBT_HALVES_AT = 6.0, 20.0
+_DOUBT, _DOUBT_HALVES_AT = 12.0, 13.0
 # Where cuts cannot be measured, only borders this strong, and only if all weaker ones are no borders at all.
 # And at least two clusters of that share of the weight must remain: a few outlying nodes must not set the scale.
 _OF_FEW, _SUBSTANTIAL = (0.5, 10.0), 0.1
+# Clusters without a tie are as far apart as if their tie had this share of the weight inside.
+_UNTIED = 1e-6
 # The smaller side of a cut "through the middle" holds at least this share.
 _BALANCE = 0.25
 # Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
@@ -136,7 +138,8 @@ def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension
     """
     n = graph.shape[0]
     search = Search(graph)
-    steady = min(1.0, (_STEADY_FROM / n) ** (1 / dimension))
+    # to the nearest half, so that slightly different lists do not mean another resolution
+    steady = min(1.0, (_STEADY_FROM / n) ** (2 / max(2, np.rint(2 * dimension))))
     base = search.communities(_RESOLUTION * steady if n > _NEVER_FEW else _RESOLUTION_OF_FEW)
     few = n < _MEASURABLE * (int(base.max()) + 1) and n <= _NEVER_FEW
     if not few and n <= _NEVER_FEW:
@@ -292,21 +295,25 @@ def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple
 
 
 def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Go on from the joins made, for who wants fewer clusters: most weight between for their sizes first.
+    """Go on from the joins made, for who wants fewer clusters: least loss first.
 
-    What strength cannot tell apart any more, this decides: clusters of similar size stay apart longest, and small ones
-    join their neighbours first.
+    What strength cannot tell apart any more, this decides. As in Ward's rule, the loss is the squared distance of two
+    clusters times the harmonic mean of their sizes, so that small ones join before large ones do. For the squared
+    distance stands minus the logarithm of the weight between them, relative to the weight inside.
     """
     border, joins = _borders(tree), list(made)
     for into, gone in made:
         _absorb(border, into, gone)
     upper = np.triu(np.ones(border.shape, dtype=bool), 1)
     for _ in range(len(border) - 1 - len(made)):
-        alive = np.diag(border) >= 0
-        volume = np.where(alive, np.where(border > 0, border, 0).sum(axis=1), 1.0)
-        both = upper & alive[:, None] & alive[None]
-        affinity = np.where(both, border / np.maximum(volume[:, None] * volume[None], 1e-300), -1.0)
-        into, gone = divmod(int(np.argmax(affinity)), len(border))
+        inside = np.diag(border)
+        both = upper & (inside >= 0)[:, None] & (inside >= 0)[None]
+        volume = np.maximum(np.where(border > 0, border, 0).sum(axis=1), 1e-300)
+        size = 1 / (1 / volume[:, None] + 1 / volume[None])
+        root = np.sqrt(np.maximum(inside, 1e-300))
+        nearness = np.clip(border / (root[:, None] * root[None]), _UNTIED, 1.0)
+        loss = np.where(both, -np.log(nearness) * size, np.inf)
+        into, gone = divmod(int(np.argmin(loss)), len(border))
         joins.append((into, gone))
         _absorb(border, into, gone)
     return joins
