@@ -215,34 +215,30 @@ def _merged(indptr: Any, indices: Any, weights: Any, volume: Any, piece: Any, n_
     return starts, ends[:at].copy(), sums[:at].copy(), volumes
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: float, passes: int, sweeps: int) -> Any:
     """Communities of a graph whose volumes sum to 1 and whose weights are in the same unit."""
-    n = volume.shape[0]
-    label = np.arange(n).astype(np.int32)
+    n = len(volume)
+    label = np.arange(n, dtype=np.int32)
     for _ in range(passes):
         moved = _move(indptr, indices, weights, volume, resolution, label, _in_sweeps(n, sweeps))
         if moved == 0:
             break
         # the levels above: label_at is the community of each node there, top_of where each original node has gone
         starts, ends, sums, volumes, label_at = indptr, indices, weights, volume, label.copy()
-        top_of = np.arange(n).astype(np.int32)
+        top_of = np.arange(n, dtype=np.int32)
         while True:
             piece = _build_up(starts, ends, sums, volumes, resolution, label_at)
-            n_pieces = numbered(piece, piece.shape[0])
-            if n_pieces == volumes.shape[0]:
+            n_pieces = numbered(piece, len(piece))
+            if n_pieces == len(volumes):
                 break
             above = np.empty(n_pieces, dtype=np.int32)
-            for v in range(piece.shape[0]):
-                above[piece[v]] = label_at[v]
-            for v in range(n):
-                top_of[v] = piece[top_of[v]]
+            above[piece] = label_at
+            top_of = piece[top_of]
             starts, ends, sums, volumes = _merged(starts, ends, sums, volumes, piece, n_pieces)
-            numbered(above, piece.shape[0])
+            numbered(above, len(piece))
             label_at = above
             _move(starts, ends, sums, volumes, resolution, label_at, _in_sweeps(n_pieces, 1))
-        for v in range(n):
-            label[v] = label_at[top_of[v]]
+        label = label_at[top_of]
         numbered(label, n)
     return label
 
