@@ -347,7 +347,8 @@ class Search:
             raise ValueError(f"parts are made of pieces, which graphs of under {PIECES_FROM} nodes do not have")
         starts, ends, sums, volumes = self._whole
         label_of_piece = mostly(self._piece, len(volumes), self._graph[3], labels)
-        part = _optimise(*within(starts, ends, sums, label_of_piece), volumes, float(resolution), 1, _SWEEPS)
+        starts, ends, sums = within(starts, ends, sums, label_of_piece)
+        part = _optimise(starts, ends, sums, volumes, float(resolution), 1, _SWEEPS)
         parts: Integers = settled(*self._graph[:3], labels, label_of_piece, self._piece, part)
         numbered(parts, int(parts.max()) + 1)
         _move(*self._graph, resolution / self._total, parts, self.at_borders(parts), labels)
