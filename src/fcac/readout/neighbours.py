@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fcac.readout.boxes import Boxes, insert
+from fcac.readout.boxes import Boxes, insert, shared_out
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,7 +40,10 @@ def squared_distance(a: Any, b: Any) -> float:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pick_from_screen(screen: Any, queries: Any, points: Any, own: Any, slack: Any, out_d: Any, out_i: Any) -> None:
-    """Exact nearest of each row, where ``screen`` holds squared distances wrong by at most ``slack`` of the row."""
+    """Exact nearest of each row, where ``screen`` holds squared distances wrong by at most ``slack`` of the row.
+
+    A constant may be missing from all squared distances of a row.
+    """
     k = out_d.shape[1]
     rough = np.empty((1, k), dtype=np.float32)
     rough_at = np.empty((1, k), dtype=np.int64)
@@ -151,13 +154,18 @@ class Searcher:
             here = slice(start, start + step)
             rough = np.ascontiguousarray(queries[here] - self._centre, dtype=np.float32)
             norms = np.einsum("ij,ij->i", rough, rough)
+            rough *= -2
             screen = rough @ self._rough.T
-            screen *= -2
             screen += self._norms
-            screen += norms[:, None]
             # rounding of the inputs and of sums of d terms in single precision
             slack = ((self.points.shape[1] + 8) * 6e-8 * (np.sqrt(norms) + reach) ** 2).astype(np.float32)
-            _pick_from_screen(screen, queries[here], self.points, own[here], slack, out_d[here], out_i[here])
+
+            def pick(first: int, beyond: int, rows: Any = (here.start, screen, slack)) -> None:
+                offset, screen, slack = rows
+                part, at = slice(first, beyond), slice(offset + first, offset + beyond)
+                _pick_from_screen(screen[part], queries[at], self.points, own[at], slack[part], out_d[at], out_i[at])
+
+            shared_out(pick, len(rough))
 
 
 def nearest(points: Floats, queries: Floats, k: int, own: Integers | None = None) -> tuple[Integers, Floats]:
