@@ -26,7 +26,7 @@ from fcac.readout.neighbours import Floats, Integers
 _RESOLUTION = 0.5
 # With fewer nodes per community than this, cuts through communities cannot be measured: nothing is joined, and the
 # communities are those at the usual resolution of modularity.
-_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 10, 1.0, 2000
+_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 11, 1.0, 2000
 # Border strength from which on two communities are one. Above 1, because the border is where the search for communities
 # found it, through the densest part of a smooth cluster, while cuts inside are the weakest there are.
 _NO_VALLEY = 1.25
