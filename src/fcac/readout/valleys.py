@@ -24,18 +24,20 @@ from fcac.readout.neighbours import Floats, Integers
 
 # Resolution of the communities that are joined afterwards.
 _RESOLUTION = 0.5
-# With fewer nodes per community than this, cuts through communities cannot be measured: nothing is joined, and the
-# communities are those at the usual resolution of modularity.
-_MEASURABLE, _RESOLUTION_OF_FEW, _NEVER_FEW = 11, 1.0, 2000
+# With fewer nodes per community than this cuts through communities cannot be measured, and the communities are those at
+# the usual resolution of modularity. One node more for every three records a node stands for, up to the last number.
+_MEASURABLE, _RECORDS_A_NODE_MORE, _MOST_MEASURABLE = 10, 3.0, 15
+_RESOLUTION_OF_FEW, _NEVER_FEW = 1.0, 2000
 # Border strength from which on two communities are one. Above 1, because the border is where the search for communities
 # found it, through the densest part of a smooth cluster, while cuts inside are the weakest there are.
 _NO_VALLEY = 1.25
 # A border that few nodes carry may be weak by chance: its strength is taken as larger by this much over their number.
 # The place of a node that stands for many records is less a matter of chance: at so many each, the doubt is halved.
 _DOUBT, _DOUBT_HALVES_AT = 12.0, 13.0
-# Where cuts cannot be measured, only borders this strong, and only if all weaker ones are no borders at all.
-# And at least two clusters of that share of the weight must remain: a few outlying nodes must not set the scale.
-_OF_FEW, _SUBSTANTIAL = (0.5, 10.0), 0.1
+# Where cuts cannot be measured, communities are joined only if clusters without any tie to each other remain. Then
+# borders must be at least this strong, and no cluster may hold more than this share of the weight: a few outlying
+# nodes must not set the scale.
+_OF_FEW, _LARGEST_OF_FEW = 0.1, 0.6
 # Clusters without a tie are as far apart as if their tie had this share of the weight inside.
 _UNTIED = 1e-6
 # The smaller side of a cut "through the middle" holds at least this share.
@@ -141,7 +143,8 @@ def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension
     # to the nearest half, so that slightly different lists do not mean another resolution
     steady = min(1.0, (_STEADY_FROM / n) ** (2 / max(2, np.rint(2 * dimension))))
     base = search.communities(_RESOLUTION * steady if n > _NEVER_FEW else _RESOLUTION_OF_FEW)
-    few = n < _MEASURABLE * (int(base.max()) + 1) and n <= _NEVER_FEW
+    measurable = min(_MEASURABLE + records_per_node / _RECORDS_A_NODE_MORE, _MOST_MEASURABLE)
+    few = n < measurable * (int(base.max()) + 1) and n <= _NEVER_FEW
     if not few and n <= _NEVER_FEW:
         base = search.communities(_RESOLUTION)
     atom_of = _atoms(graph, search, base, _RESOLUTION * steady)
@@ -263,8 +266,8 @@ def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple
     """Join communities, strongest relative border first, down to one, or as long as the rule can ask for.
 
     Without ``borders`` strengths are taken as they are, else borders that few nodes carry as stronger than they look.
-    Returns the joins, the strength of each border, and the share of all weight that the second largest cluster held
-    before each join.
+    Returns the joins, the strength of each border, and the share of all weight that the largest cluster held before
+    each join.
     """
     border = _borders(tree)
     groups: list[Integers] = list(tree.base)
@@ -283,7 +286,7 @@ def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple
         strengths.append(float(strength[into, gone]))
         if borders is not None and strengths[-1] < _NO_VALLEY:
             break
-        shares.append(float(np.partition(volume, -2)[-2] / max(total, 1e-300)))
+        shares.append(float(volume.max() / max(total, 1e-300)))
         volume[into] += volume[gone]
         volume[gone] = 0
         groups[into] = np.concatenate([groups[into], groups[gone]])
@@ -322,29 +325,26 @@ def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, i
 def joins_of_few(strengths: Sequence[float], shares: Sequence[float]) -> int:
     """Return how many joins to make between so few nodes that strengths mean little, strongest border first.
 
-    As many as it takes to the place where the strength falls most, if it falls there clearly and leaves at least two
-    substantial clusters; else none.
+    All between which there are ties, if clusters without a tie to each other remain and none of them is most of it all;
+    else none.
 
     Parameters
     ----------
     strengths : sequence of float
         Strength of the border at each join.
     shares : sequence of float
-        Share of the weight that the second largest cluster holds before each join.
+        Share of the weight that the largest cluster holds before each join.
 
-    >>> joins_of_few([0.9, 0.8, 0.7], [0.3] * 3)
+    >>> joins_of_few([0.9, 0.8, 0.7], [0.2, 0.3, 0.5])
     0
-    >>> joins_of_few([0.9, 0.8, 0.03], [0.3] * 3)
+    >>> joins_of_few([0.9, 0.8, 0.0], [0.2, 0.3, 0.5])
     2
+    >>> joins_of_few([0.9, 0.8, 0.0], [0.2, 0.6, 0.9])
+    0
     """
-    weakest = np.minimum.accumulate([np.inf, *strengths])
-    made, best = 0, 0.0
-    for j in range(1, len(strengths)):
-        drop = weakest[j] / max(weakest[j + 1], 0.05)
-        clear = weakest[j] >= _OF_FEW[0] and drop >= _OF_FEW[1]
-        if clear and drop >= best and shares[j] >= _SUBSTANTIAL:
-            made, best = j, drop
-    return made
+    untied = [j for j, strength in enumerate(strengths) if strength < _UNTIED]
+    made = untied[0] if untied else 0
+    return made if min(strengths[:made], default=0.0) >= _OF_FEW and shares[made] <= _LARGEST_OF_FEW else 0
 
 
 def weakest_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
