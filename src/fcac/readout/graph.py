@@ -19,8 +19,9 @@ _HEARD_SHARE, _STEP, _UNHEARD = 1 / 3, 1 / 4, 2.5
 # How much a node's records count: not at all (0) loses the valleys that only counts show where nodes are evenly spaced;
 # in full (1) makes hubs of the few averaged nodes among single records in many dimensions.
 _MASS_POWER = 0.5
-# Neighbours per node, but at most a fifteenth of the nodes.
-_NEIGHBOURS, _LARGEST_SHARE, _FEWEST = 30, 1 / 15, 3
+# Neighbours per node: at first a fifteenth of the nodes, then these and one more for every 150 nodes, up to 30.
+_NEIGHBOURS, _NODES_A_NEIGHBOUR_MORE, _MOST = 12, 150, 30
+_LARGEST_SHARE, _FEWEST = 1 / 15, 3
 # Ties between places of different density weigh less, by the ratio of densities. In many dimensions a density cannot be
 # told from so few neighbours: more than the third power of the ratio of distances is never taken.
 _LARGEST_POWER = 3
@@ -111,9 +112,9 @@ def neighbours_for(n: int) -> int:
     cluster among few nodes are not all tied to others.
 
     >>> [neighbours_for(n) for n in (2, 50, 200, 1000, 10**6)]
-    [1, 3, 13, 30, 30]
+    [1, 3, 13, 19, 30]
     """
-    wanted = max(_FEWEST, round(min(_NEIGHBOURS, _LARGEST_SHARE * n)))
+    wanted = max(_FEWEST, round(min(_NEIGHBOURS + n / _NODES_A_NEIGHBOUR_MORE, _MOST, _LARGEST_SHARE * n)))
     return max(0, min(n - 1, wanted))
 
 
