@@ -136,8 +136,9 @@ class Fitted:
             middle, farthest = squared[:, 1], squared[:, 2]
             if self._ties is None:
                 self._ties = Ties.of(near)
-            graph = self._ties.weighed(middle, farthest, mass)
-            self._tree = grow_tree(graph, float(mass.mean()), dimension_of(middle, farthest, near.shape[1]))
+            dimension = dimension_of(middle, farthest, near.shape[1])
+            graph = self._ties.weighed(middle, farthest, mass, dimension)
+            self._tree = grow_tree(graph, float(mass.mean()), dimension)
         return self._tree
 
     def searcher(self) -> Searcher:

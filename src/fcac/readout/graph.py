@@ -372,7 +372,7 @@ class Ties(NamedTuple):
         starts, ends, shared = _mended(self.starts, self.ends, self.shared, moved, near, changed)
         return Ties(starts, ends, shared, self.n_neighbours)
 
-    def weighed(self, middle: Floats, farthest: Floats, counts: Floats) -> sparse.csr_matrix:
+    def weighed(self, middle: Floats, farthest: Floats, counts: Floats, dimension: float) -> sparse.csr_matrix:
         """Return the graph of these ties; see :func:`shared_neighbour_graph`.
 
         Parameters
@@ -380,11 +380,13 @@ class Ties(NamedTuple):
         middle, farthest : ndarrays of shape (n,)
             Squared distances to neighbours number k // 2 and k.
         counts : ndarray of shape (n,)
+        dimension : float
+            Of :func:`dimension_of`.
         """
         n, k = len(counts), self.n_neighbours
         reach, power = np.ones(n), 0
         if k > 1:
-            power = int(min(max(dimension_of(middle, farthest, k), 1), _LARGEST_POWER))
+            power = int(min(max(dimension, 1), _LARGEST_POWER))
             reach = np.maximum(np.sqrt(middle) + np.sqrt(farthest), 1e-300)
         weights = _weights(self.starts, self.ends, self.shared, k, counts**_MASS_POWER, reach, power)
         return sparse.csr_matrix((weights, self.ends, self.starts), shape=(n, n))
@@ -413,4 +415,4 @@ def shared_neighbour_graph(positions: NDArray[Any], squared: Floats, counts: Flo
     """
     k = positions.shape[1]
     middle, farthest = (squared[:, k // 2 - 1], squared[:, k - 1]) if k > 1 else (counts, counts)
-    return Ties.of(positions).weighed(middle, farthest, counts)
+    return Ties.of(positions).weighed(middle, farthest, counts, dimension_of(middle, farthest, k))

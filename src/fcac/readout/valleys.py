@@ -45,7 +45,7 @@ _BALANCE = 0.25
 # Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
 _ATOM_FACTOR, _MOST_ATOMS = 16.0, 300
 # Many nodes have more communities, and a cut through one is measured badly if it has few atoms.
-_ATOM_FACTOR_OF_MANY, _MOST_ATOMS_OF_MANY = 16.0, 1500
+_MOST_ATOMS_OF_MANY = 1500
 # Groups of more atoms than this get a few eigenvectors of a sparse matrix instead of all of a dense one.
 _DENSE_ATOMS = 500
 # The more nodes, the more communities a smooth cluster is cut into, and borders between many small tiles of it look
@@ -173,15 +173,14 @@ def _atoms(graph: sparse.csr_matrix, search: Search, base: Integers, resolution:
     n = graph.shape[0]
     if n <= _MOST_ATOMS:
         return np.arange(n)
+    factor = _ATOM_FACTOR
     if n >= PIECES_FROM:
-        factor = _ATOM_FACTOR_OF_MANY
         while factor > 1:
             atoms = search.parts(base, resolution * factor)
             if int(atoms.max()) < _MOST_ATOMS_OF_MANY:
                 return atoms
             factor /= 2
         return base
-    factor = _ATOM_FACTOR
     fine = search.communities(resolution * factor)
     atoms = by_first(base * (int(fine.max()) + 1) + fine)
     while int(atoms.max()) >= _MOST_ATOMS:
