@@ -284,6 +284,22 @@ def test_ten_rounds_of_coming_going_and_drift_equal_one_shot():
     assert adjusted_rand_score(model.predict(X), anew.predict(X)) == 1
 
 
+def test_ids_stay_while_sites_come_and_go():
+    generator = np.random.default_rng(8)
+    pool = blob_sites(8, n_sites=30)
+    held = {site: pool[site] for site in range(15)}
+    model = Communities().update(held).fit()
+    for number in range(10):
+        before = dict(zip(zip(model.node_sites, map(tuple, model.nodes), strict=True), model.node_labels, strict=True))
+        leaving = generator.choice(list(held))
+        del held[leaving]
+        held[15 + number] = pool[15 + number]
+        model.drop_site(leaving).set_site(15 + number, *pool[15 + number]).fit()
+        now = zip(zip(model.node_sites, map(tuple, model.nodes), strict=True), model.node_labels, strict=True)
+        kept = [before[node] == label for node, label in now if node in before]
+        assert np.mean(kept) > 0.95
+
+
 def test_a_dropped_site_leaves_nothing_behind():
     held = blob_sites(7)
     model = Communities().update(held).fit()
