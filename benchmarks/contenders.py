@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fcac.network import Network, Rules
+from fcac.art.network import Network, Rules
 from plain_numpy import PlainNetwork
 
 SOURCE = Path(__file__).with_name("brute_force.c")

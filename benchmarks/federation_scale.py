@@ -69,7 +69,7 @@ def big_file(data_dir: str | None, quick: bool) -> float:
     import pyarrow.parquet as pq
 
     from fcac import FCAC
-    from fcac.data import open_tables
+    from fcac.tables import open_tables
 
     rng = np.random.default_rng(0)
     n_batches = 8 if quick else 80

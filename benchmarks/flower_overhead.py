@@ -21,12 +21,13 @@ import numpy as np
 from flwr.app import Context, RecordDict
 
 from fcac.federation import Contribution, Server, Site
-from fcac.flower import deploy, processes, server_app
-from fcac.flower.coordinator import Coordinator
-from fcac.flower.inprocess import InProcessGrid
-from fcac.flower.keys import public_pem
+from fcac.flower import processes, server_app
+from fcac.deployment import directory
+from fcac.deployment.hub import Coordinator
+from fcac.flower.in_process import InProcessGrid
+from fcac.deployment.certificates import public_pem
 from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings
-from fcac.flower.settings import FederationSettings, SiteSettings
+from fcac.deployment.settings import FederationSettings, SiteSettings
 
 N_FEATURES = 8
 ROWS_PER_SITE = 200
@@ -44,7 +45,7 @@ def make(folder: Path, n_sites: int, insecure: bool, address: str = "127.0.0.1:1
     columns = "".join(f"f{i} = {{ min = 0, max = 1 }}\n" for i in range(N_FEATURES))
     (folder / "schema.toml").write_text(f"fcac_schema = 1\nbounds_are_public = true\n[columns]\n{columns}")
     names = [f"s{i:04d}" for i in range(n_sites)]
-    root = deploy.init(
+    root = directory.init(
         folder / "study", names, folder / "schema.toml", insecure=insecure, address=address, timeout=600, wait=120
     )
     for i, name in enumerate(names):

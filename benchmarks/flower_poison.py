@@ -9,8 +9,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac.federation import Contribution, Server, Site
-from fcac.flower.robust import cap_round
-from fcac.flower.settings import Limits
+from fcac.deployment.limits import cap_round
+from fcac.deployment.settings import Limits
 
 CAPS = Limits(max_node_share=0.2, max_count_share=0.2, min_spacing=0.25)
 N_RUNS = 4

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fcac.privacy import NodeRelease, noisy_cells
-from fcac.privacy.noisy_cells import Step
-from fcac.storage import write_atomic
+from fcac.privacy import NodeRelease
+from fcac.privacy import cell_release
+from fcac.privacy.cell_release import Step
+from fcac.persistence import write_atomic
 
 N_CELLS, N_FEATURES, N_ROWS, BAR = 100, 784, 7_000, 2.0
 
@@ -27,7 +28,7 @@ def main() -> int:
     rows = np.clip(centres[rng.integers(N_CELLS, size=N_ROWS)] + rng.normal(0, 0.05, size=(N_ROWS, N_FEATURES)), 0, 1)
     mechanism = NodeRelease(8, np.tile([0.0, 1.0], (N_FEATURES, 1)), n_cells=N_CELLS)
     mechanism.release(rows[:10])  # imports outside the clock
-    one_step, steps = noisy_cells.noised_step, []
+    one_step, steps = cell_release.noised_step, []
 
     def timed(*arguments: object) -> Step:
         wall, processor = time.perf_counter(), time.process_time()
@@ -36,11 +37,11 @@ def main() -> int:
         steps.append({**took, "wall_seconds": round(time.perf_counter() - wall, 3)})
         return step
 
-    noisy_cells.noised_step = timed  # type: ignore[assignment]
+    cell_release.noised_step = timed  # type: ignore[assignment]
     try:
         mechanism.release(rows)
     finally:
-        noisy_cells.noised_step = one_step
+        cell_release.noised_step = one_step
     slowest = max(step["seconds"] for step in steps)
     for step in steps:
         print(f"{step['cells']:3d} cells: {step['seconds']:.2f} s (wall clock {step['wall_seconds']:.2f} s)")

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fcac.privacy.utility import digits_utility, utility_curve
-from fcac.storage import write_atomic
+from fcac.paper.utility import digits_utility, utility_curve
+from fcac.persistence import write_atomic
 
 BARS = {4.0: 0.44, 8.0: 0.48}
 HERE = Path(__file__).parent

@@ -22,7 +22,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 
 from fcac import FCAC
-from fcac.partition import as_groups, dirichlet
+from fcac.tables.partition import as_groups, dirichlet
 from fcac.report import write_report
 
 HOSPITALS = ("north", "south", "east", "west")

@@ -20,8 +20,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac import FCAC
-from fcac.baselines import KFed, KMeansMerged
-from fcac.partition import as_groups, dirichlet
+from fcac.paper.rivals import KFed, KMeansMerged
+from fcac.tables.partition import as_groups, dirichlet
 
 N_PHONES = 50
 

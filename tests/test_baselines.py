@@ -15,11 +15,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fcac.baselines import MUFC, FedFCM, KFed, KMeansMerged
-from fcac.baselines._base import d2_seeds, lloyd, site_stream
-from fcac.baselines.fedfcm import fuzzy_c_means, fuzzy_memberships
-from fcac.baselines.kfed import clearly_owned, local_centers
-from fcac.baselines.mufc import Share, with_seeds, without_rows
+from fcac.paper.rivals import MUFC, FedFCM, KFed, KMeansMerged
+from fcac.paper.rivals._base import d2_seeds, lloyd, site_stream
+from fcac.paper.rivals.fedfcm import fuzzy_c_means, fuzzy_memberships
+from fcac.paper.rivals.kfed import clearly_owned, local_centers
+from fcac.paper.rivals.mufc import Share, with_seeds, without_rows
 
 # A sound sampler falls below this once in 10,000 seeds. Seeds are fixed, so the outcome of a test never
 # changes.

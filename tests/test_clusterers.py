@@ -23,9 +23,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcac import CAE, CAEFC, CAPlus, clusterers, load, save
-from fcac.clusterers import DegenerateBandwidthWarning
-from fcac.models import from_bytes, to_bytes
-from fcac.network import Network
+from fcac.art.clusterers import DegenerateBandwidthWarning
+from fcac.estimators.models import from_bytes, to_bytes
+from fcac.art.network import Network
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from plain_numpy import PlainNetwork
@@ -34,7 +34,7 @@ MODELS = [CAPlus, CAE, CAEFC]
 modest = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 thorough = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-quiet = pytest.mark.filterwarnings("ignore::fcac.clusterers.DegenerateBandwidthWarning")
+quiet = pytest.mark.filterwarnings("ignore::fcac.art.clusterers.DegenerateBandwidthWarning")
 
 
 # ---------------------------------------------------------------- data

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from fcac import FCAC
-from fcac.data import DataError, RequestError, Schema, Split, files, open_tables, site_from_text
-from fcac.data.describing import draft_schema
-from fcac.data.splitting import Dealer
-from fcac.schema import Column
+from fcac.tables import DataError, RequestError, Schema, Split, open_tables, site_from_text
+from fcac.tables import files
+from fcac.tables.draft import draft_schema
+from fcac.tables.simulate import Dealer
+from fcac.tables.schema import Column
 
 NAMES = ["a", "b", "c"]
 

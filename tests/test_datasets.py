@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import _openml
 
-from fcac.experiments.datasets import SPECS, DatasetError, Spec, find, load, scale_pixels
+from fcac.paper.datasets import SPECS, DatasetError, Spec, find, load, scale_pixels
 
 TOY = Spec("toy-telescope", 4242, 3, {"g": 4, "h": 2}, n_sites=2, paper_name="Toy", left_out=("ID",))
 TOY_X = np.array([[1.5, -2, 3], [4, 5.25, 6], [7, 8, 9], [1, 0, 1], [2.5, 2, 2], [3, 3, 3]])

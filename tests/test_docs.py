@@ -34,13 +34,13 @@ import typer.main
 
 import fcac
 from fcac import cli
-from fcac.demo import run_demo
+from fcac.estimators.demo import run_demo
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Their names are for the programs behind the commands, not for users.
-NOT_IN_REFERENCE = ("fcac.cli", "fcac.flower", "fcac.experiments", "fcac.report.", "fcac.readout.", "fcac.data.")
+NOT_IN_REFERENCE = ("fcac.cli", "fcac.flower", "fcac.paper", "fcac.report.", "fcac.communities.", "fcac.tables.")
 
 
 class Block(NamedTuple):
@@ -307,7 +307,7 @@ def public_names() -> set[str]:
 
 
 # Public modules without ``__all__`` whose own classes and functions are for users.
-USER_MODULES = ("fcac.partition", "fcac.codebook", "fcac.demo")
+USER_MODULES = ("fcac.tables.partition", "fcac.codebook", "fcac.estimators.demo")
 
 
 # ---------------------------------------------------------------- the built site

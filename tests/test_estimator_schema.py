@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import fcac.codebook
-import fcac.readout
-from fcac import FCAC, load, models, save, storage
+import fcac.communities
+from fcac import FCAC, load, save
+from fcac.estimators import models
+from fcac import persistence
 from fcac.cli.modelfile import schema_of
 from fcac.codebook import Codebook
-from fcac.readout import Communities
-from fcac.schema import Column, Schema
+from fcac.communities import Communities
+from fcac.tables.schema import Column, Schema
 
 # the names are not in alphabetical order, so that an order lost on the way would show
 SCHEMA = Schema([Column("b", min=0, max=10, scaling="range"), Column("a")])
@@ -46,9 +48,9 @@ def test_schema_of_a_file_in_the_older_way(tmp_path: Path) -> None:
     """Earlier versions of the command line put the schema into the header of a finished file."""
     model = streamed(schema=None)
     for stored in (model, model.export()):
-        meta, arrays = storage.unpack(models.to_bytes(stored), kind="model")
+        meta, arrays = persistence.unpack(models.to_bytes(stored), kind="model")
         assert "schema" not in meta
-        old = storage.pack("model", {**meta, "schema": SCHEMA.to_dict()}, arrays)
+        old = persistence.pack("model", {**meta, "schema": SCHEMA.to_dict()}, arrays)
         assert schema_of(models.from_bytes(old)) == SCHEMA
 
 
@@ -61,10 +63,10 @@ def test_a_schema_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="schema has 3 features"):
         Codebook([[0.0, 0.0]], [0], schema=wide)
     for stored in (streamed(), streamed().export()):
-        meta, arrays = storage.unpack(models.to_bytes(stored), kind="model")
+        meta, arrays = persistence.unpack(models.to_bytes(stored), kind="model")
         for bad in (wide.to_toml(), wide.to_dict(), Schema(["a", "x"]).to_dict(), {"nonsense": 1}, 7, "nonsense"):
             with pytest.raises(ValueError, match=r"schema|incomplete|TOML"):
-                models.from_bytes(storage.pack("model", {**meta, "schema": bad}, arrays))
+                models.from_bytes(persistence.pack("model", {**meta, "schema": bad}, arrays))
 
 
 def test_fit_on_arrays_has_no_schema() -> None:
@@ -74,7 +76,7 @@ def test_fit_on_arrays_has_no_schema() -> None:
 
 
 def test_there_is_one_codebook(tmp_path: Path) -> None:
-    assert fcac.readout.Codebook is fcac.codebook.Codebook
+    assert fcac.communities.Codebook is fcac.codebook.Codebook
     X = rows(5) * [1.0, 1000.0]
     model = Communities().set_site("x", X, np.ones(len(X))).fit()
     book = model.condense(max_nodes=40)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fcac.experiments.figures import PAPER_WASSERSTEIN, reproduce_figures
+from fcac.paper.figures import PAPER_WASSERSTEIN, reproduce_figures
 
 image = pytest.importorskip("matplotlib.image", reason="the pictures need the extra 'experiments'")
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from fcac import _compile
-from fcac import _learning as kernels
-from fcac._vector import cim_of, correntropy, dot, kernel_of, pairwise_sum, spread_of
-from fcac.network import Network, Rules
+from fcac import _kernels
+from fcac.art import learn as kernels
+from fcac.art.simd import cim_of, correntropy, dot, kernel_of, pairwise_sum, spread_of
+from fcac.art.network import Network, Rules
 
 PLUS, FC = Rules(False), Rules(True)
 
@@ -355,16 +355,16 @@ def test_many_features_without_a_row_allocate_nothing():
 def test_the_note_about_compiling_is_written_once(monkeypatch, capsys, caplog):
     monkeypatch.setattr(_compile, "_announced", False)
     with caplog.at_level(logging.INFO, logger="fcac"):
-        _compile._announce()
-        _compile._announce()
+        _kernels._announce()
+        _kernels._announce()
     assert [record.getMessage() for record in caplog.records if "compiling" in record.getMessage()] == [
         "fcac: compiling its kernels, which takes a few seconds and happens only once"
     ]
     monkeypatch.setattr(_compile, "_announced", False)
     monkeypatch.setattr(logging.getLogger("fcac"), "disabled", True)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    _compile._announce()
-    _compile._announce()
+    _kernels._announce()
+    _kernels._announce()
     assert capsys.readouterr().err.count("compiling") == 1
 
 
@@ -378,7 +378,7 @@ def test_a_cache_that_fails_costs_time_only():
         def save_overload(self, sig, data):
             raise OSError("no space left on device")
 
-    cache = _compile._KernelCache(Full())
+    cache = _kernels._KernelCache(Full())
     assert cache.load_overload(None, None) is None
     cache.save_overload(None, None)
     assert cache.cache_path == "somewhere"
@@ -386,12 +386,12 @@ def test_a_cache_that_fails_costs_time_only():
 
 def test_a_change_in_any_kernel_makes_compiled_code_stale():
     # a kernel contains those it calls, so all of them count, not only the file it stands in
-    assert kernels.learn._cache._kept._cache_file._source_stamp == _compile._stamp()
-    folder = Path(_compile.__file__).parent
+    assert kernels.learn._cache._kept._cache_file._source_stamp == _kernels._stamp()
+    folder = Path(_kernels.__file__).parent
     names = {
         path.name for path in folder.glob("_*.py") if "@inner" in path.read_text() or "llvmlite" in path.read_text()
     }
-    assert {*names, "_compile.py"} == set(_compile._SOURCES)
+    assert {*names, "_compile.py"} == set(_kernels._SOURCES)
 
 
 @pytest.mark.slow

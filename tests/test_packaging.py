@@ -90,7 +90,7 @@ def test_wheel_holds_everything_and_nothing_else(unpacked: Path) -> None:
         for path in (source / "fcac").rglob("*")
         if path.suffix in (".py", ".json", ".typed") and "__pycache__" not in path.parts
     }
-    assert {"fcac/py.typed", "fcac/experiments/paper_tables.json", "fcac/flower/server_app.py"} <= wanted
+    assert {"fcac/py.typed", "fcac/paper/paper_tables.json", "fcac/flower/server_app.py"} <= wanted
     held = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
     assert {name for name in held if ".dist-info/" not in name} == wanted
 
@@ -109,7 +109,7 @@ def test_sdist_can_be_built_from(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "src/fcac/py.typed"} <= names
-    assert "src/fcac/experiments/paper_tables.json" in names
+    assert "src/fcac/paper/paper_tables.json" in names
 
 
 def test_unpacked_wheel_imports_and_tells_its_version(unpacked: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from fcac.partition import (
+from fcac.tables.partition import (
     as_groups,
     by_column,
     classes_per_site,

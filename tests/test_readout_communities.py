@@ -9,11 +9,11 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.datasets import load_digits, make_moons
 from sknetwork.clustering import Louvain, get_modularity
 
-from fcac.readout import louvain
-from fcac.readout.boxes import spatial_order
-from fcac.readout.graph import neighbours_for, shared_neighbour_graph
-from fcac.readout.louvain import Search, modular_communities, modularity
-from fcac.readout.neighbours import nearest
+from fcac.communities import leiden
+from fcac.knn.box_tree import spatial_order
+from fcac.communities.snn_graph import neighbours_for, shared_neighbour_graph
+from fcac.communities.leiden import Search, modular_communities, modularity
+from fcac.knn.exact import nearest
 
 
 def graph_of(points, seed=0):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fcac import FCAC
-from fcac.demo import run_demo
+from fcac.estimators.demo import run_demo
 from fcac.privacy import PaperLaplace
 from fcac.report import write_report
 

@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fcac.cli.reproduce import app
-from fcac.experiments import reproduce, tables
-from fcac.experiments.grid import Cell, cells_of, read_cell, run, write_cell
+from fcac.paper import reproduce
+from fcac.paper import tables
+from fcac.paper.grid import Cell, cells_of, read_cell, run, write_cell
 
 
 def test_half_up_is_what_the_paper_prints() -> None:
@@ -66,7 +67,7 @@ def digits_dir(tmp_path, monkeypatch):
     """A small set in the place of a paper's one: scikit-learn's digits under a name of our own."""
     from sklearn.datasets import load_digits
 
-    from fcac.experiments import datasets
+    from fcac.paper import datasets
 
     X, y = (part[:600] for part in load_digits(return_X_y=True))
     counts = {str(k): int(n) for k, n in enumerate(np.bincount(y))}

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fcac.schema import Column, DataError, RequestError, Schema, SchemaError
+from fcac.tables.schema import Column, DataError, RequestError, Schema, SchemaError
 
 TEXT = """
 fcac_schema = 1

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fcac.experiments.statistics import _draw as draw
-from fcac.experiments.statistics import (
+from fcac.paper.statistics import _draw as draw
+from fcac.paper.statistics import (
     average_ranks,
     cd_diagram,
     compare,

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fcac import CAE, CAEFC, CAPlus, load, save, storage
-from fcac.models import from_bytes, to_bytes
-from fcac.storage import pack, read, unpack, write_atomic
+from fcac import CAE, CAEFC, CAPlus, load, save
+from fcac import persistence
+from fcac.estimators.models import from_bytes, to_bytes
+from fcac.persistence import pack, read, unpack, write_atomic
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 MODEL = CAEFC(min_nodes=3).fit(X)
@@ -67,7 +68,7 @@ def test_keys_that_are_numbers_become_text():
 
 
 def test_another_kind_is_refused():
-    assert storage.kind_of(DATA) == "model"
+    assert persistence.kind_of(DATA) == "model"
     with pytest.raises(ValueError, match="holds a model, not a contribution"):
         unpack(DATA, kind="contribution")
 

@@ -17,7 +17,7 @@ from matplotlib.patches import ConnectionPatch
 from sklearn.metrics import adjusted_rand_score
 
 from fcac import CAE, CAEFC, CAPlus
-from fcac.demo import DemoResult, run_demo
+from fcac.estimators.demo import DemoResult, run_demo
 from fcac.federation import Server
 
 HERE = Path(__file__).parent

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CAPlus": "fcac.clusterers",
-    "CAE": "fcac.clusterers",
-    "CAEFC": "fcac.clusterers",
-    "FCAC": "fcac.estimator",
-    "load": "fcac.models",
-    "save": "fcac.models",
+    "CAPlus": "fcac.art.clusterers",
+    "CAE": "fcac.art.clusterers",
+    "CAEFC": "fcac.art.clusterers",
+    "FCAC": "fcac.estimators.fcac",
+    "load": "fcac.estimators.models",
+    "save": "fcac.estimators.models",
 }
 
 if TYPE_CHECKING:
-    from fcac.clusterers import CAE, CAEFC, CAPlus
-    from fcac.estimator import FCAC
-    from fcac.models import load, save
+    from fcac.art.clusterers import CAE, CAEFC, CAPlus
+    from fcac.estimators.fcac import FCAC
+    from fcac.estimators.models import load, save
 
 __all__ = ["CAE", "CAEFC", "FCAC", "CAPlus", "load", "save"]
 

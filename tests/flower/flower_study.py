@@ -19,15 +19,17 @@ except ImportError:
 
 from flwr.app import Context, RecordDict
 
-from fcac import models, storage
+from fcac.estimators import models
+from fcac import persistence
 from fcac.codebook import Codebook
 from fcac.federation import Contribution, Server, Site
-from fcac.flower import deploy, server_app
-from fcac.flower.coordinator import Coordinator
-from fcac.flower.inprocess import Fault, InProcessGrid
-from fcac.flower.keys import public_pem
+from fcac.flower import server_app
+from fcac.deployment import directory
+from fcac.deployment.hub import Coordinator
+from fcac.flower.in_process import Fault, InProcessGrid
+from fcac.deployment.certificates import public_pem
 from fcac.flower.service import site_settings
-from fcac.flower.settings import FederationSettings
+from fcac.deployment.settings import FederationSettings
 
 SCHEMA = """\
 fcac_schema = 1
@@ -67,7 +69,7 @@ class Study:
     ) -> None:
         self.folder, self.privacy = folder, privacy
         (folder / "schema.toml").write_text(SCHEMA)
-        self.root = deploy.init(
+        self.root = directory.init(
             folder / "study",
             list(names),
             folder / "schema.toml",
@@ -171,7 +173,7 @@ def hostile(name: str, now: int = 1) -> tuple[bytes, str]:
 
     def packed(nodes: Any, counts: Any, site: Any = "b", round: Any = now) -> bytes:
         meta = {"site": site, "round": round, "privacy": {}}
-        return storage.pack("contribution", meta, {"nodes": nodes, "counts": counts})
+        return persistence.pack("contribution", meta, {"nodes": nodes, "counts": counts})
 
     return {
         "nan": (packed(np.full((3, 2), np.nan), counts), "NaN or infinite"),

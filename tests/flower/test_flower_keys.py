@@ -11,7 +11,7 @@ from pathlib import Path
 import flower_study  # noqa: F401  (skips where the extra is not installed)
 import pytest
 
-from fcac.flower import keys
+from fcac.deployment import certificates
 
 
 def handshake(server: Path, ca: Path, host: str) -> str:
@@ -48,45 +48,45 @@ def handshake(server: Path, ca: Path, host: str) -> str:
 def authority(tmp_path: Path) -> Path:
     folder = tmp_path / "ca"
     folder.mkdir()
-    keys.make_authority(folder, "study")
+    certificates.make_authority(folder, "study")
     return folder
 
 
 def test_the_server_is_known_by_its_names(authority: Path, tmp_path: Path) -> None:
-    keys.make_server_certificate(authority, tmp_path, ["hub.example", "127.0.0.1"])
+    certificates.make_server_certificate(authority, tmp_path, ["hub.example", "127.0.0.1"])
     assert handshake(tmp_path, authority, "hub.example") == ""
     assert handshake(tmp_path, authority, "127.0.0.1") == ""
     assert "mismatch" in handshake(tmp_path, authority, "other.example")
 
 
 def test_an_expired_certificate_is_refused(authority: Path, tmp_path: Path) -> None:
-    keys.make_server_certificate(authority, tmp_path, ["127.0.0.1"], days=1, start=-2)
+    certificates.make_server_certificate(authority, tmp_path, ["127.0.0.1"], days=1, start=-2)
     assert "expired" in handshake(tmp_path, authority, "127.0.0.1")
 
 
 def test_a_certificate_of_another_authority_is_refused(authority: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    keys.make_authority(other, "study")
-    keys.make_server_certificate(other, tmp_path, ["127.0.0.1"])
+    certificates.make_authority(other, "study")
+    certificates.make_server_certificate(other, tmp_path, ["127.0.0.1"])
     assert handshake(tmp_path, other, "127.0.0.1") == ""
     assert handshake(tmp_path, authority, "127.0.0.1") != ""
 
 
 def test_private_keys_are_private(authority: Path, tmp_path: Path) -> None:
-    keys.make_server_certificate(authority, tmp_path, ["127.0.0.1"])
-    keys.make_site_key(tmp_path / "node.key")
+    certificates.make_server_certificate(authority, tmp_path, ["127.0.0.1"])
+    certificates.make_site_key(tmp_path / "node.key")
     for path in (authority / "ca.key", tmp_path / "server.key", tmp_path / "node.key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_public_keys_are_compared_by_content(tmp_path: Path) -> None:
-    one, two = (keys.make_site_key(tmp_path / name) for name in ("one", "two"))
-    assert keys.public_der(one) == keys.pem_der(keys.public_pem(one))
-    assert keys.public_der(one) != keys.public_der(two)
+    one, two = (certificates.make_site_key(tmp_path / name) for name in ("one", "two"))
+    assert certificates.public_der(one) == certificates.pem_der(certificates.public_pem(one))
+    assert certificates.public_der(one) != certificates.public_der(two)
     # what is no key never equals what is none
-    assert keys.public_der("") != keys.pem_der(b"")
-    assert keys.public_der("nonsense") != keys.pem_der(b"nonsense")
+    assert certificates.public_der("") != certificates.pem_der(b"")
+    assert certificates.public_der("nonsense") != certificates.pem_der(b"nonsense")
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_public_keys_are_compared_by_content(tmp_path: Path) -> None:
     [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("hub", False)],
 )
 def test_loopback(host: str, expected: bool) -> None:
-    assert keys.is_loopback(host) is expected
+    assert certificates.is_loopback(host) is expected
 
 
 @pytest.mark.parametrize("address", ["hub", "hub:", ":8000", "hub:0", "hub:99999", "hub:x"])
 def test_an_address_needs_host_and_port(address: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
-        keys.split_address(address)
+        certificates.split_address(address)

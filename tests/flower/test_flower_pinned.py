@@ -15,7 +15,8 @@ from flower_study import Study
 from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResultStatus
 
-from fcac.flower import deploy, pinned
+from fcac.deployment import directory
+from fcac.flower import pinned_runtime
 from fcac.flower.guard import LocalOnly
 
 TICKET = "pinned.Ticket('127.0.0.1:1', 'token', True, None, None)"
@@ -35,7 +36,7 @@ def script(text: str, **variables: str) -> str:
 
 
 def test_programs_refuse_everything_but_the_own_superexec(tmp_path: Path) -> None:
-    folder = pinned.write_programs(tmp_path / "a folder", "server", tmp_path / "it's here")
+    folder = pinned_runtime.write_programs(tmp_path / "a folder", "server", tmp_path / "it's here")
     assert sorted(path.name for path in folder.iterdir()) == [
         "flower-superexec", "flwr-agentapp", "flwr-clientapp", "flwr-connector", "flwr-model", "flwr-serverapp",
         "flwr-simulation",
@@ -82,11 +83,11 @@ def test_the_server_plays_rounds_in_its_own_federation_whatever_was_sent() -> No
 
 def test_another_version_of_flower_is_refused() -> None:
     with pytest.raises(RuntimeError, match="has no no_such_function"):
-        pinned.replace("flwr.supernode.runtime.run_clientapp", {"no_such_function": print})
+        pinned_runtime.replace("flwr.supernode.runtime.run_clientapp", {"no_such_function": print})
 
 
 def test_only_one_kind_of_task_is_taken() -> None:
-    executor = pinned.ForkingExecutor("site")
+    executor = pinned_runtime.ForkingExecutor("site")
     assert executor.get_eligible_capacity(set(TaskType)) == ({TaskType.CLIENT_APP}, set())
     spec = ExecutionSpec(TaskType.SERVER_APP, "127.0.0.1:1", "token", True, None, False, None, False, 1)
     assert executor.launch(spec).status == LaunchResultStatus.FAILED
@@ -129,7 +130,7 @@ def test_an_app_directory_of_an_older_version_is_written_anew(tmp_path: Path) ->
     path = study.root / "app" / "pyproject.toml"
     new = path.read_text()
     path.write_text(new.replace("fcac-hand-out = true\n", ""))
-    assert deploy.write_app(study.root) == path.parent
+    assert directory.write_app(study.root) == path.parent
     assert path.read_text() == new
 
 
@@ -137,7 +138,7 @@ def test_noise_does_not_come_from_the_process_that_is_forked() -> None:
     """A library that draws noise is loaded after the fork, so no two messages can share the state of a generator."""
     said = script(
         "import sys, fcac.flower.client_app, flwr.supernode.runtime.run_clientapp\n"
-        "print('opendp' in sys.modules, 'fcac.flower.agent' in sys.modules)\n"
+        "print('opendp' in sys.modules, 'fcac.deployment.site_agent' in sys.modules)\n"
     )
     assert said == "False True"
 

@@ -24,12 +24,14 @@ from flower_study import SCHEMA, Reference, assert_same, blobs, hostile, write_c
 
 from fcac.codebook import Codebook
 from fcac.federation import Contribution
-from fcac.flower import deploy, keys, processes
-from fcac.flower.agent import load_model
-from fcac.flower.coordinator import Coordinator
+from fcac.flower import processes
+from fcac.deployment import directory
+from fcac.deployment import certificates
+from fcac.deployment.site_agent import load_model
+from fcac.deployment.hub import Coordinator
 from fcac.flower.processes import FlowerError, free_port, wait_until
 from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings, why_it_ended
-from fcac.flower.settings import FederationSettings, SiteSettings
+from fcac.deployment.settings import FederationSettings, SiteSettings
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +45,7 @@ class Deployment:
     def __init__(self, folder: Path, names: str, insecure: bool, timeout: float = 120.0) -> None:
         (folder / "schema.toml").write_text(SCHEMA)
         self.folder = folder
-        self.root = deploy.init(
+        self.root = directory.init(
             folder / "study",
             list(names),
             folder / "schema.toml",
@@ -124,9 +126,9 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         stranger, misled = tmp_path / "stranger", tmp_path / "misled"
         for bundle in (stranger, misled):
             shutil.copytree(made.root / "bundles" / "a", bundle)
-        keys.make_site_key(stranger / "node.key")
+        certificates.make_site_key(stranger / "node.key")
         (tmp_path / "other-ca").mkdir()
-        keys.make_authority(tmp_path / "other-ca", "study")
+        certificates.make_authority(tmp_path / "other-ca", "study")
         shutil.copyfile(tmp_path / "other-ca" / "ca.crt", misled / "ca.crt")
         for name in "abc":
             made.start_site(name)
@@ -153,7 +155,7 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         assert not (tmp_path / "state-a" / "flwr-home" / "apps").exists()
 
         shutil.copytree(made.root / "bundles" / "c", tmp_path / "kept")  # revoke deletes the hub's own copy
-        deploy.revoke(made.root, "c")
+        directory.revoke(made.root, "c")
         assert made.server is not None
         assert made.server.sync_keys() == ["the key of c is shut out"]
         process = made.sites["c"].process
@@ -223,7 +225,7 @@ def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_p
 
 def test_a_server_with_an_expired_certificate_does_not_start(tmp_path: Path) -> None:
     with deployment(tmp_path, "a", insecure=False) as made:
-        keys.make_server_certificate(made.root / "ca", made.root / "server", ["127.0.0.1"], days=1, start=-2)
+        certificates.make_server_certificate(made.root / "ca", made.root / "server", ["127.0.0.1"], days=1, start=-2)
         with pytest.raises(FlowerError, match="expired"):
             made.start_server()
         assert made.server is not None
@@ -236,8 +238,8 @@ def test_a_server_with_an_expired_certificate_does_not_start(tmp_path: Path) -> 
 @pytest.mark.soak
 def test_an_expired_certificate_is_refused_by_sites(tmp_path: Path) -> None:
     with deployment(tmp_path, "a", insecure=False) as made:
-        keys.make_server_certificate(made.root / "ca", made.root / "server", ["127.0.0.1"], days=1, start=-2)
-        port = keys.split_address(FederationSettings.load(made.root).address)[1]
+        certificates.make_server_certificate(made.root / "ca", made.root / "server", ["127.0.0.1"], days=1, start=-2)
+        port = certificates.split_address(FederationSettings.load(made.root).address)[1]
         command = processes.superlink_command(made.root, port, "127.0.0.1", insecure=False)
         with (tmp_path / "superlink.log").open("wb") as log:
             process = processes.start(command, tmp_path / "home", log)
@@ -316,7 +318,7 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
         assert made.desk.book().server.sites == ["a", "b"]
 
         # round 3: c is back, d joins late, and the SuperLink is killed before c has answered
-        deploy.add(made.root, "d")
+        directory.add(made.root, "d")
         assert made.server is not None
         assert made.server.sync_keys() == ["d may connect"]
         # for a minute the server takes the killed c for alive and refuses its key; the site tries again by itself

@@ -8,8 +8,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac.federation import Contribution, Server, Site
-from fcac.flower.robust import cap_round, largest_allowed
-from fcac.flower.settings import Limits
+from fcac.deployment.limits import cap_round, largest_allowed
+from fcac.deployment.settings import Limits
 
 Digits = tuple[np.ndarray, np.ndarray, list[np.ndarray], list[Contribution]]
 CAPS = Limits(max_node_share=0.2, max_count_share=0.2, min_spacing=0.25)

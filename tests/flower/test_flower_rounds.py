@@ -10,11 +10,13 @@ import pytest
 from flower_study import Reference, Study, assert_same, blobs, hostile
 from flwr.app import Error, Message
 
-from fcac import models, storage
+from fcac.estimators import models
+from fcac import persistence
 from fcac.federation import Contribution, Server
-from fcac.flower import deploy, messages
-from fcac.flower.handout import for_sites
-from fcac.flower.inprocess import reply_with
+from fcac.flower import messages
+from fcac.deployment import directory
+from fcac.deployment.shared_codebook import for_sites
+from fcac.flower.in_process import reply_with
 
 
 def rows_of(names: str, seed: int, n: int = 120) -> dict[str, np.ndarray]:
@@ -126,7 +128,7 @@ def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
     first = rows_of("abc", 1)
     study.give(first)
     study.play()
-    deploy.add(study.root, "d")
+    directory.add(study.root, "d")
     study.join("d")
     second = rows_of("abcd", 2)
     study.give(second)
@@ -268,7 +270,7 @@ def crash_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
     rounds = [rows_of("ab", 1, 40), rows_of("ab", 2, 40)]
     for number, rows in enumerate(rounds, 1):
         reference.play(rows, number)
-    real = storage.write_atomic
+    real = persistence.write_atomic
     for n_crashes, when in enumerate(range(start, 10_000, step)):
         folder = tmp_path / str(when)
         folder.mkdir()
@@ -329,14 +331,14 @@ def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path)
     first, second = rows_of("abc", 1), rows_of("abc", 2)
     study.give(first)
     study.play()
-    assert deploy.forget(study.root, "b")
+    assert directory.forget(study.root, "b")
     study.give(second)
     study.play()
     without = [{site: block for site, block in rows.items() if site != "b"} for rows in (first, second)]
     reference.play(without[0], 1)
     reference.play(without[1], 2)
     assert_same(study.server, reference.server)
-    deploy.add(study.root, "b")
+    directory.add(study.root, "b")
     study.play()
     assert "b" in study.server.sites
     assert study.server.latest()["b"].counts.sum() == 240
@@ -347,7 +349,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     first, second = rows_of("abc", 1), rows_of("abc", 2)
     study.give(first)
     study.play()
-    deploy.revoke(study.root, "b")
+    directory.revoke(study.root, "b")
     study.give(second)
     study.play()
     reference.play(first, 1)
@@ -364,7 +366,7 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
     study.give(rows)
 
     def revoke(message: Message, reply: Message) -> list[Message]:
-        deploy.revoke(study.root, "b")
+        directory.revoke(study.root, "b")
         return [reply]
 
     study.fault = only("b", study, messages.CONTRIBUTE, revoke)
@@ -382,7 +384,7 @@ def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     study.play()
     data = (study.state("a") / "model.fcac").read_bytes()
     assert data == study.desk.model_bytes()
-    meta, arrays = storage.unpack(data, kind="model")
+    meta, arrays = persistence.unpack(data, kind="model")
     assert meta["estimator"] == "Codebook"
     assert set(arrays) == {"nodes", "labels"}
     assert b"privacy" not in data

@@ -14,8 +14,8 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from fcac.flower.watch import Cursor, Watcher
-from fcac.schema import Column, DataError, RequestError, Schema
+from fcac.tables.new_rows import Cursor, Watcher
+from fcac.tables.schema import Column, DataError, RequestError, Schema
 
 SCHEMA = Schema(["x", "y"])
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fcac.privacy import InsecureTestSampler, Ledger, NodeRelease, release_once
-from fcac.storage import write_atomic
+from fcac.persistence import write_atomic
 
 SITE, BUDGET, EPSILON = "A", 500.0, 1.0
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fcac.privacy.accounting import (
+from fcac.privacy.zcdp import (
     epsilon_from_rho,
     gaussian_rho,
     gaussian_scale,
@@ -16,9 +16,9 @@ from fcac.privacy.accounting import (
     separation,
     show,
 )
-from fcac.privacy.cells import UNIT, to_grid, widest_radius
-from fcac.privacy.noisy_cells import release_cells
-from fcac.privacy.sampler import InsecureTestSampler
+from fcac.privacy.cell_statistics import UNIT, to_grid, widest_radius
+from fcac.privacy.cell_release import release_cells
+from fcac.privacy.samplers import InsecureTestSampler
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
@@ -71,7 +71,7 @@ def test_scales_are_checked_in_exact_fractions(squared: int, rho: float) -> None
 @pytest.mark.parametrize("n_features", [1, 2, 64])
 def test_steps_cost_no_more_than_was_charged_by_opendp_too(epsilon: float, n_features: int) -> None:
     pytest.importorskip("opendp", reason="needs the extra 'privacy'")
-    from fcac.privacy.sampler import opendp_measurement
+    from fcac.privacy.samplers import opendp_measurement
 
     rho = rho_from_epsilon(epsilon, 1e-6)
     rows = to_grid(np.random.default_rng(0).uniform(size=(200, n_features)))

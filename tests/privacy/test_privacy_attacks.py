@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from fcac.privacy.attacks import (
+from fcac.paper.attacks import (
     attack_figures,
     float_attack,
     nearest_record_match,

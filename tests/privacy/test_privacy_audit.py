@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fcac.privacy import InsecureTestSampler, LocalNoise, NodeRelease, PaperLaplace, audit, cells, noisy_cells, release
-from fcac.privacy.accounting import gaussian_scale, separation
+from fcac.privacy import InsecureTestSampler, LocalNoise, NodeRelease, PaperLaplace, audit
+from fcac.privacy import cell_statistics
+from fcac.privacy import cell_release
+from fcac.privacy import node_release
+from fcac.privacy.zcdp import gaussian_scale, separation
 from fcac.privacy.auditing import _FALSE_ALARM, AuditedPair, AuditResult, _judge, _try_pair, _views
 
 BOUNDS = [[0.0, 1.0], [0.0, 1.0]]
@@ -111,8 +114,8 @@ def range_from_the_data(patch: pytest.MonkeyPatch) -> NodeRelease:
 
 def codebook_from_raw_rows(patch: pytest.MonkeyPatch) -> NodeRelease:
     def peeking(rows: Any, rho: float, sampler: Any, generator: Any, n_cells: Any, start: Any) -> Any:
-        middle = cells.from_grid(rows).mean(axis=0)[None, :] if len(rows) else start
-        return noisy_cells.release_cells(rows, rho, sampler, generator, n_cells, middle)
+        middle = cell_statistics.from_grid(rows).mean(axis=0)[None, :] if len(rows) else start
+        return cell_release.release_cells(rows, rho, sampler, generator, n_cells, middle)
 
     patch.setattr(release, "release_cells", peeking)
     return shipped()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fcac.privacy.bounds import check_bounds, to_unit
-from fcac.privacy.cells import (
+from fcac.privacy.cell_statistics import (
     N_RINGS,
     UNIT,
     cell_totals,

@@ -17,8 +17,8 @@ import pytest
 import releasing_worker as worker
 
 from fcac.privacy import Ledger, NodeRelease, PrivacyError, RepeatedBatch, release_once
-from fcac.privacy.sampler import InsecureTestSampler
-from fcac.storage import unpack
+from fcac.privacy.samplers import InsecureTestSampler
+from fcac.persistence import unpack
 
 
 def check(folder: Path) -> int:
@@ -111,7 +111,7 @@ def test_a_crash_between_charge_and_store_pays_again_and_is_not_taken_for_a_repe
 
     targets = {
         "draw": (NodeRelease, "draw"),
-        "store": (sys.modules["fcac.privacy.once"], "write_atomic"),
+        "store": (sys.modules["fcac.privacy.durable_release"], "write_atomic"),
         "complete": (Ledger, "complete"),
     }
     with monkeypatch.context() as patch:

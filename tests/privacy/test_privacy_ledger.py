@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fcac.privacy import BudgetExceeded, Ledger, LedgerError, RepeatedBatch
-from fcac.privacy.accounting import epsilon_from_rho, rho_from_epsilon
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 
 ONE = rho_from_epsilon(1.0, 1e-6)
 ROWS = np.arange(6.0).reshape(3, 2)

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from test_privacy_release import Holder
 
 from fcac.privacy import LocalNoise, PrivacyWarning
-from fcac.privacy.local import LEVELS, STRIDE, Channel
+from fcac.privacy.local_noise import LEVELS, STRIDE, Channel
 
 
 def exact_exp(x: float, terms: int = 400) -> Fraction:

@@ -20,8 +20,8 @@ from fcac.privacy import (
     RepeatedBatch,
     noisy_cells,
 )
-from fcac.privacy.accounting import epsilon_from_rho, rho_from_epsilon
-from fcac.storage import pack, unpack
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
+from fcac.persistence import pack, unpack
 
 SQUARE = np.array([[0.0, 1.0], [0.0, 1.0]])
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chi2, chisquare
 
 from fcac.privacy import InsecureTestSampler, NodeRelease
-from fcac.privacy.sampler import OpenDPSampler
+from fcac.privacy.samplers import OpenDPSampler
 
 N_DRAWS = 40_000
 

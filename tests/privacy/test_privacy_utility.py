@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fcac.privacy import InsecureTestSampler
-from fcac.privacy.utility import digits_utility, utility_curve
+from fcac.paper.utility import digits_utility, utility_curve
 
 
 def test_digits_reach_the_bars_with_the_papers_server() -> None:

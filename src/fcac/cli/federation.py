@@ -53,11 +53,11 @@ def init(
 
     fcac federation init study --sites north,south --schema schema.toml --address hub.example:8443
     """
-    from fcac.flower import deploy
+    from fcac.deployment import directory
 
     names = [name.strip() for name in sites.split(",") if name.strip()]
     with _plain_errors():
-        root = deploy.init(
+        root = directory.init(
             directory, names, schema, address=address, insecure=insecure, server=server, seed=seed, timeout=timeout,
             wait=wait,
         )  # fmt: skip
@@ -163,7 +163,7 @@ def site(
     if epsilon is not None and not epsilon > 0:
         raise BadUse("--epsilon must be above 0")
     from fcac.flower import processes
-    from fcac.flower.agent import SiteAgent
+    from fcac.deployment.site_agent import SiteAgent
     from fcac.flower.service import SiteProcess, budget_of, remember_state, site_settings, state_of
 
     folder = state_of(bundle, state)
@@ -259,7 +259,7 @@ def status(
     rejected: Annotated[bool, typer.Option("--rejected", help="List what was rejected, and why.")] = False,
 ) -> None:
     """Show sites, rounds, contributions, clusters, and the privacy spent as the sites report it."""
-    from fcac.flower.status import describe
+    from fcac.deployment.status import describe
 
     with _plain_errors():
         for line in describe(directory, rejected):
@@ -282,11 +282,11 @@ def label(
     Labels never leave the site. The model arrives after each run, while [bold]fcac federation site[/bold] is running.
     """
     from fcac.cli.labels import Labeller, LabelWriter
-    from fcac.data import open_tables
-    from fcac.flower.agent import load_model
-    from fcac.flower.deploy import read_bundle
+    from fcac.tables import open_tables
+    from fcac.deployment.site_agent import load_model
+    from fcac.deployment.directory import read_bundle
     from fcac.flower.service import state_of
-    from fcac.schema import Schema
+    from fcac.tables.schema import Schema
 
     check_out(out, force)
     with _plain_errors():
@@ -306,10 +306,10 @@ def label(
 
 def add(directory: Directory, site: SiteArgument) -> None:
     """Add a site, or take back one that was forgotten or revoked, also while the server runs."""
-    from fcac.flower import deploy
+    from fcac.deployment import directory
 
     with _plain_errors():
-        say(f"Site {site} takes part. Its bundle: {deploy.add(directory, site)}")
+        say(f"Site {site} takes part. Its bundle: {directory.add(directory, site)}")
 
 
 def forget(directory: Directory, site: SiteArgument) -> None:
@@ -317,29 +317,29 @@ def forget(directory: Directory, site: SiteArgument) -> None:
 
     Models that sites have fetched before, and backups, are beyond its reach.
     """
-    from fcac.flower import deploy
+    from fcac.deployment import directory
 
     with _plain_errors():
-        known = deploy.forget(directory, site)
+        known = directory.forget(directory, site)
     say(f"Site {site} is forgotten{'' if known else ' (it had contributed nothing)'} and is asked no more.")
     say(f"`fcac federation add {directory} {site}` takes it back; `revoke` also shuts its key out.")
 
 
 def revoke(directory: Directory, site: SiteArgument) -> None:
     """Shut a site's key out; what it contributed stays (see forget); also while the server runs."""
-    from fcac.flower import deploy
+    from fcac.deployment import directory
 
     with _plain_errors():
-        deploy.revoke(directory, site)
+        directory.revoke(directory, site)
     say(f"The key of {site} is revoked. A running server shuts it out within seconds.")
 
 
 def renew(directory: Directory) -> None:
     """Make a new server certificate from the same authority; sites need nothing new. Restart the server after it."""
-    from fcac.flower import deploy
+    from fcac.deployment import directory
 
     with _plain_errors():
-        deploy.renew(directory)
+        directory.renew(directory)
     say("The server has a new certificate: restart `fcac federation server`.")
 
 

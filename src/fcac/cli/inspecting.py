@@ -10,12 +10,12 @@ from fcac.cli.console import counted, say
 
 def describe(path: Path) -> dict[str, Any]:
     """Return the facts about a model file as plain values."""
-    from fcac import storage
+    from fcac import persistence
     from fcac.cli.modelfile import columns_of, load_model, schema_of
 
     model = load_model(path)
     schema = schema_of(model)
-    meta, _ = storage.read(path, kind="model")
+    meta, _ = persistence.read(path, kind="model")
     facts: dict[str, Any] = {
         "file": str(path),
         "bytes": path.stat().st_size,

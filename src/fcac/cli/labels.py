@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fcac.cli.console import BadUse
-from fcac.data import Batch, DataError, Tables
+from fcac.tables import Batch, DataError, Tables
 
 _ENDINGS = (".parquet", ".pq", ".feather", ".arrow", ".csv")
 

@@ -13,7 +13,7 @@ from fcac.cli import options as opt
 from fcac.cli.console import BadUse, Progress, check_out, counted, duration, note, say
 
 if TYPE_CHECKING:
-    from fcac.data import Tables
+    from fcac.tables import Tables
 
 ReportPath = Annotated[
     Path | None, typer.Option("--report", help="Also write a report (HTML) here.", show_default=False)
@@ -62,7 +62,7 @@ def fit(
 
     fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
     """
-    from fcac.data import RequestError
+    from fcac.tables import RequestError
     from fcac.federation.server import KINDS
 
     check_out(out, force)
@@ -99,7 +99,7 @@ def fit(
         record_id=record_id,
         seed=seed,
     )
-    from fcac.estimator import FCAC
+    from fcac.estimators.fcac import FCAC
 
     model = FCAC(server=server, privacy=mechanism, n_clusters=n_clusters, n_jobs=jobs, random_state=seed)
     _learn_and_save(model, tables, known, out, record_id=record_id, part=part, report=report)
@@ -194,7 +194,7 @@ def forget(
     """
     from fcac import save
     from fcac.cli.modelfile import load_model
-    from fcac.data import site_from_text
+    from fcac.tables import site_from_text
 
     if out is not None:
         check_out(out, force or out.resolve() == model.resolve())

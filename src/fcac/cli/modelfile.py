@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fcac.schema import RequestError, Schema
+from fcac.tables.schema import RequestError, Schema
 
 
 def load_model(path: Path) -> Any:
     """Read a model file; every error names it."""
-    from fcac import models
+    from fcac.estimators import models
 
     if not path.is_file():
         raise RequestError(f"there is no model file {path}")

@@ -10,8 +10,8 @@ import typer
 from fcac.cli.console import BadUse
 
 if TYPE_CHECKING:
-    from fcac.data import Tables
-    from fcac.schema import Schema
+    from fcac.tables import Tables
+    from fcac.tables.schema import Schema
 
 _DATA = "Data and sites"
 _PRIVACY = "Privacy"
@@ -151,7 +151,7 @@ def open_data(
     seed: int = 0,
 ) -> Tables:
     """Open tables as the options of a command say."""
-    from fcac.data import Split, open_tables, site_from_text
+    from fcac.tables import Split, open_tables, site_from_text
 
     if partition != "iid" and sites is None:
         raise BadUse("--partition is for simulated sites: give --sites N")
@@ -172,7 +172,7 @@ def open_data(
 
 def load_schema(path: Path | None) -> Schema | None:
     """Read the schema named on the command line, if any."""
-    from fcac.schema import Schema
+    from fcac.tables.schema import Schema
 
     return None if path is None else Schema.load(path)
 

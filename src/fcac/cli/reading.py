@@ -13,7 +13,7 @@ from fcac.cli import options as opt
 from fcac.cli.console import BadUse, Progress, check_out, counted, duration, note, say
 
 if TYPE_CHECKING:
-    from fcac.data import Tables
+    from fcac.tables import Tables
 
 
 def predict(
@@ -192,7 +192,7 @@ def schema(
 
     fcac schema all.csv --site-column clinic --drop patient_id --no-suggestions
     """
-    from fcac.data.describing import draft_schema
+    from fcac.tables.draft import draft_schema
 
     if out is not None:
         check_out(out, force)
@@ -202,7 +202,7 @@ def schema(
     if out is None:
         say(text)
         return
-    from fcac.storage import write_atomic
+    from fcac.persistence import write_atomic
 
     write_atomic(out, text.encode())
     say(f"Schema: {out}")

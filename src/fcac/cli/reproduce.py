@@ -35,7 +35,7 @@ def figures(
 
     Example: fcac reproduce figures --out out/figures
     """
-    from fcac.experiments.figures import reproduce_figures
+    from fcac.paper.figures import reproduce_figures
 
     out.mkdir(parents=True, exist_ok=True)
     result = reproduce_figures(out, seed=seed)
@@ -85,9 +85,9 @@ def privacy(
     """
     import json
 
-    from fcac.experiments.grid import EPSILONS
+    from fcac.paper.grid import EPSILONS
     from fcac.privacy import attack_figures
-    from fcac.storage import write_atomic
+    from fcac.persistence import write_atomic
 
     _run(out, data_dir, datasets, methods, trials, jobs, quick, EPSILONS[1:], only_write)
     with _working("attacking the paper's noise"):
@@ -112,7 +112,7 @@ def quality(
     """
     import numpy as np
 
-    from fcac.experiments.grid import METHODS
+    from fcac.paper.grid import METHODS
 
     chosen = ",".join((*METHODS, "communities", "communities (k given)"))
     _run(out, data_dir, datasets, chosen, trials, jobs, quick, (np.inf, 15.0), only_write)
@@ -150,8 +150,8 @@ def _run(
 ) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fcac.experiments.grid import METHODS, Cell, epsilon_name
-    from fcac.experiments.reproduce import QUICK_SETS, QUICK_TRIALS, reproduce_tables
+    from fcac.paper.grid import METHODS, Cell, epsilon_name
+    from fcac.paper.reproduce import QUICK_SETS, QUICK_TRIALS, reproduce_tables
 
     names = _split(datasets) or (list(QUICK_SETS) if quick else None)
     out.mkdir(parents=True, exist_ok=True)

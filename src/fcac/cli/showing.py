@@ -25,8 +25,8 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
     from sklearn.metrics import homogeneity_score
 
     from fcac import save
-    from fcac.demo import GAUSSIANS, demo_data
-    from fcac.estimator import FCAC
+    from fcac.estimators.demo import GAUSSIANS, demo_data
+    from fcac.estimators.fcac import FCAC
     from fcac.federation.server import KINDS
     from fcac.report import write_report
 

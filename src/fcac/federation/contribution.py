@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac import storage
+from fcac import persistence
 
 #: Sites are named by text or by whole numbers.
 SiteName = str | int
@@ -87,12 +87,12 @@ class Contribution:
     def to_bytes(self) -> bytes:
         """Return the one byte form of this contribution."""
         meta = {"site": self.site, "round": self.round, "privacy": self.privacy}
-        return storage.pack("contribution", meta, {"nodes": self.nodes, "counts": self.counts})
+        return persistence.pack("contribution", meta, {"nodes": self.nodes, "counts": self.counts})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Contribution:
         """Read a contribution; anything else is a ``ValueError`` that says what is wrong."""
-        meta, arrays = storage.unpack(data, kind="contribution")
+        meta, arrays = persistence.unpack(data, kind="contribution")
         if set(arrays) != {"nodes", "counts"} or arrays["nodes"].dtype != np.float64:
             raise ValueError("a contribution holds the arrays nodes (float64) and counts, and nothing else")
         try:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fcac.codebook import Codebook
 from fcac.federation.contribution import Contribution, SiteName, order_key, plain_site
-from fcac.network import Floats, Integers, Network, Rules
-from fcac.schema import Schema
+from fcac.art.network import Floats, Integers, Network, Rules
+from fcac.tables.schema import Schema
 
 KINDS = ("cae-fc", "communities")
 _CAE_FC = Rules(topological=True)
@@ -429,6 +429,6 @@ class _ComponentReader:
 def _make_reader(kind: str, n_clusters: int | None) -> Any:
     if kind == "cae-fc":
         return _ComponentReader()
-    from fcac.federation.community_reader import CommunityReader
+    from fcac.federation.community_readout import CommunityReader
 
     return CommunityReader(n_clusters)

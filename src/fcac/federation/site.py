@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac import storage
+from fcac import persistence
 from fcac._rows import Rows
-from fcac.clusterers import CAPlus
+from fcac.art.clusterers import CAPlus
 from fcac.federation.contribution import Contribution, SiteName, plain_site
-from fcac.federation.resting import RestingNetwork
-from fcac.mechanisms import statement
-from fcac.network import Network, Rules
+from fcac.art.compact_network import RestingNetwork
+from fcac.privacy.mechanism import statement
+from fcac.art.network import Network, Rules
 
 _CA_PLUS = Rules(topological=False)
 _STATE_FILE = "site.fcac"
@@ -76,7 +76,7 @@ class Site:
         if self.state_dir is not None:
             self.state_dir.mkdir(parents=True, exist_ok=True)
             if (self.state_dir / _STATE_FILE).exists():
-                self._restore(*storage.read(self.state_dir / _STATE_FILE, kind="site"))
+                self._restore(*persistence.read(self.state_dir / _STATE_FILE, kind="site"))
 
     # ------------------------------------------------------------ rows in, contribution out
 
@@ -295,7 +295,7 @@ class Site:
     def _store(self, number: int, network: RestingNetwork | None, released: Any) -> None:
         assert self.state_dir is not None
         meta, arrays = self._to_parts(number, network, released)
-        storage.write_atomic(self.state_dir / _STATE_FILE, storage.pack("site", meta, arrays))
+        persistence.write_atomic(self.state_dir / _STATE_FILE, persistence.pack("site", meta, arrays))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a description and arrays that restore this site (without its privacy mechanism)."""

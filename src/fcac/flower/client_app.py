@@ -1,4 +1,4 @@
-"""The site's side as a Flower ``ClientApp``: thin over :class:`fcac.flower.agent.SiteAgent`.
+"""The site's side as a Flower ``ClientApp``: thin over :class:`fcac.deployment.site_agent.SiteAgent`.
 
 Flower sends the text of an exception to the server. So every handler catches everything: what went wrong is written
 to the site's own log, and the server gets the code "unavailable", whatever the reason.
@@ -14,9 +14,9 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fcac.flower import messages
-from fcac.flower.agent import NothingNew, SiteAgent, write_log
+from fcac.deployment.site_agent import NothingNew, SiteAgent, write_log
 from fcac.flower.messages import Reply
-from fcac.flower.settings import SiteSettings
+from fcac.deployment.settings import SiteSettings
 
 #: Key of the node configuration that names the site's settings file.
 SETTINGS_KEY = "fcac-site"

@@ -67,7 +67,7 @@ def run_guarded_superlink() -> None:
     from flwr.superlink.cli.flower_superlink import flower_superlink
     from starlette.middleware import Middleware
 
-    from fcac.flower.pinned import replace
+    from fcac.flower.pinned_runtime import replace
 
     # the layer that Flower's own extensions would use, so it is the outermost
     replace("flwr.superlink.extensions", {"get_middleware": lambda: (Middleware(LocalOnly),)})

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from fcac.flower import keys
+from fcac.deployment import certificates
 
 _STOP_SECONDS = 15.0
 
@@ -113,7 +113,7 @@ def stopped_by_signals() -> Iterator[None]:
 
 def superlink_command(root: Path, port: int, host: str, insecure: bool) -> list[str]:
     """Return the command line of the SuperLink, guarded (see :mod:`fcac.flower.guard`)."""
-    command = [sys.executable, "-P", "-m", "fcac.flower.pinned", "superlink", "--host", host, "--port", str(port)]
+    command = [sys.executable, "-P", "-m", "fcac.flower.pinned_runtime", "superlink", "--host", host, "--port", str(port)]
     command += ["--disable-runtime-dependency-installation", "--database", str(root / "server" / "superlink.db")]
     if insecure:
         return [*command, "--insecure"]
@@ -177,8 +177,8 @@ def supernode_command(bundle: Path, address: str, insecure: bool, settings: Path
     command = ["flower-supernode", "--superlink", address, "--host", "127.0.0.1", "--port", str(free_port())]
     command += ["--node-config", f"fcac-site={json.dumps(str(settings))}"]
     if insecure:
-        host = keys.split_address(address)[0]
-        if not keys.is_loopback(host):
+        host = certificates.split_address(address)[0]
+        if not certificates.is_loopback(host):
             raise ValueError(f"without encryption only this machine can be reached: {host} is not a loopback address")
         return [*command, "--insecure"]
     return [

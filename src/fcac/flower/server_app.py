@@ -1,4 +1,4 @@
-"""The server's side as a Flower ``ServerApp``: thin over :class:`fcac.flower.rounds.Conductor`."""
+"""The server's side as a Flower ``ServerApp``: thin over :class:`fcac.flower.round_runner.Conductor`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fcac import storage
-from fcac.flower.coordinator import Coordinator
-from fcac.flower.rounds import Conductor, Pace
-from fcac.flower.settings import FederationSettings
+from fcac import persistence
+from fcac.deployment.hub import Coordinator
+from fcac.flower.round_runner import Conductor, Pace
+from fcac.deployment.settings import FederationSettings
 
 #: Where, below the federation's directory, the server keeps its state.
 STATE = "state"
@@ -42,7 +42,7 @@ def main(grid: Grid, context: Context) -> None:
         result["error"] = traceback.format_exc()
         raise
     finally:
-        storage.write_atomic(desk.state / RUN_FILE, json.dumps(result).encode())
+        persistence.write_atomic(desk.state / RUN_FILE, json.dumps(result).encode())
 
 
 app.main()(main)

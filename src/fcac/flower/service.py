@@ -12,13 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fcac import storage
-from fcac.flower import keys, processes
-from fcac.flower.coordinator import Coordinator
-from fcac.flower.deploy import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, write_app
-from fcac.flower.pinned import write_programs
+from fcac import persistence
+from fcac.flower import processes
+from fcac.deployment import certificates
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.directory import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, write_app
+from fcac.flower.pinned_runtime import write_programs
 from fcac.flower.processes import FlowerError
-from fcac.flower.settings import FEDERATION_FILE, FederationSettings, SiteSettings
+from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, SiteSettings
 
 Say = Callable[[str], None]
 
@@ -37,13 +38,13 @@ class ServerProcess:
     def __init__(self, root: Path, host: str | None = None) -> None:
         self.root = root
         self.settings = FederationSettings.load(root)
-        own_host, self.port = keys.split_address(self.settings.address)
-        if host is not None and not keys.is_loopback(host) and host not in ("0.0.0.0", "::"):
+        own_host, self.port = certificates.split_address(self.settings.address)
+        if host is not None and not certificates.is_loopback(host) and host not in ("0.0.0.0", "::"):
             raise ValueError(f"--host {host}: the server reaches itself over loopback; listen on 127.0.0.1 or 0.0.0.0")
-        if self.settings.insecure and not keys.is_loopback(host or own_host):
+        if self.settings.insecure and not certificates.is_loopback(host or own_host):
             raise ValueError("without encryption the server listens on a loopback address only")
         # A name or an outer address may belong to a router; the machine itself listens everywhere then.
-        self.host = host or (own_host if keys.is_loopback(own_host) else "0.0.0.0")
+        self.host = host or (own_host if certificates.is_loopback(own_host) else "0.0.0.0")
         self.process: subprocess.Popen[bytes] | None = None
         self.log_path = root / "server" / "superlink.log"
         self._seen = 0
@@ -53,7 +54,7 @@ class ServerProcess:
         if not self.settings.insecure:
             import datetime
 
-            ends = keys.server_certificate_ends(self.root / "server" / "server.crt")
+            ends = certificates.server_certificate_ends(self.root / "server" / "server.crt")
             if ends <= datetime.datetime.now(datetime.UTC):
                 raise FlowerError(f"the server's certificate expired on {ends:%Y-%m-%d}: run 'fcac federation renew'")
         if processes.is_healthy(self.root, self.port, self.settings.insecure):
@@ -85,7 +86,7 @@ class ServerProcess:
             answer = self._register(key, wanted[key])
             known[key] = str(answer["node-id"])
             done.append(f"{wanted[key]} may connect")
-            storage.write_atomic(path, json.dumps(known, indent=1).encode())
+            persistence.write_atomic(path, json.dumps(known, indent=1).encode())
         for key in sorted(set(known) - set(wanted)):
             answer = processes.flwr(self.home, "supernode", "unregister", known[key])
             if not answer.get("success"):
@@ -93,7 +94,7 @@ class ServerProcess:
             del known[key]
             owners = [name for name, member in self.settings.members.items() if member.key == key]
             done.append(f"the key of {owners[0]} is shut out" if owners else "an old key is shut out")
-            storage.write_atomic(path, json.dumps(known, indent=1).encode())
+            persistence.write_atomic(path, json.dumps(known, indent=1).encode())
         self._seen = stamp
         return done
 
@@ -279,7 +280,7 @@ def run_rounds(
         If the run failed. What had arrived is kept; the next run goes on from there.
     """
     settings = FederationSettings.load(root)
-    port = keys.split_address(settings.address)[1]
+    port = certificates.split_address(settings.address)[1]
     if not processes.is_healthy(root, port, settings.insecure):
         raise FlowerError(f"no server answers on port {port}: start 'fcac federation server {root}' first")
     home = processes.write_connection(root, port, settings.insecure)
@@ -377,4 +378,4 @@ def state_of(bundle: Path, state: Path | None) -> Path:
 def remember_state(bundle: Path, state: Path) -> None:
     """Note in the bundle where the site's state lies, so that other commands find it."""
     if (bundle / BUNDLE_FILE).exists() and state.resolve() != (bundle / "state").resolve():
-        storage.write_atomic(bundle / "state-directory", f"{state.resolve()}\n".encode())
+        persistence.write_atomic(bundle / "state-directory", f"{state.resolve()}\n".encode())

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from fcac.privacy.errors import BudgetExceeded, LedgerError, PrivacyError, PrivacyWarning, RepeatedBatch
 
 if TYPE_CHECKING:
-    from fcac.privacy.attacks import attack_figures
+    from fcac.paper.attacks import attack_figures
     from fcac.privacy.auditing import AuditResult, audit
     from fcac.privacy.ledger import Ledger
-    from fcac.privacy.local import LocalNoise
-    from fcac.privacy.once import StoredRelease, release_once
-    from fcac.privacy.paper import PaperLaplace
-    from fcac.privacy.release import NodeRelease
-    from fcac.privacy.sampler import InsecureTestSampler
-    from fcac.privacy.state import ReleasedState
+    from fcac.privacy.local_noise import LocalNoise
+    from fcac.privacy.durable_release import StoredRelease, release_once
+    from fcac.privacy.paper_laplace import PaperLaplace
+    from fcac.privacy.node_release import NodeRelease
+    from fcac.privacy.samplers import InsecureTestSampler
+    from fcac.privacy.released_state import ReleasedState
 
 # Modules are loaded when a name is first used, so that a site without privacy does not pay for it.
 _WHERE = {

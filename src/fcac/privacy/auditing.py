@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, norm
 
-from fcac.privacy.accounting import separation
+from fcac.privacy.zcdp import separation
 from fcac.privacy.bounds import FloatArray, check_bounds
-from fcac.privacy.cells import UNIT, IntArray, ring_edges, to_grid
-from fcac.privacy.local import LEVELS, STRIDE, Channel, LocalNoise
-from fcac.privacy.noisy_cells import Step
-from fcac.privacy.paper import PaperLaplace
-from fcac.privacy.release import NodeRelease
+from fcac.privacy.cell_statistics import UNIT, IntArray, ring_edges, to_grid
+from fcac.privacy.local_noise import LEVELS, STRIDE, Channel, LocalNoise
+from fcac.privacy.cell_release import Step
+from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.node_release import NodeRelease
 
 #: Called with (runs done, runs in all).
 Progress = Callable[[int, int], None]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fcac.privacy._plain import PlainObject
-from fcac.privacy.accounting import check_delta, check_epsilon, epsilon_from_rho, rho_from_epsilon, show
+from fcac.privacy.zcdp import check_delta, check_epsilon, epsilon_from_rho, rho_from_epsilon, show
 from fcac.privacy.errors import BudgetExceeded, LedgerError, RepeatedBatch
 
 RecordIds = Sequence[Any] | None
@@ -61,7 +61,7 @@ class Ledger(PlainObject):
     --------
     >>> import tempfile, os
     >>> from fcac.privacy import Ledger
-    >>> from fcac.privacy.accounting import rho_from_epsilon
+    >>> from fcac.privacy.zcdp import rho_from_epsilon
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(os.path.join(folder.name, "site.db"), budget=4.0)
     >>> number = ledger.charge("A", rho_from_epsilon(2.0, 1e-6), round=1)

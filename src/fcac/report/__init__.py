@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from fcac import storage
-from fcac.estimator import FCAC
+from fcac import persistence
+from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
-from fcac.report.facts import gather
+from fcac.report.data import gather
 from fcac.report.page import page
 
 __all__ = ["render_report", "write_report"]
@@ -81,4 +81,4 @@ def write_report(
     text = render_report(
         model, rows=rows, title=title, compare=compare, feature_names=feature_names, federation=federation
     )
-    storage.write_atomic(path, text.encode())
+    persistence.write_atomic(path, text.encode())

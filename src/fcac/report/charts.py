@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac.report.facts import Novelty, ReadOut, RoundFacts
-from fcac.report.looks import Look
+from fcac.report.data import Novelty, ReadOut, RoundFacts
+from fcac.report.cluster_style import Look
 from fcac.report.markup import Markup, tag
-from fcac.report.plane import Dots, Plane
+from fcac.report.projection import Dots, Plane
 
 Floats = NDArray[np.float64]
 

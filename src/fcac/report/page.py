@@ -7,9 +7,9 @@ import datetime
 import hashlib
 
 from fcac.report import history, sections
-from fcac.report.facts import Facts
+from fcac.report.data import Facts
 from fcac.report.markup import Markup, tag
-from fcac.report.parts import plural
+from fcac.report.components import plural
 from fcac.report.style import CSS, SCRIPT
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fcac.report.looks import PALETTE
+from fcac.report.cluster_style import PALETTE
 
 _COLOURS = "".join(f".c{k}{{--c:{colour}}}" for k, colour in enumerate(PALETTE))
 

@@ -1,0 +1,81 @@
+"""A site's network between rounds: only what it is, no room to grow; a process can hold 100,000 of them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.art.network import Floats, Integers, Network
+
+
+class RestingNetwork:
+    """The parts of a network that is not learning, without its working arrays and spare room.
+
+    Waking it gives a network that goes on exactly as the one laid to rest would have. Its nodes and counts are
+    read-only, so that they can be sent as they are, without a copy.
+
+    Parameters
+    ----------
+    meta, arrays
+        As :meth:`fcac.art.network.Network.to_parts` returns them; arrays that are views of something larger are copied.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.art.compact_network import RestingNetwork
+    >>> from fcac.art.network import Network, Rules
+    >>> network = Network(2, Rules(topological=False))
+    >>> network.learn(np.random.default_rng(0).normal(size=(50, 2)))
+    >>> resting = RestingNetwork(*network.to_parts())
+    >>> bool((resting.wake().nodes == network.nodes).all()), resting.n_features
+    (True, 2)
+    """
+
+    __slots__ = ("_arrays", "_meta")
+
+    def __init__(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self._meta = {**meta, "rules": _one_dict(tuple(sorted(meta["rules"].items())))}
+        self._arrays = {name: _compact(array) for name, array in arrays.items()}
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self._meta["n_features"])
+
+    def wake(self) -> Network:
+        """Return a network of its own that may learn."""
+        return Network.from_parts(self._meta, self._arrays)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the parts, as of the network."""
+        return {**self._meta, "rules": dict(self._meta["rules"])}, dict(self._arrays)
+
+    def settled_nodes(self) -> tuple[Floats, Integers]:
+        """Return nodes and counts as they would be if the data ended here."""
+        if len(self._arrays["pending"]):
+            settled = self.wake().settled()
+            return settled.nodes, settled.counts
+        return self._arrays["nodes"], self._arrays["counts"]
+
+
+def _compact(array: NDArray[Any]) -> NDArray[Any]:
+    if not array.size:
+        return _empty(array.shape, array.dtype.str)
+    own = np.array(array, order="C")
+    own.flags.writeable = False
+    return own
+
+
+@lru_cache(maxsize=64)
+def _empty(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """One empty array for all networks: the object costs more than its content."""
+    return np.empty(shape, dtype)
+
+
+@lru_cache(maxsize=64)
+def _one_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """One dictionary for all that are equal."""
+    return dict(items)

@@ -1,0 +1,453 @@
+"""The two inner loops of every search, written as vector instructions.
+
+Both are LLVM code made by hand, because the sum of kernels must follow NumPy's order of addition, which no
+optimiser may reorder, and because a loop over a tile of nodes that keeps its sums in registers is not one that the
+optimiser finds. LLVM maps the vectors on whatever the machine has; they also compile in a fraction of the time.
+
+`correntropy`
+    The exact mean of exp(-(x - w)^2 / (2 s^2)) over features, in float64. The exponential is within 0.53
+    units in the last place, and eight running sums are added up as NumPy does it, so that exact ties fall the way
+    they do in a plain NumPy program.
+`screen_tile`
+    An upper bound on that sum for 32 nodes at once, in float32: the bits of an integer, read as a float, are the chord
+    of 2^y, which never lies below it and at most 6.15 % above.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from fcac.art.llvm_ir import (
+    F32,
+    F64,
+    F64X8,
+    I32,
+    I64,
+    addresses,
+    call,
+    constant,
+    define,
+    fma,
+    over_features,
+    pointer,
+    row_start,
+    splat,
+)
+
+#: Nodes per tile of the screening copy.
+LANES = 32
+
+# Features between two checks whether any node of a tile can still reach the limit.
+_STRIDE = 16
+
+_TILE = ir.VectorType(F32, LANES)
+
+_ROUND_MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer in the low bits
+_LOG2E = 1.4426950408889634
+_LN2_HI = 0.6931471803691238  # 33 leading bits of log 2: its product with a small integer is exact
+_LN2_LO = 1.9082149292705877e-10
+_FAR = 708.0  # exp(-708) is the last that is a normal number; beyond it the kernel counts as zero
+_POLYNOMIAL = (  # 1/13! ... 1/2!, for (exp(r) - 1 - r) / r^2
+    1.6059043836821613e-10,
+    2.08767569878681e-09,
+    2.505210838544172e-08,
+    2.755731922398589e-07,
+    2.7557319223985893e-06,
+    2.48015873015873e-05,
+    0.0001984126984126984,
+    0.001388888888888889,
+    0.008333333333333333,
+    0.041666666666666664,
+    0.16666666666666666,
+    0.5,
+)
+_ONE_BITS = 1065353216.0  # bits of float32 1.0, as a number
+
+#: Bound of the nodes of a tile that was given up; lower than any other.
+GIVEN_UP = np.float32(-1e30)
+
+
+def _kernel(builder, x, w, unit, two_s2, inverse):
+    """Make the code for exp(-(x - w)^2 / (2 s^2)), of numbers or vectors; `unit` is what s was multiplied by."""
+    kind = x.type
+    integers = ir.VectorType(I64, kind.count) if isinstance(kind, ir.VectorType) else I64
+    difference = builder.fmul(builder.fsub(x, w), unit)
+    square = builder.fmul(difference, difference)
+    # division by its inverse and one correction: rounded like the quotient, at a third of its price
+    quotient = builder.fmul(square, inverse)
+    remainder = fma(builder, builder.fneg(quotient), two_s2, square)
+    t = fma(builder, remainder, inverse, quotient)
+    near = builder.fcmp_ordered("<", t, constant(kind, _FAR))  # false for the NaN that an infinite square leaves
+    t = builder.select(near, t, constant(kind, _FAR))
+    shifted = fma(builder, t, constant(kind, -_LOG2E), constant(kind, _ROUND_MAGIC))
+    n = builder.fsub(shifted, constant(kind, _ROUND_MAGIC))
+    high = fma(builder, n, constant(kind, -_LN2_HI), builder.fneg(t))
+    low = builder.fmul(n, constant(kind, -_LN2_LO))
+    r = builder.fadd(high, low)
+    r_error = builder.fadd(builder.fsub(high, r), low)
+    p = constant(kind, _POLYNOMIAL[0])
+    for coefficient in _POLYNOMIAL[1:]:
+        p = fma(builder, p, r, constant(kind, coefficient))
+    one = constant(kind, 1.0)
+    one_plus = builder.fadd(one, r)
+    rest = builder.fsub(r, builder.fsub(one_plus, one))
+    rest = builder.fadd(fma(builder, builder.fmul(r, r), p, r_error), rest)
+    power = builder.add(builder.bitcast(shifted, integers), constant(integers, 1023))
+    power = builder.bitcast(builder.shl(power, constant(integers, 52)), kind)
+    value = builder.fmul(builder.fadd(one_plus, rest), power)
+    return builder.select(near, value, constant(kind, 0.0))
+
+
+def _summing(module, name, n_arrays, n_scalars, term):
+    """Make a function that adds up n terms in NumPy's order of addition.
+
+    Up to 128 terms: eight running sums, added up in pairs, then what is left one by one; more: two halves. `term` makes
+    the code for one term, a number or a vector, from what it loads from each array at one place and the scalars.
+    """
+    arguments = [F64.as_pointer()] * n_arrays + [I64] + [F64] * n_scalars
+    function, builder = define(module, name, F64, arguments)
+    if builder is None:
+        return function
+    arrays, n, scalars = function.args[:n_arrays], function.args[n_arrays], function.args[n_arrays + 1 :]
+
+    def term_at(at, kind):
+        values = [builder.load(pointer(builder, array, at, kind), align=8) for array in arrays]
+        return term(builder, *values, *(splat(builder, scalar, kind) for scalar in scalars))
+
+    with builder.if_then(builder.icmp_signed(">", n, I64(128)), likely=False):
+        half = builder.and_(builder.ashr(n, I64(1)), I64(-8))
+        first = builder.call(function, [*arrays, half, *scalars])
+        behind = [builder.gep(array, [half]) for array in arrays]
+        builder.ret(builder.fadd(first, builder.call(function, [*behind, builder.sub(n, half), *scalars])))
+    whole = builder.and_(n, I64(-8))
+    total = cgutils.alloca_once_value(builder, F64(0.0))
+    lanes = cgutils.alloca_once(builder, F64X8)
+    with builder.if_then(builder.icmp_signed(">", whole, I64(0))):
+        builder.store(term_at(I64(0), F64X8), lanes)
+        with cgutils.for_range_slice(builder, I64(8), whole, I64(8)) as (at, _):
+            builder.store(builder.fadd(builder.load(lanes), term_at(at, F64X8)), lanes)
+        sums = builder.load(lanes)
+        parts = [builder.extract_element(sums, I32(lane)) for lane in range(8)]
+        while len(parts) > 1:
+            parts = [builder.fadd(parts[at], parts[at + 1]) for at in range(0, len(parts), 2)]
+        builder.store(parts[0], total)
+        # what is left: the last eight once more, of which only those not yet counted are added, one by one
+        with builder.if_then(builder.icmp_signed("<", whole, n)):
+            back = builder.sub(n, I64(8))
+            builder.store(term_at(back, F64X8), lanes)
+            with cgutils.for_range(builder, n, start=whole) as rest:
+                at = builder.gep(builder.bitcast(lanes, F64.as_pointer()), [builder.sub(rest.index, back)])
+                builder.store(builder.fadd(builder.load(total), builder.load(at)), total)
+        builder.ret(builder.load(total))
+    with cgutils.for_range(builder, n) as few:
+        builder.store(builder.fadd(builder.load(total), term_at(few.index, F64)), total)
+    builder.ret(builder.load(total))
+    return function
+
+
+@intrinsic
+def kernel_of(typingctx, width):
+    """What `correntropy` needs of a width: a unit, 2 s^2 in that unit, and its inverse.
+
+    The unit is a power of two that brings the width near one: it rounds nothing, and no square vanishes or overflows.
+    """
+    result = types.UniTuple(types.float64, 3)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        exponent = builder.and_(builder.lshr(builder.bitcast(args[0], I64), I64(52)), I64(2047))
+        exponent = builder.sub(I64(2045), exponent)
+        exponent = builder.select(builder.icmp_signed(">", exponent, I64(1)), exponent, I64(1))
+        unit = builder.bitcast(builder.shl(exponent, I64(52)), F64)
+        scaled = builder.fmul(args[0], unit)
+        two_s2 = builder.fmul(builder.fmul(F64(2.0), scaled), scaled)
+        return context.make_tuple(builder, result, [unit, two_s2, builder.fdiv(F64(1.0), two_s2)])
+
+    return result(types.float64), codegen
+
+
+@intrinsic
+def correntropy(typingctx, points, i, nodes, k, kernel):
+    """Mean over features of exp(-(x - w)^2 / (2 s^2)) between points[i] and nodes[k], in NumPy's order of addition."""
+    signature = types.float64(points, i, nodes, k, kernel)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (x, w), d = addresses(context, builder, (points, *args[:2]), (nodes, *args[2:4]))
+        function = _summing(builder.module, "fcac_kernel_sum", 2, 3, _kernel)
+        total = builder.call(function, [x, w, d, *cgutils.unpack_tuple(builder, args[4])])
+        return builder.fdiv(total, builder.sitofp(d, F64))
+
+    return signature, codegen
+
+
+@intrinsic
+def cim_of(typingctx, similarity):
+    """Correntropy-induced metric sqrt(1 - C); rounding can lift a mean of ones a hair over one."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rest = builder.fsub(F64(1.0), args[0])
+        rest = builder.select(builder.fcmp_ordered(">", rest, F64(0.0)), rest, F64(0.0))
+        return call(builder, "sqrt", rest)
+
+    return types.float64(types.float64), codegen
+
+
+@intrinsic
+def dot(typingctx, values, a, b, n):
+    """Sum of the products of the n values from `a` on with those from `b` on."""
+    signature = types.float64(values, a, b, n)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        starts = [row_start(context, builder, values, args[0], at) for at in args[1:3]]
+        function = _summing(builder.module, "fcac_dot", 2, 0, lambda builder, x, y: builder.fmul(x, y))
+        return builder.call(function, [*starts, args[3]])
+
+    return signature, codegen
+
+
+@intrinsic
+def pairwise_sum(typingctx, values, n):
+    """Sum of values[:n] in NumPy's order."""
+    signature = types.float64(values, types.int64)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        start = row_start(context, builder, values, args[0], I64(0))
+        function = _summing(builder.module, "fcac_pairwise_sum", 1, 0, lambda builder, value: value)
+        return builder.call(function, [start, args[1]])
+
+    return signature, codegen
+
+
+def _spreading(module):
+    """Make a function that writes the standard deviation of each of d features of the rows listed."""
+    numbers, integers = F64.as_pointer(), I64.as_pointer()
+    function, builder = define(module, "fcac_spread", ir.VoidType(), [numbers, I64, integers, I64, numbers])
+    if builder is None:
+        return function
+    points, d, rows, n, out = function.args
+
+    count = builder.sitofp(n, F64)
+    # one row alone has no spread: 0 / 1
+    freedom = builder.sitofp(builder.sub(n, builder.zext(builder.icmp_signed(">", n, I64(1)), I64)), F64)
+
+    def column(at, kind):
+        def value(row):
+            offset = builder.mul(builder.load(builder.gep(rows, [row])), d)
+            return builder.load(pointer(builder, points, builder.add(offset, at), kind), align=8)
+
+        first = value(I64(0))
+        total = cgutils.alloca_once_value(builder, constant(kind, 0.0))
+        varies = cgutils.alloca_once_value(builder, builder.fcmp_ordered("!=", first, first))  # as yet, no
+        with cgutils.for_range(builder, n) as row:
+            number = value(row.index)
+            builder.store(builder.fadd(builder.load(total), number), total)
+            # any difference marks the feature as not constant, without a rounding error to be fooled by
+            builder.store(builder.or_(builder.load(varies), builder.fcmp_ordered("!=", number, first)), varies)
+        mean = builder.fdiv(builder.load(total), splat(builder, count, kind))
+        mean = builder.select(builder.load(varies), mean, first)
+        builder.store(constant(kind, 0.0), total)
+        with cgutils.for_range(builder, n) as row:
+            difference = builder.fsub(value(row.index), mean)
+            builder.store(builder.fadd(builder.load(total), builder.fmul(difference, difference)), total)
+        variance = builder.fdiv(builder.load(total), splat(builder, freedom, kind))
+        builder.store(call(builder, "sqrt", variance), pointer(builder, out, at, kind), align=8)
+
+    over_features(builder, d, column, (32, 8))
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def spread_of(typingctx, points, rows, n, out):
+    """Write the standard deviation (over n - 1) of each feature of points[rows[:n]]; exactly 0 where all are equal."""
+    signature = types.void(points, rows, types.int64, out)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero = I64(0)
+        arrays = (points, args[0], zero), (rows, args[1], zero), (out, args[3], zero)
+        (first, listed, result), d = addresses(context, builder, *arrays)
+        builder.call(_spreading(builder.module), [first, d, listed, args[2], result])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _screening(module):
+    """Make the function behind `screen_tile`, on addresses."""
+    numbers = F32.as_pointer()
+    arguments = [numbers, numbers, I64, I64, I64, F32, F32, numbers]
+    function, builder = define(module, "fcac_screen", I64, arguments)
+    if builder is None:
+        return function
+    w, x, begin, end, d, slope, limit, bound = function.args
+    zero, one = constant(_TILE, 0.0), constant(_TILE, _ONE_BITS)
+    out = pointer(builder, bound, I64(0), _TILE)
+    slopes = builder.fneg(splat(builder, slope, _TILE))
+    total = cgutils.alloca_once_value(builder, zero)
+    with builder.if_then(builder.icmp_signed(">", begin, I64(0))):
+        builder.store(builder.load(out, align=4), total)
+
+    def reaching(done):
+        # each feature to come can add at most one
+        floor = builder.fsub(limit, builder.sitofp(builder.sub(d, done), F32))
+        mask = builder.fcmp_ordered(">=", builder.load(total), splat(builder, floor, _TILE))
+        return builder.zext(builder.bitcast(mask, ir.IntType(LANES)), I64)
+
+    with cgutils.for_range_slice(builder, begin, end, I64(_STRIDE)) as (start, _):
+        stop = builder.add(start, I64(_STRIDE))
+        stop = builder.select(builder.icmp_signed("<", stop, end), stop, end)
+        with cgutils.for_range(builder, stop, start=start) as feature:
+            node = builder.load(pointer(builder, w, builder.mul(feature.index, I64(LANES)), _TILE), align=4)
+            difference = builder.fsub(splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), node)
+            # fused or not: the margin of the bound covers both
+            bits = call(builder, "fmuladd", builder.fmul(difference, difference), slopes, one)
+            bits = builder.select(builder.fcmp_ordered(">", bits, zero), bits, zero)
+            chord = builder.bitcast(builder.fptosi(bits, ir.VectorType(I32, LANES)), _TILE)
+            builder.store(builder.fadd(builder.load(total), chord), total)
+        with builder.if_then(builder.icmp_signed("==", reaching(stop), I64(0)), likely=False):
+            # nothing in this tile can matter: the bounds so far, which are too low, must not be taken up again
+            builder.store(constant(_TILE, float(GIVEN_UP)), out, align=4)
+            builder.ret(I64(0))
+    builder.store(builder.load(total), out, align=4)
+    builder.ret(reaching(end))
+    return function
+
+
+@intrinsic
+def screen_tile(typingctx, screen, tile, probe_points, b, begin, end, slope, limit, bound):
+    """Add the features begin..end to the bounds on the kernel sums of a tile's 32 nodes, from 0 if begin is 0.
+
+    Returns, as bits, which nodes can still reach `limit`. `screen` is the (tiles, features, 32) float32 copy of the
+    nodes, probe_points[b] the point in the same units and order, `slope` turns a squared difference into bits of an
+    exponent, and bound[b] (capacity,) takes the bounds. A tile none of whose nodes can reach the limit, even if it
+    equals the point in all features to come, is given up at once.
+    """
+    signature = types.int64(screen, tile, probe_points, b, begin, end, types.float32, types.float32, bound)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        arrays = (probe_points, args[2], args[3]), (screen, args[0], args[1]), (bound, args[8], args[3])
+        (x, w, out), d = addresses(context, builder, *arrays)
+        out = builder.gep(out, [builder.mul(args[1], I64(LANES))])
+        return builder.call(_screening(builder.module), [w, x, args[4], args[5], d, args[6], args[7], out])
+
+    return signature, codegen
+
+
+@intrinsic
+def tile_top(typingctx, bound, b, tile):
+    """Largest of the bounds bound[b] in a tile."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        start = row_start(context, builder, bound, args[0], args[1])
+        values = builder.load(pointer(builder, start, builder.mul(args[2], I64(LANES)), _TILE), align=4)
+        name = f"llvm.vector.reduce.fmax.v{LANES}f32"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(F32, [_TILE]), name)
+        return builder.call(function, [values])
+
+    return types.float32(bound, types.int64, types.int64), codegen
+
+
+def _scatter(builder, values, at, kind, rank, out, stride):
+    """Store the values of features at, at + 1, ... as float32, each in its place in the order of the screen."""
+    for lane in range(8 if isinstance(kind, ir.VectorType) else 1):
+        value = builder.extract_element(values, I32(lane)) if isinstance(kind, ir.VectorType) else values
+        place = builder.load(builder.gep(rank, [builder.add(at, I64(lane))]))
+        to = builder.gep(out, [builder.mul(place, I64(stride))])
+        builder.store(builder.fptrunc(value, F32), to)
+
+
+def _pointing(module):
+    """Make the function behind `to_screen`, on addresses."""
+    numbers = F64.as_pointer()
+    arguments = [numbers, numbers, I64.as_pointer(), I64, F64, F32.as_pointer()]
+    function, builder = define(module, "fcac_to_screen", F64, arguments)
+    if builder is None:
+        return function
+    x, shift, rank, d, scale, out = function.args
+    reach = cgutils.alloca_once_value(builder, F64(0.0))
+    lanes = cgutils.alloca_once_value(builder, constant(F64X8, 0.0))
+
+    def feature(at, kind):
+        value, origin = (builder.load(pointer(builder, array, at, kind), align=8) for array in (x, shift))
+        value = builder.fmul(builder.fsub(value, origin), splat(builder, scale, kind))
+        _scatter(builder, value, at, kind, rank, out, 1)
+        total = lanes if isinstance(kind, ir.VectorType) else reach
+        builder.store(builder.fadd(builder.load(total), call(builder, "fabs", value)), total)
+
+    over_features(builder, d, feature)
+    total = builder.load(reach)
+    for lane in range(8):
+        total = builder.fadd(total, builder.extract_element(builder.load(lanes), I32(lane)))
+    builder.ret(total)
+    return function
+
+
+@intrinsic
+def to_screen(typingctx, points, i, shift, rank, scale, probe_points, b):
+    """Write points[i] to probe_points[b], as the screening copy has it; return the sum of its absolute values there."""
+    signature = types.float64(points, i, shift, rank, scale, probe_points, b)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero = I64(0)
+        arrays = (points, *args[:2]), (shift, args[2], zero), (rank, args[3], zero), (probe_points, args[5], args[6])
+        (x, origin, places, out), d = addresses(context, builder, *arrays)
+        return builder.call(_pointing(builder.module), [x, origin, places, d, args[4], out])
+
+    return signature, codegen
+
+
+def _moving(module):
+    """Make the function behind `move_node`, on addresses."""
+    numbers = F64.as_pointer()
+    arguments = [numbers, numbers, numbers, I64.as_pointer(), F32.as_pointer(), I64, F64, F64]
+    function, builder = define(module, "fcac_move", ir.VoidType(), arguments)
+    if builder is None:
+        return function
+    x, w, shift, rank, screen, d, scale, divisor = function.args
+    whole_way = builder.fcmp_ordered("==", divisor, F64(1.0))
+
+    def feature(at, kind):
+        value, node, origin = (builder.load(pointer(builder, array, at, kind), align=8) for array in (x, w, shift))
+        step = builder.fdiv(builder.fsub(value, node), splat(builder, divisor, kind))
+        value = builder.select(whole_way, value, builder.fadd(node, step))
+        builder.store(value, pointer(builder, w, at, kind), align=8)
+        value = builder.fmul(builder.fsub(value, origin), splat(builder, scale, kind))
+        _scatter(builder, value, at, kind, rank, screen, LANES)
+
+    over_features(builder, d, feature)
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def move_node(typingctx, nodes, screen, shift, rank, scale, k, points, i, divisor):
+    """Move node k towards points[i] by 1 / divisor of the way, in both copies; a divisor of one puts it there."""
+    signature = types.void(nodes, screen, shift, rank, scale, k, points, i, divisor)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        k, zero = args[5], I64(0)
+        tile, lane = builder.ashr(k, I64(LANES.bit_length() - 1)), builder.and_(k, I64(LANES - 1))
+        arrays = (points, *args[6:8]), (nodes, args[0], k), (shift, args[2], zero), (rank, args[3], zero)
+        (x, w, origin, places, column), d = addresses(context, builder, *arrays, (screen, args[1], tile))
+        column = builder.gep(column, [lane])
+        builder.call(_moving(builder.module), [x, w, origin, places, column, d, args[4], args[8]])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def lowest_bit(typingctx, mask):
+    """Position of the lowest bit that is set in a number other than zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.int64(types.int64), codegen

@@ -1,0 +1,51 @@
+"""A small set of labelled means that predicts like the communities, for handing out."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from fcac.codebook import Codebook
+from fcac.knn.exact import Floats, Integers, nearest
+
+__all__ = ["Codebook", "condensed"]
+
+
+def condensed(nodes: Floats, counts: Floats, ids: Integers, scales: Floats, max_nodes: int, min_nodes: int) -> Codebook:
+    """Return a codebook of at most ``max_nodes`` means, each of at least ``min_nodes`` nodes of one cluster."""
+    names, sizes = np.unique(ids, return_counts=True)
+    large = np.argsort(-sizes, kind="stable")[:max_nodes]
+    kept = [(name, size) for name, size in zip(names[large], sizes[large], strict=True) if size >= min_nodes]
+    if not kept:
+        raise ValueError(f"every cluster has fewer than min_nodes={min_nodes} nodes: nothing can be handed out")
+    share = max_nodes / sum(size for _, size in kept)
+    words, labels, masses = [], [], []
+    for name, size in sorted(kept):
+        members = np.flatnonzero(ids == name)
+        wanted = int(np.clip(share * size, 1, size // min_nodes))
+        group = _grouped(nodes[members] * scales, counts[members], wanted, min_nodes)
+        for g in range(int(group.max()) + 1):
+            here = members[group == g]
+            words.append(np.average(nodes[here], axis=0, weights=counts[here]))
+            labels.append(name)
+            masses.append(counts[here].sum())
+    return Codebook(words, labels, scale=1.0 / scales, counts=masses)
+
+
+def _grouped(points: Floats, counts: Floats, wanted: int, min_nodes: int) -> Integers:
+    """Group points around ``wanted`` means; groups of too few points dissolve into their neighbours."""
+    group: Integers = np.zeros(len(points), dtype=np.int64)
+    if wanted > 1:
+        means = KMeans(wanted, n_init=1, max_iter=20, random_state=0).fit(points, sample_weight=counts)
+        group = means.labels_.astype(np.int64)
+        while True:
+            present, sizes = np.unique(group, return_counts=True)
+            smallest = int(np.argmin(sizes))
+            if sizes[smallest] >= min_nodes or len(present) == 1:
+                break
+            others = np.delete(present, smallest)
+            loose = np.flatnonzero(group == present[smallest])
+            near, _ = nearest(means.cluster_centers_[others], points[loose], 1)
+            group[loose] = others[near[:, 0]]
+        group = np.unique(group, return_inverse=True)[1].astype(np.int64)
+    return group

@@ -1,0 +1,411 @@
+"""From a graph to clusters: communities, joined where no valley lies between them; and the tree above and below.
+
+Communities of a neighbour graph respect the gaps in the data but also cut large smooth clusters to pieces, because
+modularity prefers pieces of a certain size. So a fine partition is taken first, and two communities are joined if the
+border between them is about as strong as the weakest cuts through their own middles: then no valley parts them. This
+strength has no unit: it does not depend on density, size or dimension of the data. A border that only few nodes carry
+(along a curve, or between few nodes) is given the benefit of the doubt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from fcac.communities.leiden import PIECES_FROM, Search, numbered
+from fcac.knn.exact import Floats, Integers
+
+# Resolution of the communities that are joined afterwards.
+_RESOLUTION = 0.5
+# With fewer nodes per community than this cuts through communities cannot be measured, and the communities are those at
+# the usual resolution of modularity. One node more for every three records a node stands for, up to the last number.
+_MEASURABLE, _RECORDS_A_NODE_MORE, _MOST_MEASURABLE = 10, 3.0, 15
+_RESOLUTION_OF_FEW, _NEVER_FEW = 1.0, 2000
+# Border strength from which on two communities are one. Above 1, because the border is where the search for communities
+# found it, through the densest part of a smooth cluster, while cuts inside are the weakest there are.
+_NO_VALLEY = 1.25
+# A border that few nodes carry may be weak by chance: its strength is taken as larger by this much over their number.
+# The place of a node that stands for many records is less a matter of chance: at so many each, the doubt is halved.
+_DOUBT, _DOUBT_HALVES_AT = 12.0, 13.0
+# Where cuts cannot be measured, communities are joined only if clusters without any tie to each other remain. Then
+# borders must be at least this strong, and no cluster may hold more than this share of the weight: a few outlying
+# nodes must not set the scale.
+_OF_FEW, _LARGEST_OF_FEW = 0.1, 0.6
+# Clusters without a tie are as far apart as if their tie had this share of the weight inside.
+_UNTIED = 1e-6
+# The smaller side of a cut "through the middle" holds at least this share.
+_BALANCE = 0.25
+# Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
+_ATOM_FACTOR, _MOST_ATOMS = 16.0, 300
+# Many nodes have more communities, and a cut through one is measured badly if it has few atoms.
+_MOST_ATOMS_OF_MANY = 1500
+# Groups of more atoms than this get a few eigenvectors of a sparse matrix instead of all of a dense one.
+_DENSE_ATOMS = 500
+# The more nodes, the more communities a smooth cluster is cut into, and borders between many small tiles of it look
+# like valleys. In d dimensions a resolution that falls like the d-th root of the number of nodes keeps their number
+# steady; so it does, from this many nodes on.
+_STEADY_FROM = 50_000
+
+
+@dataclass
+class Tree:
+    """Atoms of the graph, and which of them form each cluster, from all apart to all together.
+
+    Attributes
+    ----------
+    atom_of : ndarray of shape (n,)
+        Atom of each node.
+    ties : ndarray of shape (p, p)
+        Weight between atoms, twice the inner weight on the diagonal.
+    base : list of ndarray
+        Atoms of every community before joining.
+    joins : list of (int, int)
+        Communities joined, in order (the second vanishes into the first), down to one.
+    strengths : list of float
+        Strength of the border at every step of joining strongest borders first, up to the first that is not joined.
+    n_joined : int
+        How many of the joins the rule makes; the others are made only for who wants fewer clusters.
+    """
+
+    atom_of: Integers
+    ties: Floats
+    base: list[Integers]
+    joins: list[tuple[int, int]] = field(default_factory=list)
+    strengths: list[float] = field(default_factory=list)
+    n_joined: int = 0
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters by the rule."""
+        return len(self.base) - self.n_joined
+
+    def labels(self, n_clusters: int | None = None) -> Integers:
+        """Return a cluster for every node, numbered by first node; as many clusters as wanted, or by the rule."""
+        wanted = self.n_clusters if n_clusters is None else n_clusters
+        groups = {g: [atoms] for g, atoms in enumerate(self.base)}
+        for into, gone in self.joins[: max(0, len(self.base) - wanted)]:
+            groups[into] += groups.pop(gone)
+        parts = [np.concatenate(group) for group in groups.values()]
+        if len(parts) < wanted:
+            parts = _split(self.ties, parts, wanted)
+        of_atom = np.zeros(len(self.ties), dtype=np.int64)
+        for g, atoms in enumerate(parts):
+            of_atom[atoms] = g
+        return by_first(of_atom[self.atom_of])
+
+
+def by_first(labels: Integers) -> Integers:
+    """Renumber labels in order of first appearance.
+
+    >>> by_first(np.array([7, 3, 7, 0])).tolist()
+    [0, 1, 0, 2]
+    """
+    labels = labels.astype(np.int64)
+    bound = int(labels.max(initial=0)) + 1
+    if labels.min(initial=0) < 0 or bound > 10 * len(labels) + 1000:
+        labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        bound = len(labels)
+    numbered(labels, bound)
+    return labels
+
+
+def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension: float = math.inf) -> Tree:
+    """Return the tree of clusters of a graph; its ``labels()`` are the clusters.
+
+    Parameters
+    ----------
+    graph : scipy.sparse.csr_matrix of shape (n, n), symmetric
+    records_per_node : float, default=1
+        How many records a node stands for, on average.
+    dimension : float, default=inf
+        Of the surface the nodes lie on. Heeded with very many nodes only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fcac.communities.hierarchy import grow_tree
+    >>> ring = np.roll(np.eye(40), 1, axis=1) + np.roll(np.eye(40), 2, axis=1)
+    >>> two_rings = np.kron(np.eye(2), ring + ring.T)
+    >>> two_rings[0, 40] = two_rings[40, 0] = 0.1
+    >>> grow_tree(sparse.csr_matrix(two_rings)).labels().tolist() == [0] * 40 + [1] * 40
+    True
+    """
+    n = graph.shape[0]
+    search = Search(graph)
+    # to the nearest half, so that slightly different lists do not mean another resolution
+    steady = min(1.0, (_STEADY_FROM / n) ** (2 / max(2, np.rint(2 * dimension))))
+    base = search.communities(_RESOLUTION * steady if n > _NEVER_FEW else _RESOLUTION_OF_FEW)
+    measurable = min(_MEASURABLE + records_per_node / _RECORDS_A_NODE_MORE, _MOST_MEASURABLE)
+    few = n < measurable * (int(base.max()) + 1) and n <= _NEVER_FEW
+    if not few and n <= _NEVER_FEW:
+        base = search.communities(_RESOLUTION)
+    atom_of = _atoms(graph, search, base, _RESOLUTION * steady)
+    n_atoms = int(atom_of.max()) + 1
+    if n >= PIECES_FROM:
+        ties = search.between(atom_of)
+    else:
+        member = sparse.csr_matrix((np.ones(n), (atom_of, np.arange(n))), shape=(n_atoms, n))
+        ties = (member @ graph @ member.T).toarray()
+    base_of_atom = np.zeros(n_atoms, dtype=np.int64)
+    base_of_atom[atom_of] = base
+    tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
+    joins, tree.strengths, shares = _joins_by_strength(
+        tree, None if few else _Borders(graph, search, base, records_per_node)
+    )
+    if few:
+        tree.n_joined = joins_of_few(tree.strengths, shares)
+    else:
+        tree.n_joined = int((np.minimum.accumulate([np.inf, *tree.strengths]) >= _NO_VALLEY).sum()) - 1
+    tree.joins = _joins_by_size(tree, joins[: tree.n_joined])
+    return tree
+
+
+def _atoms(graph: sparse.csr_matrix, search: Search, base: Integers, resolution: float) -> Integers:
+    """Parts of communities, few enough for dense matrices; the nodes themselves if these are few."""
+    n = graph.shape[0]
+    if n <= _MOST_ATOMS:
+        return np.arange(n)
+    factor = _ATOM_FACTOR
+    if n >= PIECES_FROM:
+        while factor > 1:
+            atoms = search.parts(base, resolution * factor)
+            if int(atoms.max()) < _MOST_ATOMS_OF_MANY:
+                return atoms
+            factor /= 2
+        return base
+    fine = search.communities(resolution * factor)
+    atoms = by_first(base * (int(fine.max()) + 1) + fine)
+    while int(atoms.max()) >= _MOST_ATOMS:
+        if factor <= 1:
+            return base
+        # coarser parts are made of the fine ones, on their much smaller graph
+        factor /= 2
+        member = sparse.csr_matrix((np.ones(n), (atoms, np.arange(n))), shape=(int(atoms.max()) + 1, n))
+        coarse = Search(sparse.csr_matrix(member @ graph @ member.T)).communities(resolution * factor)[atoms]
+        atoms = by_first(base * (int(coarse.max()) + 1) + coarse)
+    return atoms
+
+
+def _borders(tree: Tree) -> Floats:
+    member = np.zeros((len(tree.base), len(tree.ties)))
+    for g, atoms in enumerate(tree.base):
+        member[g, atoms] = 1
+    borders: Floats = member @ tree.ties @ member.T
+    return borders
+
+
+def _absorb(border: Floats, into: int, gone: int) -> None:
+    border[into] += border[gone]
+    border[:, into] += border[:, gone]
+    border[gone] = border[:, gone] = -1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _squares(indptr: Any, indices: Any, weights: Any, group: Any, group_of: Any, n_groups: int) -> Any:
+    """Sum over the nodes of one group of their squared weights to another, for every pair of groups."""
+    out = np.zeros((n_groups, n_groups))
+    towards = np.zeros(n_groups)
+    for i in range(group.shape[0]):
+        own = group_of[group[i]]
+        for e in range(indptr[i], indptr[i + 1]):
+            towards[group_of[indices[e]]] += weights[e]
+        for e in range(indptr[i], indptr[i + 1]):
+            other = group_of[indices[e]]
+            out[own, other] += towards[other] ** 2
+            towards[other] = 0.0
+    return out
+
+
+class _Borders:
+    """How many nodes carry the border between two groups: (sum of their weights across) squared over sum of squares.
+
+    Parameters
+    ----------
+    graph : scipy.sparse.csr_matrix of shape (n, n)
+    search : Search
+        Of the graph.
+    base : ndarray of shape (n,)
+        Community of each node.
+    records_per_node : float
+    """
+
+    def __init__(self, graph: sparse.csr_matrix, search: Search, base: Integers, records_per_node: float) -> None:
+        self._doubt = _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT)
+        n, p = graph.shape[0], int(base.max()) + 1
+        member = sparse.csr_matrix((np.ones(n), base, np.arange(n + 1)), shape=(n, p))
+        # nodes inside a community carry no border
+        carriers = search.at_borders(base)
+        self._towards = (graph[carriers] @ member).tocsr()
+        self._base = base[carriers]
+        self._group_of = np.arange(p)
+
+    def join(self, into: int, gone: int) -> None:
+        self._group_of[self._group_of == gone] = into
+
+    def benefit(self, border: Floats) -> Floats:
+        """Factor by which each border may be stronger than it looks, by the nodes on the side that has fewer."""
+        towards = self._towards
+        squares = _squares(
+            towards.indptr, towards.indices, towards.data, self._base, self._group_of, len(self._group_of)
+        )
+        carrying = border**2 / np.maximum(squares, 1e-300)
+        factor: Floats = 1 + self._doubt / np.maximum(np.minimum(carrying, carrying.T), 1.0)
+        return factor
+
+
+def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple[int, int]], list[float], list[float]]:
+    """Join communities, strongest relative border first, down to one, or as long as the rule can ask for.
+
+    Without ``borders`` strengths are taken as they are, else borders that few nodes carry as stronger than they look.
+    Returns the joins, the strength of each border, and the share of all weight that the largest cluster held before
+    each join.
+    """
+    border = _borders(tree)
+    groups: list[Integers] = list(tree.base)
+    inner = np.array([weakest_cut(tree.ties, atoms)[0] for atoms in groups])
+    joins, strengths, shares = [], [], []
+    total = tree.ties.sum()
+    volume = np.array([tree.ties[atoms].sum() for atoms in groups])
+    upper = np.triu(np.ones(border.shape, dtype=bool), 1)
+    for _ in range(len(groups) - 1):
+        strength = border / np.maximum(np.sqrt(inner[:, None] * inner[None]), 1e-300)
+        if borders is not None:
+            strength *= borders.benefit(border)
+        strength[~upper | (border < 0)] = -1.0
+        into, gone = divmod(int(np.argmax(strength)), len(groups))
+        joins.append((into, gone))
+        strengths.append(float(strength[into, gone]))
+        if borders is not None and strengths[-1] < _NO_VALLEY:
+            break
+        shares.append(float(volume.max() / max(total, 1e-300)))
+        volume[into] += volume[gone]
+        volume[gone] = 0
+        groups[into] = np.concatenate([groups[into], groups[gone]])
+        _absorb(border, into, gone)
+        inner[into] = weakest_cut(tree.ties, groups[into])[0]
+        if borders is not None:
+            borders.join(into, gone)
+    return joins, strengths, shares
+
+
+def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Go on from the joins made, for who wants fewer clusters: least loss first.
+
+    What strength cannot tell apart any more, this decides. As in Ward's rule, the loss is the squared distance of two
+    clusters times the harmonic mean of their sizes, so that small ones join before large ones do. For the squared
+    distance stands minus the logarithm of the weight between them, relative to the weight inside.
+    """
+    border, joins = _borders(tree), list(made)
+    for into, gone in made:
+        _absorb(border, into, gone)
+    upper = np.triu(np.ones(border.shape, dtype=bool), 1)
+    for _ in range(len(border) - 1 - len(made)):
+        inside = np.diag(border)
+        both = upper & (inside >= 0)[:, None] & (inside >= 0)[None]
+        volume = np.maximum(np.where(border > 0, border, 0).sum(axis=1), 1e-300)
+        size = 1 / (1 / volume[:, None] + 1 / volume[None])
+        root = np.sqrt(np.maximum(inside, 1e-300))
+        nearness = np.clip(border / (root[:, None] * root[None]), _UNTIED, 1.0)
+        loss = np.where(both, -np.log(nearness) * size, np.inf)
+        into, gone = divmod(int(np.argmin(loss)), len(border))
+        joins.append((into, gone))
+        _absorb(border, into, gone)
+    return joins
+
+
+def joins_of_few(strengths: Sequence[float], shares: Sequence[float]) -> int:
+    """Return how many joins to make between so few nodes that strengths mean little, strongest border first.
+
+    All between which there are ties, if clusters without a tie to each other remain and none of them is most of it all;
+    else none.
+
+    Parameters
+    ----------
+    strengths : sequence of float
+        Strength of the border at each join.
+    shares : sequence of float
+        Share of the weight that the largest cluster holds before each join.
+
+    >>> joins_of_few([0.9, 0.8, 0.7], [0.2, 0.3, 0.5])
+    0
+    >>> joins_of_few([0.9, 0.8, 0.0], [0.2, 0.3, 0.5])
+    2
+    >>> joins_of_few([0.9, 0.8, 0.0], [0.2, 0.6, 0.9])
+    0
+    """
+    untied = [j for j, strength in enumerate(strengths) if strength < _UNTIED]
+    made = untied[0] if untied else 0
+    return made if min(strengths[:made], default=0.0) >= _OF_FEW and shares[made] <= _LARGEST_OF_FEW else 0
+
+
+def weakest_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
+    """Return the weight of the weakest cut through the middle of a group of atoms, and the atoms on one side.
+
+    The atoms are put in the order of the second eigenvector of their normalised Laplacian; of the places where both
+    sides keep a quarter, the one with the least weight across per weight of the smaller side is taken. A cut off the
+    middle is counted as if it cut two equal halves.
+    """
+    if len(atoms) < 2:
+        # one atom cannot be cut: all its weight counts, so that it joins only whom most of it is tied to
+        return float(ties[atoms].sum()) / 2, atoms
+    part = ties[np.ix_(atoms, atoms)]
+    volume = np.maximum(part.sum(axis=1), 1e-300)
+    root = 1 / np.sqrt(volume)
+    order = np.argsort(_second_vector(part * root[:, None] * root[None], volume) * root, kind="stable")
+    part = part[np.ix_(order, order)]
+    upper = np.triu(part, 1)
+    across = np.cumsum(upper.sum(axis=1) - upper.sum(axis=0))[:-1]
+    share = np.cumsum(volume[order])[:-1] / volume.sum()
+    smaller = np.minimum(share, 1 - share)
+    allowed = smaller >= _BALANCE
+    if not allowed.any():
+        allowed[np.argmax(smaller)] = True
+    value = np.where(allowed, across / np.maximum(smaller, 1e-12), np.inf)
+    at = int(np.argmin(value))
+    return max(float(value[at]) / 2, 0.0), atoms[order[: at + 1]]
+
+
+def _second_vector(steps: Floats, volume: Floats) -> Floats:
+    """Second eigenvector of the normalised Laplacian, from the normalised weights: same bits for same weights."""
+    if len(steps) <= _DENSE_ATOMS:
+        second: Floats = np.linalg.eigh(np.eye(len(steps)) - steps)[1][:, 1]
+        return second
+    # without the first eigenvector, which is known, the second is the one with the largest value
+    first = np.sqrt(volume / volume.sum())
+    kept = sparse.csr_matrix(steps)
+    start = np.cos(np.arange(len(steps)))
+    flat = LinearOperator(steps.shape, matvec=lambda x: x + kept @ x - 2 * first * (first @ x), dtype=np.float64)
+    try:
+        vectors: Floats = eigsh(flat, 1, which="LA", v0=start, tol=1e-6, maxiter=1000)[1]
+    except ArpackNoConvergence:
+        vectors = np.linalg.eigh(np.eye(len(steps)) - steps)[1][:, 1:2]
+    return vectors[:, 0]
+
+
+def _split(ties: Floats, parts: list[Integers], wanted: int) -> list[Integers]:
+    """Split parts, weakest cut for the weight it parts first, until there are as many as wanted."""
+    if wanted > len(ties):
+        raise ValueError(f"n_clusters is {wanted}, but these nodes can be told apart into {len(ties)} parts only")
+    parts = list(parts)
+    cuts = [_priced_cut(ties, atoms) for atoms in parts]
+    while len(parts) < wanted:
+        at = int(np.argmin([cost for cost, _ in cuts]))
+        side = np.sort(cuts[at][1])
+        rest = np.setdiff1d(parts[at], side)
+        parts[at : at + 1] = [side, rest]
+        cuts[at : at + 1] = [_priced_cut(ties, side), _priced_cut(ties, rest)]
+    return parts
+
+
+def _priced_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
+    cut, side = weakest_cut(ties, atoms)
+    volume = float(ties[atoms].sum())
+    return (cut / max(volume, 1e-300) ** 2 if len(atoms) > 1 else np.inf), side

@@ -1,0 +1,351 @@
+"""Communities: the read-out of all sites' nodes as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Literal, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fcac.codebook.coarse import Codebook, condensed
+from fcac.communities.snapshot import Fitted
+from fcac.communities.tracking import Change, carry_names
+from fcac.knn.exact import Floats, Integers
+from fcac.communities.hierarchy import by_first
+
+# Nodes around a row that vote on how firmly it belongs.
+_VOTERS = 5
+
+
+class Communities:
+    """Clusters of the nodes of all sites: communities of their neighbour graph, joined where no valley parts them.
+
+    The latest nodes of every site are kept; a site's new nodes replace its old ones, so nothing is counted twice and
+    dropping a site forgets it exactly. ``fit`` ties each node to its nearest neighbours, finds communities in that
+    graph, and joins those between which the graph is as strong as inside them. Nobody says how many clusters there
+    are, and there is nothing to tune. The result depends on the present nodes only, not on the order in which they
+    came (names of clusters excepted: they last).
+
+    Parameters
+    ----------
+    n_clusters : int, optional
+        Number of clusters, for who knows it.
+    neighbors : {"auto", "exact", "approximate"}, default="auto"
+        "auto" takes exact neighbours unless there are over 100,000 nodes of more than ten features.
+
+    Attributes
+    ----------
+    node_labels : ndarray of shape (n_nodes,)
+        Lasting cluster id of each node; sites in sorted order, numbers as numbers.
+    n_clusters : int
+    cluster_ids : ndarray
+        The lasting ids, sorted.
+    lineage : list of Change
+        What happened to clusters, round by round: each ``fit`` after a change of nodes is a round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.communities import Communities
+    >>> rng = np.random.default_rng(0)
+    >>> here, there = rng.normal(size=(200, 2)), rng.normal(size=(200, 2)) + [12, 0]
+    >>> model = Communities().update({"a": (here, np.ones(200)), "b": (there, np.ones(200))}).fit()
+    >>> model.n_clusters, model.predict([[0, 0], [12, 0]]).tolist()
+    (2, [0, 1])
+    >>> _ = model.set_site("b", there + [0, 12], np.ones(200)).fit()
+    >>> [(c.kind, c.cluster) for c in model.lineage if c.round == 2]
+    [('born', 2), ('died', 1)]
+    """
+
+    def __init__(
+        self, n_clusters: int | None = None, neighbors: Literal["auto", "exact", "approximate"] = "auto"
+    ) -> None:
+        if n_clusters is not None and (n_clusters != int(n_clusters) or n_clusters < 1):
+            raise ValueError(f"n_clusters must be a whole number of at least 1, or None; it is {n_clusters!r}")
+        if neighbors not in ("auto", "exact", "approximate"):
+            raise ValueError(f'neighbors must be "auto", "exact" or "approximate"; it is {neighbors!r}')
+        self.wanted_clusters = None if n_clusters is None else int(n_clusters)
+        self.neighbors = neighbors
+        self.lineage: list[Change] = []
+        self.n_rounds = 0
+        self._sites: dict[Any, tuple[Floats, Floats]] = {}
+        self._next_id = 0
+        self._fitted: Fitted | None = None
+
+    # ------------------------------------------------------------ nodes of sites
+
+    def set_site(self, site: Any, nodes: ArrayLike, counts: ArrayLike) -> Self:
+        """Store a site's nodes in place of its earlier ones; ``fit`` makes use of them.
+
+        Parameters
+        ----------
+        site : str or int
+        nodes : array-like of shape (k, d)
+        counts : array-like of shape (k,)
+            Records behind each node, above zero.
+        """
+        nodes = np.array(nodes, dtype=np.float64, order="C")
+        counts = np.array(counts, dtype=np.float64)
+        if nodes.ndim != 2 or counts.shape != (len(nodes),):
+            shapes = f"{nodes.shape} and {counts.shape}"
+            raise ValueError(f"site {site!r}: nodes must be a table with one count per row; their shapes are {shapes}")
+        if not np.isfinite(nodes).all() or not np.isfinite(counts).all() or (counts <= 0).any():
+            raise ValueError(f"site {site!r}: nodes must be finite and counts above zero")
+        others = next((held for name, (held, _) in self._sites.items() if name != site), nodes)
+        if others.shape[1] != nodes.shape[1]:
+            raise ValueError(
+                f"site {site!r}: nodes have {nodes.shape[1]} features, those of other sites {others.shape[1]}"
+            )
+        held = self._sites.get(site)
+        if held is None or not (np.array_equal(held[0], nodes) and np.array_equal(held[1], counts)):
+            self._sites[site] = nodes, counts
+        return self
+
+    def drop_site(self, site: Any) -> Self:
+        """Forget a site's nodes; after the next ``fit`` nothing of them is left."""
+        if site not in self._sites:
+            raise KeyError(f"no nodes of site {site!r} are held")
+        del self._sites[site]
+        return self
+
+    def update(self, contributions: Mapping[Any, tuple[ArrayLike, ArrayLike]]) -> Self:
+        """Store the nodes and counts of several sites: ``{site: (nodes, counts)}``."""
+        for site, (nodes, counts) in contributions.items():
+            self.set_site(site, nodes, counts)
+        return self
+
+    @property
+    def sites(self) -> list[Any]:
+        """The sites, in the order of their nodes."""
+        return sorted(self._sites, key=site_order)
+
+    # ------------------------------------------------------------ clustering
+
+    def fit(self) -> Self:
+        """Cluster the nodes as they are now. Without a change since the last ``fit`` nothing happens."""
+        sites = self.sites
+        if not sites or not sum(len(self._sites[s][0]) for s in sites):
+            raise ValueError("there are no nodes to cluster: call set_site or update first")
+        before = self._fitted
+        if before is not None and before.holds(self._sites, sites):
+            return self
+        now = Fitted(self._sites, sites, before)
+        now.link(self.neighbors, before)
+        tree = now.tree()
+        wanted = self.wanted_clusters
+        labels = by_first(tree.labels(None if wanted is None else min(wanted, len(tree.ties)))[now.point_of])
+        if before is None or not len(before.ids):
+            origin, mass_before = np.full(len(labels), -1, dtype=np.int64), {}
+        else:
+            origin, mass_before = now.origin(before), before.masses()
+        self.n_rounds += 1
+        ids, changes, self._next_id = carry_names(labels, now.counts, origin, mass_before, self._next_id, self.n_rounds)
+        now.ids = ids[labels]
+        self.lineage.extend(changes)
+        self._fitted = now
+        return self
+
+    def _result(self) -> Fitted:
+        if self._fitted is None:
+            raise ValueError("call fit first")
+        return self._fitted
+
+    @property
+    def node_labels(self) -> Integers:
+        """Lasting cluster id of every node, sites in sorted order."""
+        return self._result().ids
+
+    @property
+    def nodes(self) -> Floats:
+        """All nodes, in the order of ``node_labels``."""
+        return self._result().nodes
+
+    @property
+    def counts(self) -> Floats:
+        """Records behind each node."""
+        return self._result().counts
+
+    @property
+    def node_sites(self) -> list[Any]:
+        """Site of every node."""
+        result = self._result()
+        return [site for site, n in zip(result.sites, result.sizes, strict=True) for _ in range(n)]
+
+    @property
+    def feature_scales(self) -> Floats:
+        """Factor of every feature in the distance."""
+        return self._result().scales
+
+    @property
+    def cluster_ids(self) -> Integers:
+        """Lasting ids of the present clusters, sorted."""
+        return np.unique(self.node_labels)
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of present clusters."""
+        return len(self.cluster_ids)
+
+    def clusters_at(self, level: int) -> Integers:
+        """Return another cut of the same tree: a label for every node, 0 to ``level`` - 1.
+
+        Fewer clusters are unions of the found ones, more are parts of them.
+
+        Parameters
+        ----------
+        level : int
+            How many clusters are wanted.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_nodes,)
+        """
+        result = self._result()
+        tree = result.tree()
+        if level != int(level) or not 1 <= level <= len(tree.ties):
+            raise ValueError(f"level must be a number of clusters between 1 and {len(tree.ties)}; it is {level!r}")
+        return by_first(tree.labels(int(level))[result.point_of])
+
+    # ------------------------------------------------------------ rows
+
+    @overload
+    def predict(self, X: ArrayLike, return_confidence: Literal[False] = False, novelty: bool = False) -> Integers: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_confidence: Literal[True], novelty: bool = False
+    ) -> tuple[Integers, Floats]: ...
+
+    def predict(
+        self, X: ArrayLike, return_confidence: bool = False, novelty: bool = False
+    ) -> Integers | tuple[Integers, Floats]:
+        """Return the cluster of the node nearest to each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        return_confidence : bool, default=False
+            Also return how firmly each row belongs: the share of its nearest nodes, nearer ones counting more, that
+            belong to the same cluster.
+        novelty : bool, default=False
+            Label -1 rows that lie farther from every node, measured by the spacing of nodes there, than 99.9 % of the
+            nodes lie from their own nearest.
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        confidence : ndarray of shape (n,), if asked for
+        """
+        result, rows = self._result(), self._rows(X)
+        voters = min(_VOTERS, len(result.points)) if return_confidence else 1
+        near, squared = result.searcher().nearest(rows, voters)
+        around = result.point_ids()[near]
+        labels, confidence = around[:, 0], _support(around, squared)
+        if novelty:
+            labels = np.where(result.relative(near[:, 0], squared[:, 0]) > result.novel_beyond(), -1, labels)
+        return (labels, confidence) if return_confidence else labels
+
+    def distance_to_nearest(self, X: ArrayLike) -> Floats:
+        """Return the distance of each row to its nearest node, in the scaled features the clusters were found in."""
+        return np.sqrt(self._result().searcher().nearest(self._rows(X), 1)[1][:, 0])
+
+    def _rows(self, X: ArrayLike) -> Floats:
+        result = self._result()
+        rows = np.asarray(X, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != result.nodes.shape[1]:
+            raise ValueError(f"X must be a table with {result.nodes.shape[1]} features; its shape is {rows.shape}")
+        if not np.isfinite(rows).all():
+            raise ValueError("X holds NaN or infinity: remove or fill these rows first")
+        return rows * result.scales
+
+    def condense(self, max_nodes: int = 256, min_nodes: int = 3) -> Codebook:
+        """Return a small codebook that predicts nearly the same and holds no site's node.
+
+        Every codeword is the mean of at least ``min_nodes`` nodes of one cluster. A cluster of fewer nodes is left
+        out, because its codeword would give a record away.
+
+        Parameters
+        ----------
+        max_nodes : int, default=256
+        min_nodes : int, default=3
+
+        Returns
+        -------
+        Codebook
+        """
+        if max_nodes < 1 or min_nodes < 1:
+            raise ValueError(f"max_nodes and min_nodes must be at least 1; they are {max_nodes} and {min_nodes}")
+        result = self._result()
+        return condensed(result.nodes, result.counts, result.ids, result.scales, int(max_nodes), int(min_nodes))
+
+    # ------------------------------------------------------------ storage
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the state as values for JSON and arrays, for :meth:`from_parts`."""
+        sites = self.sites
+        names = [site.item() if isinstance(site, np.generic) else site for site in sites]
+        meta = {
+            "n_clusters": self.wanted_clusters,
+            "neighbors": self.neighbors,
+            "n_rounds": self.n_rounds,
+            "next_id": self._next_id,
+            "lineage": [change.to_json() for change in self.lineage],
+            "sites": names,
+            "sizes": [len(self._sites[s][0]) for s in sites],
+            "fitted": self._fitted is not None and self._fitted.holds(self._sites, sites),
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            "nodes": np.concatenate([self._sites[s][0] for s in sites]) if sites else np.zeros((0, 0)),
+            "counts": np.concatenate([self._sites[s][1] for s in sites]) if sites else np.zeros(0),
+        }
+        if meta["fitted"]:
+            arrays["node_labels"] = self.node_labels
+        return meta, arrays
+
+    @classmethod
+    def from_parts(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Communities:
+        """Rebuild a model from :meth:`to_parts`; whatever does not fit together is a ValueError."""
+        try:
+            model = cls(meta["n_clusters"], meta["neighbors"])
+            model.n_rounds, model._next_id = int(meta["n_rounds"]), int(meta["next_id"])
+            model.lineage = [Change.from_json(values) for values in meta["lineage"]]
+            sites, sizes = list(meta["sites"]), [int(size) for size in meta["sizes"]]
+            nodes, counts = np.asarray(arrays["nodes"]), np.asarray(arrays["counts"])
+            if len(sites) != len(sizes) or min(sizes, default=0) < 0 or not sum(sizes) == len(nodes) == len(counts):
+                raise ValueError("the sizes of sites do not add up to the stored nodes")
+            ends = np.cumsum(sizes)[:-1]
+            for site, some, their in zip(sites, np.split(nodes, ends), np.split(counts, ends), strict=True):
+                model.set_site(site, some, their)
+            if model.sites != sites:
+                raise ValueError("the sites are not in order or not distinct")
+            if meta["fitted"]:
+                ids = np.asarray(arrays["node_labels"], dtype=np.int64)
+                if ids.shape != counts.shape or not len(ids) or ids.min() < 0 or ids.max() >= model._next_id:
+                    raise ValueError("the stored labels do not fit the stored nodes")
+                model._fitted = Fitted(model._sites, sites)
+                model._fitted.ids = ids
+                model._fitted.kind = model.neighbors
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"the stored communities are incomplete ({type(error).__name__}: {error})") from None
+        return model
+
+
+def _support(ids: Integers, squared: Floats) -> Floats:
+    """Share of the neighbours' votes for the first one's cluster; a vote weighs one over the distance."""
+    distance = np.sqrt(squared)
+    weight = 1 / np.maximum(distance, np.maximum(1e-3 * distance[:, -1:], 1e-300))
+    share: Floats = (weight * (ids == ids[:, :1])).sum(axis=1) / weight.sum(axis=1)
+    return share
+
+
+def site_order(site: Any) -> tuple[int, float, str]:
+    """Sort key of sites: numbers as numbers, before names.
+
+    >>> sorted(["b", 10, 9, "a"], key=site_order)
+    [9, 10, 'a', 'b']
+    """
+    if isinstance(site, Real):
+        return 0, float(site), ""
+    return 1, 0.0, str(site)

@@ -1,0 +1,197 @@
+"""The nodes as they were at one fit, and everything found from them; mended from the fit before where most stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.communities.snn_graph import Ties, dimension_of, moments, neighbours_for, scales_for
+from fcac.knn.knn_lists import Lists, made, made_approximate, mended
+from fcac.knn.exact import Floats, Integers, Searcher, distinct, is_approximate
+from fcac.knn.morton_order import Places, grid_of
+from fcac.communities.hierarchy import Tree, grow_tree
+
+# A row is novel if it lies farther out than all but this share of the nodes do.
+_NOVEL_SHARE = 0.001
+# If more than this share of the nodes changed, starting over is cheaper than mending the lists.
+_MEND_BELOW = 0.3
+
+
+class Fitted:
+    """The nodes as they were at one fit, and everything found from them.
+
+    Nodes at the same place, as several sites may send them, are one point of the graph with the records of all.
+
+    Parameters
+    ----------
+    held : mapping of sites to (nodes, counts)
+    sites : list
+        The sites, in the order of their nodes.
+    before : Fitted, optional
+        An earlier fit; what is still true of it is taken over. It does not change the result, unless neighbours are
+        approximate.
+    """
+
+    def __init__(
+        self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any], before: Fitted | None = None
+    ) -> None:
+        self.places: Places
+        self.sites = sites
+        self.parts = [held[s] for s in sites]
+        self.sizes = [len(nodes) for nodes, _ in self.parts]
+        self.nodes = np.concatenate([nodes for nodes, _ in self.parts])
+        self.counts = np.concatenate([counts for _, counts in self.parts])
+        centre, variances = moments(self.nodes, self.counts)
+        self.scales = scales_for(variances)
+        grid = grid_of(centre, variances, self.scales)
+        # where each point of the fit before is now, if the points that stayed are in the same order
+        self._moved: NDArray[Any] | None = None
+        places = before.places.mended(self.nodes, before.nodes, self._old_nodes(before), grid) if before else None
+        if places is None:
+            self.places = Places(self.nodes, grid)
+            if before is not None and before.places.grid is None and self.places.grid is None:
+                self._moved = self._where(before)
+        else:
+            self.places, self._moved = places
+        self.points = self.nodes[self.places.first] * self.scales
+        self.ids: Integers = np.zeros(0, dtype=np.int64)
+        self.kind, self.exact = "auto", True
+        self._lists: Lists | None = None
+        self._ties: Ties | None = None
+        self._tree: Tree | None = None
+        self._searcher: Searcher | None = None
+        self._novel_beyond: float | None = None
+
+    def holds(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> bool:
+        """Whether these are the nodes."""
+        return self.sites == sites and all(part is held[s] for part, s in zip(self.parts, sites, strict=True))
+
+    @property
+    def point_of(self) -> Integers:
+        """Point of every node."""
+        return self.places.point_of
+
+    def _old_nodes(self, before: Fitted) -> Integers:
+        """Which node of the earlier fit each one is; -1 if it was not there."""
+        ends = np.cumsum(before.sizes)
+        old = {s: (part, end) for s, part, end in zip(before.sites, before.parts, ends.tolist(), strict=True)}
+        pieces = []
+        for site, part in zip(self.sites, self.parts, strict=True):
+            was, end = old.get(site, (None, 0))
+            stays = was is part
+            pieces.append(np.arange(end - len(part[0]), end) if stays else np.full(len(part[0]), -1, dtype=np.int64))
+        return np.concatenate(pieces)
+
+    def _where(self, before: Fitted) -> NDArray[np.int32]:
+        """Where each point of the earlier fit is now; -1 if it is gone."""
+        earlier, n = before.nodes[before.places.first], len(before.places.first)
+        _, which = distinct(np.concatenate([earlier, self.nodes[self.places.first]]))
+        now = np.full(int(which.max()) + 1, -1, dtype=np.int32)
+        now[which[n:]] = np.arange(len(self.places.first))
+        return now[which[:n]]
+
+    def link(self, kind: str, before: Fitted | None) -> None:
+        """Find neighbours, from the earlier ones if most points stayed."""
+        self.kind = kind
+        n, d = self.points.shape
+        k = neighbours_for(n)
+        self.exact = not is_approximate(kind, n, d)
+        if (
+            before is not None
+            and before._lists is not None
+            and self._moved is not None
+            and (before.exact or not self.exact)
+            and before._lists.near.shape[1] == k
+            and np.array_equal(self.scales, before.scales)
+            and (self._moved >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points))
+        ):
+            self._searcher = before.searcher().mended(self.points, self._moved)
+            self._lists = mended(self._searcher, before._lists, self._moved, self.exact, before._ties)
+            if before._ties is not None and self._lists.changed is not None:
+                self._ties = before._ties.mended(self._moved, self._lists.near, self._lists.changed)
+        else:
+            self._searcher = Searcher(self.points)
+            self._lists = made(self._searcher, k) if self.exact else made_approximate(self.points, k)
+
+    def lists(self) -> Lists:
+        """Neighbours of every point."""
+        if self._lists is None:
+            self.link(self.kind, None)
+        assert self._lists is not None
+        return self._lists
+
+    def near(self) -> tuple[NDArray[np.int32], Floats]:
+        """Neighbours of every point, and squared distances to the nearest, the middle and the farthest of them."""
+        near, squared, _ = self.lists()
+        return near, squared
+
+    def tree(self) -> Tree:
+        """The clusters, finer and coarser ones too."""
+        if self._tree is None:
+            mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
+            near, squared, _ = self.lists()
+            middle, farthest = squared[:, 1], squared[:, 2]
+            if self._ties is None:
+                self._ties = Ties.of(near)
+            dimension = dimension_of(middle, farthest, near.shape[1])
+            graph = self._ties.weighed(middle, farthest, mass, dimension)
+            self._tree = grow_tree(graph, float(mass.mean()), dimension)
+        return self._tree
+
+    def searcher(self) -> Searcher:
+        """The points, prepared for searches."""
+        if self._searcher is None:
+            self._searcher = Searcher(self.points)
+        return self._searcher
+
+    def point_ids(self) -> Integers:
+        """Lasting cluster id of every point."""
+        return self.ids[self.places.first]
+
+    def origin(self, before: Fitted) -> Integers:
+        """Old cluster of every node: its own if it was there, else that of the nearest old one, -1 far from all."""
+        moved = self._where(before) if self._moved is None else self._moved
+        # of use during one fit only
+        self._moved = None
+        stayed = np.flatnonzero(moved >= 0)
+        origin = np.full(len(self.points), -1, dtype=np.int64)
+        is_new = np.ones(len(self.points), dtype=bool)
+        is_new[moved[stayed]] = False
+        new = np.flatnonzero(is_new)
+        places = self.nodes[self.places.first[new]]
+        near, squared = before.searcher().nearest(places * before.scales, 1)
+        within = before.relative(near[:, 0], squared[:, 0]) <= before.novel_beyond()
+        old_ids = before.point_ids()
+        origin[new] = np.where(within, old_ids[near[:, 0]], -1)
+        origin[moved[stayed]] = old_ids[stayed]
+        return origin[self.point_of]
+
+    def masses(self) -> dict[int, float]:
+        """Records of every cluster."""
+        records = np.bincount(self.ids, weights=self.counts)
+        present = np.flatnonzero(np.bincount(self.ids))
+        return dict(zip(present.tolist(), records[present].tolist(), strict=True))
+
+    def relative(self, position: NDArray[Any], squared: Floats) -> Floats:
+        """Distance to a node in units of that node's distance to its farthest listed neighbour."""
+        lists = self.lists()
+        if not lists.near.shape[1]:
+            return np.where(squared > 0, np.inf, 0.0)
+        local = lists.squared[position, 2]
+        ratio: Floats = np.divide(squared, local, out=np.where(squared > 0, np.inf, 0.0), where=local > 0)
+        return np.sqrt(ratio)
+
+    def novel_beyond(self) -> float:
+        """From which relative distance on a row is novel."""
+        if self._novel_beyond is None:
+            lists = self.lists()
+            if not lists.near.shape[1]:
+                return 0.0
+            ratios = self.relative(lists.near[:, 0], lists.squared[:, 0])
+            finite = ratios[np.isfinite(ratios)]
+            # never stricter than the spacing itself: with few nodes the quantile says little
+            self._novel_beyond = max(1.0, float(np.quantile(finite, 1 - _NOVEL_SHARE))) if len(finite) else 1.0
+        return self._novel_beyond

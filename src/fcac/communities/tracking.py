@@ -1,0 +1,136 @@
+"""Names that last: which cluster of this round is which of the last, and what became of each."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from fcac.knn.exact import Floats, Integers
+
+
+class Change(NamedTuple):
+    """One event in the life of a cluster.
+
+    Attributes
+    ----------
+    round : int
+    kind : str
+        "born", "grew", "shrank", "merged", "split" or "died". A cluster whose mass did not change has no event.
+    cluster : int
+        The cluster's lasting id: of the result for "merged", of the origin for "split".
+    others : tuple of int
+        Clusters that went into it ("merged") or came out of it ("split"), its own id included if it lived on.
+    mass_before, mass_after : float
+        Records behind its nodes.
+    """
+
+    round: int
+    kind: str
+    cluster: int
+    others: tuple[int, ...]
+    mass_before: float
+    mass_after: float
+
+    def to_json(self) -> list[Any]:
+        return [self.round, self.kind, self.cluster, list(self.others), self.mass_before, self.mass_after]
+
+    @classmethod
+    def from_json(cls, values: Any) -> Change:
+        if len(values) != 6:
+            raise ValueError("a change in the stored lineage is incomplete")
+        number, kind, cluster, others, before, after = values
+        return cls(int(number), str(kind), int(cluster), tuple(int(o) for o in others), float(before), float(after))
+
+
+def carry_names(
+    labels: Integers, counts: Floats, origin: Integers, mass_before: dict[int, float], next_id: int, round_: int
+) -> tuple[Integers, list[Change], int]:
+    """Give the clusters of this round lasting ids, and tell what happened.
+
+    An old cluster and a new one are the same if they share most of the records of one of them; where several claim a
+    name, the pairing with the most shared records wins.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+        Cluster of each node, 0 to K - 1.
+    counts : ndarray of shape (n,)
+    origin : ndarray of shape (n,)
+        Id of the old cluster each node belonged to or lies in; -1 for nodes in new territory.
+    mass_before : dict of int to float
+        Records of each old cluster.
+    next_id : int
+        First id never given.
+    round_ : int
+
+    Returns
+    -------
+    ids : ndarray of shape (K,)
+        Lasting id of each cluster.
+    changes : list of Change
+    next_id : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ids, changes, _ = carry_names(
+    ...     np.array([0, 0, 1]), np.array([5.0, 4.0, 7.0]), np.array([0, 1, -1]), {0: 5.0, 1: 4.0}, 2, 1
+    ... )
+    >>> ids.tolist(), [(c.kind, c.cluster, c.others) for c in changes]
+    ([0, 2], [('merged', 0, (0, 1)), ('born', 2, ())])
+    """
+    n_new = int(labels.max()) + 1
+    old = sorted(mass_before)
+    row = {o: r for r, o in enumerate(old)}
+    shared = np.zeros((len(old), n_new))
+    known = origin >= 0
+    np.add.at(
+        shared, (np.array([row[o] for o in origin[known].tolist()], dtype=np.int64), labels[known]), counts[known]
+    )
+    after = np.bincount(labels, weights=counts, minlength=n_new)
+    flown = shared.sum(axis=1)
+    mostly_into = (shared > 0) & (shared >= 0.5 * flown[:, None])
+    mostly_from = (shared > 0) & (shared >= 0.5 * after[None])
+
+    ids = np.full(n_new, -1, dtype=np.int64)
+    for r, c in zip(*linear_sum_assignment(-shared), strict=True):
+        if mostly_into[r, c] or mostly_from[r, c]:
+            ids[c] = old[r]
+    changes = []
+    unnamed = np.flatnonzero(ids < 0)
+    ids[unnamed] = next_id + np.arange(len(unnamed))
+    next_id += len(unnamed)
+
+    explained_old, explained_new = set(), set()
+    for c in range(n_new):
+        parents = np.flatnonzero(mostly_into[:, c])
+        if len(parents) > 1:
+            before = sum(mass_before[old[r]] for r in parents)
+            changes.append(
+                Change(round_, "merged", int(ids[c]), tuple(old[r] for r in parents), before, float(after[c]))
+            )
+            explained_old.update(parents.tolist())
+            explained_new.add(c)
+    for r in range(len(old)):
+        children = np.flatnonzero(mostly_from[r])
+        if len(children) > 1:
+            names = tuple(sorted(int(ids[c]) for c in children))
+            changes.append(Change(round_, "split", old[r], names, mass_before[old[r]], float(after[children].sum())))
+            explained_old.add(r)
+            explained_new.update(children.tolist())
+    for c in range(n_new):
+        name, mass = int(ids[c]), float(after[c])
+        if c in explained_new:
+            continue
+        if name not in mass_before:
+            changes.append(Change(round_, "born", name, (), 0.0, mass))
+        elif mass != mass_before[name]:
+            kind = "grew" if mass > mass_before[name] else "shrank"
+            changes.append(Change(round_, kind, name, (), mass_before[name], mass))
+    living = set(ids.tolist())
+    for r, name in enumerate(old):
+        if name not in living and r not in explained_old:
+            changes.append(Change(round_, "died", name, (), mass_before[name], 0.0))
+    return ids, changes, next_id

@@ -1,0 +1,289 @@
+"""Directories: what ``init`` makes, and how sites are added, forgotten and revoked in it.
+
+The directory of a federation::
+
+    federation.toml     what a person reads and edits
+    schema.toml         columns and bounds, the same for all
+    app/                what Flower calls an app: two lines that point into this package
+    ca/                 the private authority (guard ca.key)
+    server/             certificate, Flower's database and settings
+    state/              the model, contributions, journal, report
+    bundles/NAME/       what site NAME gets: schema, authority's certificate, its own key, its settings
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+from fcac import persistence
+from fcac.federation import Server
+from fcac.deployment import certificates
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_site_name
+from fcac.tables.schema import Schema
+
+BUNDLE_FILE = "bundle.toml"
+KEY_FILE = "node.key"
+STATE = "state"
+
+_FEDERATION = """\
+# A federation of sites. Made by `fcac federation init`; change the numbers as you see fit.
+# Sites are changed with `fcac federation add`, `forget` and `revoke`.
+
+[federation]
+name = "{name}"
+address = "{address}"   # where sites reach the server
+insecure = {insecure}   # true: no encryption, no keys; for one machine only
+schema = "schema.toml"
+server = "{server}"   # cae-fc or communities
+seed = {seed}
+
+[rounds]
+timeout = {timeout}   # seconds a site has to answer
+wait = {wait}   # seconds to wait for sites to connect before a round begins
+
+[limits]
+max_nodes = 20000   # most nodes in one contribution
+bounds_margin = 1.0   # nodes may lie this many widths outside the bounds of the schema
+# max_node_share = 0.25   # largest share of a round's nodes that one site can have
+# max_count_share = 0.25   # largest share of a round's counts that one site can have
+# min_spacing = 0.25   # nodes of one site closer than this share of the usual spacing are thinned
+"""
+
+_BUNDLE = """\
+# What site {site} needs to take part in "{name}". Keep this directory to yourself: node.key is your identity.
+
+site = "{site}"
+federation = "{name}"
+address = "{address}"
+insecure = {insecure}
+"""
+
+_APP = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "fcac-federation"
+version = "1.0.0"
+description = "Points Flower at the installed fcac package"
+license = "MIT"
+dependencies = []
+
+[tool.hatch.build.targets.wheel]
+packages = ["."]
+
+[tool.flwr.app]
+publisher = "fcac"
+
+[tool.flwr.app.components]
+serverapp = "fcac.flower.server_app:app"
+clientapp = "fcac.flower.client_app:app"
+
+[tool.flwr.app.config]
+fcac-federation = ""
+fcac-rounds = 1
+fcac-ticket = ""
+fcac-poll = 0.5
+fcac-hand-out = true
+"""
+
+
+def init(
+    directory: str | Path,
+    sites: list[str],
+    schema: str | Path,
+    *,
+    address: str = "127.0.0.1:18000",
+    name: str | None = None,
+    insecure: bool = False,
+    server: str = "cae-fc",
+    seed: int = 0,
+    timeout: float = 300.0,
+    wait: float = 60.0,
+) -> Path:
+    """Make the directory of a federation, its authority, and a bundle for every site.
+
+    Parameters
+    ----------
+    directory : path-like
+        Must not hold a federation yet.
+    sites : list of str
+    schema : path-like
+    address : str
+        ``host:port`` at which sites reach the server.
+    name : str, optional
+        By default the directory's.
+    insecure : bool
+        No encryption and no keys; loopback addresses only.
+    server : {"cae-fc", "communities"}
+    seed : int
+        Of the server's shuffles.
+    timeout, wait : float
+        Seconds a site has to answer, and to connect.
+
+    Returns
+    -------
+    Path
+        The directory.
+    """
+    root = Path(directory)
+    host, _ = certificates.split_address(address)
+    if insecure and not certificates.is_loopback(host):
+        raise ValueError(f"--insecure is for this machine alone: {host} is not a loopback address")
+    if (root / FEDERATION_FILE).exists():
+        raise ValueError(f"{root} holds a federation already: use 'add' for more sites, or another directory")
+    if not sites or len(set(sites)) != len(sites):
+        raise ValueError("--sites needs at least one name, each once, as in --sites a,b,c")
+    for site in sites:
+        check_site_name(site)
+    Schema.load(schema)
+    Server(server, seed)
+    for folder in ("app", "ca", "server", STATE, "bundles"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for secret in ("ca", "server", STATE, "bundles"):
+        (root / secret).chmod(0o700)
+    shutil.copyfile(schema, root / "schema.toml")
+    write_app(root)
+    label = name or root.resolve().name
+    if not insecure:
+        certificates.make_authority(root / "ca", label)
+        renew(root, address)
+    text = _FEDERATION.format(
+        name=_plain(label),
+        address=address,
+        insecure=str(insecure).lower(),
+        server=server,
+        seed=seed,
+        timeout=timeout,
+        wait=wait,
+    )
+    members = [_member_text(site, _make_bundle(root, site, _plain(label), address, insecure)) for site in sites]
+    # last: a directory with this file is a complete federation
+    persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
+    _desk(root).note("made", sites=sites)
+    return root
+
+
+def write_app(root: Path) -> Path:
+    """Write what Flower calls an app, also over that of an older version, which may lack keys; return its folder."""
+    path = root / "app" / "pyproject.toml"
+    if not path.exists() or path.read_text("utf-8") != _APP:
+        path.parent.mkdir(exist_ok=True)
+        persistence.write_atomic(path, _APP.encode())
+    return path.parent
+
+
+def renew(root: Path, address: str | None = None) -> None:
+    """Make a new server certificate, from the same authority: sites need nothing new."""
+    where = FederationSettings.load(root).address if address is None else address
+    host = certificates.split_address(where)[0]
+    # the server's own programs reach it as localhost
+    hosts = list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
+    certificates.make_server_certificate(root / "ca", root / "server", hosts)
+
+
+def add(root: Path, site: str) -> Path:
+    """Add a site, or take one back; return its bundle.
+
+    A site that was forgotten goes on with its old key. A revoked one gets a new key and needs its new bundle.
+    """
+    check_site_name(site)
+    settings = FederationSettings.load(root)
+    known = settings.members.get(site)
+    bundle = root / "bundles" / site
+    if known is not None and known.status == "active":
+        raise ValueError(f"site {site} takes part already")
+    if known is not None and known.status == "forgotten":
+        _edit_member(root, site, {"status": "active"})
+        return bundle
+    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure)
+    if known is None:
+        path = root / FEDERATION_FILE
+        text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
+        persistence.write_atomic(path, text.encode())
+    else:
+        _edit_member(root, site, {"status": "active", "key": public})
+    _desk(root).note("added", site=site)
+    return bundle
+
+
+def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool) -> str:
+    """Write a site's bundle, with a new key if there are keys; return the public key."""
+    bundle = root / "bundles" / site
+    if bundle.exists():
+        shutil.rmtree(bundle)
+    bundle.mkdir(mode=0o700)
+    shutil.copyfile(root / "schema.toml", bundle / "schema.toml")
+    public = ""
+    if not insecure:
+        shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
+        public = certificates.make_site_key(bundle / KEY_FILE)
+        (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
+    text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower())
+    (bundle / BUNDLE_FILE).write_text(text, "utf-8")
+    return public
+
+
+def _member_text(site: str, public: str) -> str:
+    return f'\n[sites.{site}]\nstatus = "active"\nkey = "{public}"\n'
+
+
+def forget(root: Path, site: str) -> bool:
+    """Take a site's contributions out of the model, exactly, and ask it no more; False if it had none."""
+    _require_member(root, site)
+    if FederationSettings.load(root).members[site].status == "active":
+        _edit_member(root, site, {"status": "forgotten"})
+    return _desk(root).forget(site)
+
+
+def revoke(root: Path, site: str) -> str:
+    """Shut a site out; what it contributed stays. Return its public key."""
+    _require_member(root, site)
+    public = FederationSettings.load(root).members[site].key
+    _edit_member(root, site, {"status": "revoked"})
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(root / "bundles" / site)
+    _desk(root).note("revoked", site=site)
+    return public
+
+
+def read_bundle(bundle: str | Path) -> dict[str, object]:
+    """Return what a bundle says."""
+    path = Path(bundle) / BUNDLE_FILE
+    if not path.is_file():
+        raise ValueError(f"{bundle} is no site bundle: it has no {BUNDLE_FILE}")
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def _desk(root: Path) -> Coordinator:
+    return Coordinator(root / STATE, FederationSettings.load(root))
+
+
+def _require_member(root: Path, site: str) -> None:
+    members = FederationSettings.load(root).members
+    if site not in members:
+        raise ValueError(f"there is no site {site!r}; there are {', '.join(sorted(members)) or 'none'}")
+
+
+def _edit_member(root: Path, site: str, changes: dict[str, str]) -> None:
+    """Change values in a site's section, leaving everything else, comments too, as a person wrote it."""
+    path = root / FEDERATION_FILE
+    lines = path.read_text("utf-8").splitlines()
+    start = lines.index(f"[sites.{site}]")
+    for number in range(start + 1, len(lines)):
+        if lines[number].startswith("["):
+            break
+        key = lines[number].partition("=")[0].strip()
+        if key in changes:
+            lines[number] = f'{key} = "{changes[key]}"'
+    persistence.write_atomic(path, ("\n".join(lines) + "\n").encode())
+
+
+def _plain(text: str) -> str:
+    return re.sub(r'[\\"\x00-\x1f]', "", text) or "federation"

@@ -1,0 +1,114 @@
+"""What one site can do to a round: caps on its share of nodes and counts, and on crowding nodes in one spot.
+
+The paper's server learns nodes one by one, so a site's influence is the number of nodes it sends, and most of all the
+number it crowds into one spot: those set the scale on which the server tells places apart. The read-out by communities
+weighs nodes by counts. All three can be capped. A cap keeps the heaviest nodes of a site; it never invents any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.federation import Contribution
+from fcac.deployment.settings import Limits
+
+Floats = NDArray[np.float64]
+
+
+def cap_round(batch: Sequence[Contribution], limits: Limits) -> list[Contribution]:
+    """Return the contributions of a round with the caps of `limits` applied.
+
+    Parameters
+    ----------
+    batch : sequence of Contribution
+        One per site.
+    limits : Limits
+
+    Examples
+    --------
+    >>> from fcac.federation import Contribution
+    >>> from fcac.deployment.limits import cap_round
+    >>> from fcac.deployment.settings import Limits
+    >>> honest = [Contribution(name, 1, [[0.0]] * 10, [5] * 10) for name in "abc"]
+    >>> flood = Contribution("x", 1, [[9.0]] * 1000, [1] * 1000)
+    >>> [len(item.nodes) for item in cap_round([*honest, flood], Limits(max_node_share=0.4))]
+    [10, 10, 10, 20]
+    """
+    capped = list(batch)
+    if limits.max_node_share is not None:
+        cap = largest_allowed([len(item.nodes) for item in capped], limits.max_node_share)
+        capped = [_keep_heaviest(item, int(cap)) for item in capped]
+    if limits.min_spacing is not None:
+        capped = _thin_crowds(capped, limits.min_spacing)
+    if limits.max_count_share is not None:
+        cap = largest_allowed([int(item.counts.sum()) for item in capped], limits.max_count_share)
+        capped = [_scale_counts(item, cap) for item in capped]
+    return capped
+
+
+def largest_allowed(amounts: Sequence[int], share: float) -> float:
+    """Return the largest c for which min(amount, c) is at most `share` of the sum of all min(amount, c).
+
+    With n sites no share below 1/n can hold for all; then everybody gets what the smallest has.
+    """
+    ordered = sorted((float(amount) for amount in amounts), reverse=True)
+    if not ordered:
+        return 0.0
+    for n_capped in range(len(ordered)):
+        rest = sum(ordered[n_capped:])
+        if share * n_capped >= 1:
+            break
+        cap = share * rest / (1 - share * n_capped)
+        if ordered[n_capped] <= cap:
+            return max(cap, ordered[n_capped])
+    return ordered[-1]
+
+
+def _keep_heaviest(item: Contribution, n_nodes: int) -> Contribution:
+    if len(item.nodes) <= n_nodes:
+        return item
+    # stable, so that equal counts keep the site's own order; the kept nodes stay in it too
+    return _chosen(item, np.sort(np.argsort(-item.counts, kind="stable")[:n_nodes]))
+
+
+def _thin_crowds(batch: list[Contribution], share: float) -> list[Contribution]:
+    """Of nodes of one site that crowd together, keep the heaviest; "crowd" is measured by what is usual for sites."""
+    spacings = [_spacing(item.nodes) for item in batch if len(item.nodes) > 1]
+    if not spacings:
+        return batch
+    nearest = share * float(np.median(spacings))
+    thinned = []
+    for item in batch:
+        kept = np.empty(len(item.nodes), np.int64)
+        n_kept = 0
+        for position in np.argsort(-item.counts, kind="stable"):
+            others = item.nodes[kept[:n_kept]]
+            if not n_kept or np.linalg.norm(others - item.nodes[position], axis=1).min() >= nearest:
+                kept[n_kept] = position
+                n_kept += 1
+        thinned.append(_chosen(item, np.sort(kept[:n_kept])))
+    return thinned
+
+
+def _spacing(nodes: Floats) -> float:
+    """Median distance of a site's nodes to their nearest neighbour."""
+    from sklearn.neighbors import NearestNeighbors
+
+    return float(np.median(NearestNeighbors(n_neighbors=1).fit(nodes).kneighbors()[0]))
+
+
+def _chosen(item: Contribution, kept: NDArray[np.int64]) -> Contribution:
+    if len(kept) == len(item.nodes):
+        return item
+    return Contribution(item.site, item.round, item.nodes[kept], item.counts[kept], item.privacy)
+
+
+def _scale_counts(item: Contribution, most: float) -> Contribution:
+    total = int(item.counts.sum())
+    if total <= most:
+        return item
+    scaled = np.maximum(1, np.floor(item.counts * (most / total))).astype(np.int64)
+    return Contribution(item.site, item.round, item.nodes, scaled, item.privacy)

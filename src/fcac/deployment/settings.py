@@ -1,0 +1,220 @@
+"""What a federation and a site are told: ``federation.toml`` at the server, ``settings.json`` at a site."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcac import persistence
+from fcac.tables.schema import Schema
+
+FEDERATION_FILE = "federation.toml"
+STATUSES = ("active", "forgotten", "revoked")
+
+# Names become directory names and TOML keys, so they stay plain.
+_SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+def check_site_name(name: str) -> str:
+    """Return a usable site name, or say what is wrong with it."""
+    if not _SITE_NAME.fullmatch(name):
+        raise ValueError(
+            f"site name {name!r}: use letters, digits, '-' and '_' (at most 63, the first a letter or a digit)"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the server takes from one site.
+
+    Parameters
+    ----------
+    max_nodes : int
+        Most nodes in one contribution; more is rejected.
+    bounds_margin : float
+        Nodes may lie this many widths outside the schema's bounds; further out is rejected. Only where the schema has
+        bounds.
+    max_node_share : float, optional
+        Largest share of a round's nodes that one site can have; of a larger contribution the nodes with the highest
+        counts are kept.
+    max_count_share : float, optional
+        Largest share of a round's counts that one site can have; larger counts are scaled down.
+    min_spacing : float, optional
+        Nodes of one site that lie closer together than this share of the usual spacing (the median over sites) are
+        thinned to the heaviest. An honest site's nodes keep their distance; 0.25 leaves them alone.
+    """
+
+    max_nodes: int = 20_000
+    bounds_margin: float = 1.0
+    max_node_share: float | None = None
+    max_count_share: float | None = None
+    min_spacing: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.max_nodes, int) or self.max_nodes < 1:
+            raise ValueError(f"limits.max_nodes must be a whole number from 1 on, got {self.max_nodes!r}")
+        if not self.bounds_margin >= 0:
+            raise ValueError(f"limits.bounds_margin must be at least 0, got {self.bounds_margin!r}")
+        for name in ("max_node_share", "max_count_share"):
+            share = getattr(self, name)
+            if share is not None and not 0 < share <= 1:
+                raise ValueError(f"limits.{name} must be above 0 and at most 1, got {share!r}")
+        if self.min_spacing is not None and not self.min_spacing > 0:
+            raise ValueError(f"limits.min_spacing must be above 0, got {self.min_spacing!r}")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A site as the server knows it: its public key, and whether it takes part."""
+
+    key: str = ""
+    status: str = "active"
+
+
+@dataclass(frozen=True)
+class FederationSettings:
+    """Everything the server's side is told."""
+
+    schema: Schema
+    name: str = "federation"
+    address: str = "127.0.0.1:18000"
+    insecure: bool = False
+    server: str = "cae-fc"
+    seed: int = 0
+    timeout: float = 300.0
+    wait: float = 60.0
+    limits: Limits = field(default_factory=Limits)
+    members: dict[str, Member] = field(default_factory=dict)
+
+    @property
+    def active(self) -> list[str]:
+        """Names of the sites that take part, sorted."""
+        return sorted(name for name, member in self.members.items() if member.status == "active")
+
+    @classmethod
+    def load(cls, directory: str | Path) -> FederationSettings:
+        """Read ``federation.toml`` and the schema it names."""
+        path = Path(directory) / FEDERATION_FILE
+        try:
+            given = tomllib.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            raise ValueError(f"{path} does not exist: make a federation with 'fcac federation init'") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
+        try:
+            top, rounds = given["federation"], given.get("rounds", {})
+            members = {check_site_name(name): _member(name, entry) for name, entry in given.get("sites", {}).items()}
+            return cls(
+                schema=Schema.load(Path(directory) / top["schema"]),
+                name=str(top["name"]),
+                address=str(top["address"]),
+                insecure=bool(top.get("insecure", False)),
+                server=str(top.get("server", "cae-fc")),
+                seed=int(top.get("seed", 0)),
+                timeout=float(rounds.get("timeout", 300.0)),
+                wait=float(rounds.get("wait", 60.0)),
+                limits=Limits(**given.get("limits", {})),
+                members=members,
+            )
+        except KeyError as error:
+            raise ValueError(f"{path} lacks {error}") from None
+        except TypeError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+def _member(name: str, entry: dict[str, Any]) -> Member:
+    member = Member(**entry)
+    if member.status not in STATUSES:
+        raise ValueError(f"site {name} has status {member.status!r}: use {', '.join(STATUSES)}")
+    return member
+
+
+@dataclass(frozen=True)
+class SiteSettings:
+    """What a site's own operator decided; nothing in a request can change it.
+
+    Parameters
+    ----------
+    name : str
+    data : str
+        File or directory to watch.
+    state : str
+        Directory for the site's state, ledger and stored replies.
+    schema : str
+        Path of the schema.
+    epsilon : float or None
+        Cost of one round at ``delta``; None is "no privacy", which has to be said explicitly to get here.
+    delta : float
+    budget : float or None
+        Epsilon that may be spent in all.
+    settle : float
+        Seconds a file must have been at rest before a last line without a line break is taken for complete.
+    record_id : str or None
+        Column that says whose a row is: the ledger adds up per person.
+    part_column : str or None
+        Column that says which part a row is in: releases of different parts do not add up.
+    part_by_file : bool
+        Every file is such a part.
+    """
+
+    name: str
+    data: str
+    state: str
+    schema: str
+    epsilon: float | None = None
+    delta: float = 1e-6
+    budget: float | None = None
+    settle: float = 2.0
+    record_id: str | None = None
+    part_column: str | None = None
+    part_by_file: bool = False
+
+    def __post_init__(self) -> None:
+        named = [self.record_id is not None, self.part_column is not None, self.part_by_file]
+        if sum(named) > 1:
+            raise ValueError("name a record id, or a column of parts, or make files the parts: one of the three")
+        if any(named) and not self.private:
+            raise ValueError("record ids and parts say how a ledger adds up: they need an epsilon")
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the data comes in parts that do not add up."""
+        return self.part_column is not None or self.part_by_file
+
+    @property
+    def private(self) -> bool:
+        """Whether what leaves is a NodeRelease."""
+        return self.epsilon is not None
+
+    def mechanism(self) -> Any:
+        """Return the site's mechanism, with its ledger in the state directory; None without privacy."""
+        if self.epsilon is None:
+            return None
+        from fcac.privacy import Ledger, NodeRelease
+
+        budget = self.epsilon if self.budget is None else self.budget
+        ledger = Ledger(Path(self.state) / "ledger.db", budget, self.delta)
+        return NodeRelease(self.epsilon, Schema.load(self.schema).require_bounds(), self.delta, ledger)
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON, atomically."""
+        persistence.write_atomic(path, (json.dumps(asdict(self), indent=2) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> SiteSettings:
+        """Read what :meth:`save` wrote."""
+        return cls(**json.loads(Path(path).read_text("utf-8")))
+
+
+def outside_bounds(nodes: Any, bounds: Any, margin: float) -> bool:
+    """Tell whether any node lies more than `margin` widths outside the bounds."""
+    low, high = np.asarray(bounds, dtype=np.float64).T
+    slack = margin * (high - low)
+    return bool(((nodes < low - slack) | (nodes > high + slack)).any())

@@ -1,0 +1,82 @@
+"""What sites get to label their rows: never another site's raw node.
+
+Without privacy a contributed node can be a record, and a node of the paper's server that only one contributed node has
+shaped equals it. So sites get means instead: every codeword is the mean of at least three different contributed nodes
+that the server puts into one cluster. A cluster of fewer is left out; its rows get the nearest cluster that is left.
+Where every contribution came from `NodeRelease`, nodes are noised already and the server's own are handed out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fcac.codebook import Codebook
+from fcac.federation import Server
+
+_NODES_PER_CODEWORD = 3
+_MOST_CODEWORDS = 256
+
+
+def for_sites(server: Server, feature_names: list[str] | None = None) -> Codebook | None:
+    """Return the model that sites may fetch, or None if too few nodes have come to give any out.
+
+    Parameters
+    ----------
+    server : Server
+    feature_names : list of str, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.federation import Server, Site
+    >>> from fcac.deployment.shared_codebook import for_sites
+    >>> rows = np.random.default_rng(0).normal(size=(600, 2)) + np.repeat([[0, 0], [9, 9]], 300, axis=0)
+    >>> server = Server()
+    >>> _ = server.absorb([Site(name).contribute(rows[i::3]) for i, name in enumerate("abc")])
+    >>> book = for_sites(server)
+    >>> sent = {node.tobytes() for item in server.latest().values() for node in item.nodes}
+    >>> any(codeword.tobytes() in sent for codeword in book.nodes)
+    False
+    """
+    released = all(item.privacy.get("mechanism") == "NodeRelease" for batch in server.log for item in batch)
+    try:
+        # communities condense by themselves where nodes may not be shared
+        book = server.export() if released or server.kind == "communities" else _condensed(server)
+    except ValueError:
+        return None
+    kept = np.ones(len(book.nodes), bool) if released else ~_among(book.nodes, _contributed(server))
+    if not kept.any():
+        return None
+    return Codebook(
+        book.nodes[kept],
+        book.labels[kept],
+        bandwidth=book.bandwidth,
+        scale=book.scale,
+        threshold=book.threshold,
+        feature_names=feature_names,
+    )
+
+
+def _condensed(server: Server) -> Codebook:
+    """Group the contributed nodes of each cluster of the paper's server and take means."""
+    from fcac.codebook.coarse import condensed
+
+    whole = server.export()
+    nodes = np.unique(np.concatenate([item.nodes for item in server.latest().values()]), axis=0)
+    even = np.ones(len(nodes))
+    words = condensed(nodes, even, whole.predict(nodes), np.ones(nodes.shape[1]), _MOST_CODEWORDS, _NODES_PER_CODEWORD)
+    draft = Codebook(words.nodes, words.labels, bandwidth=whole.bandwidth)
+    # a codeword stands for a region, so "novel" begins where no node of the region lies
+    reach = float(draft.nearest(nodes)[1].max())
+    return Codebook(draft.nodes, draft.labels, bandwidth=whole.bandwidth, threshold=max(whole.threshold, reach))
+
+
+def _contributed(server: Server) -> np.ndarray:
+    """All nodes that have ever been contributed: earlier ones of a site may be records too."""
+    return np.concatenate([item.nodes for batch in server.log for item in batch])
+
+
+def _among(points: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Tell for every point whether it is, bit for bit, one of the others."""
+    known = {row.tobytes() for row in np.ascontiguousarray(others + 0.0)}
+    return np.array([row.tobytes() in known for row in np.ascontiguousarray(points + 0.0)], bool)

@@ -1,0 +1,201 @@
+"""What a site does when it is asked: look for new rows, contribute once per round, keep what was sent.
+
+Nothing here knows Flower. Everything durable lies in the site's state directory:
+
+- ``site.fcac``: CA+ or released state and the newest round (written by :class:`fcac.federation.Site`);
+- ``cursor.json``: which rows are used, for the newest round and the one before;
+- ``sent/``: the bytes of the latest contributions; a round asked again gets these;
+- ``ledger.db``: the privacy ledger; ``parts.json``: parts of the data that were released together;
+- ``model.fcac``: the global model; ``site.log``: what happened, for the operator.
+
+The order in a round is: note the cursor that will hold after it, then let the site learn and store its state, then
+store the bytes, then send. Whatever crashes in between, the newest state says which of the two cursors holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fcac.estimators import models
+from fcac import persistence
+from fcac.codebook import Codebook
+from fcac.federation import Contribution, Site
+from fcac.privacy.budget_groups import group_for
+from fcac.deployment.settings import SiteSettings
+from fcac.tables.new_rows import Cursor, Watcher
+from fcac.tables.schema import Schema
+
+_CURSOR_FILE = "cursor.json"
+_MODEL_FILE = "model.fcac"
+_PARTS_FILE = "parts.json"
+_KEPT_ROUNDS = 50
+# Longer than a server waits by default: whoever asks again gets an answer, not "unavailable".
+_LOCK_SECONDS = 600.0
+
+
+class NothingNew(Exception):
+    """Without privacy: there are no new rows and the server has everything."""
+
+
+class SiteAgent:
+    """Answers requests for one site, from its own settings.
+
+    Parameters
+    ----------
+    settings : SiteSettings
+    mechanism : optional
+        Overrides the mechanism of the settings; for tests.
+    """
+
+    def __init__(self, settings: SiteSettings, mechanism: Any = None) -> None:
+        self.settings = settings
+        self.state = Path(settings.state)
+        self.schema = Schema.load(settings.schema)
+        self._mechanism = mechanism if mechanism is not None else settings.mechanism()
+
+    def contribute(self, round: int, have: int) -> bytes:
+        """Return the bytes of this site's contribution.
+
+        Parameters
+        ----------
+        round : int
+            Round asked for.
+        have : int
+            Newest round of this site that the server holds. If the site has sent something newer that never arrived,
+            and nothing is new, that is sent again: nothing contributed is lost.
+        """
+        with self._alone():
+            stored = self._sent_path(round)
+            if stored.exists():
+                return stored.read_bytes()
+            site = Site(self.settings.name, self._mechanism, self.state)
+            if round == site.round:  # died after the state was stored and before the bytes were
+                return self._keep(site.contribute(round=round))
+            if round < site.round:
+                raise ValueError(f"round {round} is over and no longer kept; this site has answered {site.round}")
+            drawn = self.state / f"release-{round:06d}.fcac"
+            if self.settings.private and drawn.exists():
+                # Died after the noise was drawn: these rows are in it, and later ones are not.
+                self._cursor(round)
+                return self._keep(site.contribute(round=round))
+            return self._learn_and_keep(site, round, have)
+
+    def _learn_and_keep(self, site: Site, round: int, have: int) -> bytes:
+        cursor = self._cursor(site.round)
+        watcher = self.watcher()
+        new = watcher.look(cursor)
+        n_rows, parts = 0, set()
+        for piece in watcher.pieces(new):
+            site.observe(piece.block, piece.tags if self.settings.record_id is not None else None)
+            n_rows += len(piece.block)
+            if self.settings.has_parts:
+                parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
+        if not n_rows and not self.settings.private:
+            if site.round > have:
+                return self._keep(site.contribute(round=site.round))
+            raise NothingNew
+        self._note_cursor(site.round, cursor, round, watcher.advance(cursor, new))
+        sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+        spent = f"; spent: {self.spent()}" if self.settings.private else ""
+        write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent{spent}")
+        return self._keep(sent)
+
+    def watcher(self) -> Watcher:
+        """Return what finds this site's new rows."""
+        settings = self.settings
+        return Watcher(settings.data, self.schema, settings.settle, settings.record_id or settings.part_column)
+
+    def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:
+        if self.settings.record_id is not None:
+            return {"record_ids": []}  # those of the rows observed, and none if there were no rows
+        if self.settings.has_parts:
+            return {"partition": group_for(self.state / _PARTS_FILE, parts, round)}
+        return {}
+
+    def spent(self) -> str:
+        """What the ledger says, in words for the site's operator; nothing before the first charge."""
+        ledger = getattr(self._mechanism, "ledger", None)
+        if ledger is None or not ledger.sites():
+            return ""
+        line: str = ledger.summary_line(self.settings.name)
+        return line.partition(": ")[2]
+
+    def take_model(self, round: int, data: bytes) -> None:
+        """Check and keep the global model."""
+        model = models.from_bytes(data)
+        if not isinstance(model, Codebook) or model.n_features != self.schema.n_features:
+            raise ValueError("the model offered does not fit this site's schema")
+        persistence.write_atomic(self.state / _MODEL_FILE, data)
+        write_log(self.state, f"model of round {round} received: {len(model.nodes)} nodes")
+
+    # ------------------------------------------------------------ what is on disk
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One request at a time, across processes; a killed process loses the lock by itself."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        with (self.state / "lock").open("w") as stream:
+            deadline = time.monotonic() + _LOCK_SECONDS
+            while True:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise TimeoutError("another request is still being answered") from None
+                    time.sleep(0.1)
+            yield
+
+    def _sent_path(self, round: int) -> Path:
+        return self.state / "sent" / f"{round:09d}.fcac"
+
+    def _keep(self, sent: Contribution) -> bytes:
+        data = sent.to_bytes()
+        path = self._sent_path(sent.round)
+        path.parent.mkdir(exist_ok=True)
+        persistence.write_atomic(path, data)
+        for old in sorted(path.parent.glob("*.fcac"))[:-_KEPT_ROUNDS]:
+            old.unlink()
+        return data
+
+    def _cursor(self, round: int) -> Cursor:
+        """Return the cursor that held after this round."""
+        path = self.state / _CURSOR_FILE
+        if not path.exists():
+            if round:
+                raise ValueError(f"{path} is missing: it says which rows are used. Restore it from a backup")
+            return {}
+        entries = json.loads(path.read_text("utf-8"))["after_round"]
+        if str(round) not in entries:
+            raise ValueError(f"{path} knows nothing of round {round}: state and cursor are not of the same backup")
+        cursor: Cursor = entries[str(round)]
+        return cursor
+
+    def _note_cursor(self, old_round: int, old: Cursor, round: int, new: Cursor) -> None:
+        entries = {"after_round": {str(old_round): old, str(round): new}}
+        persistence.write_atomic(self.state / _CURSOR_FILE, json.dumps(entries).encode())
+
+
+def load_model(state: str | Path) -> Codebook:
+    """Return the global model a site has received."""
+    path = Path(state) / _MODEL_FILE
+    if not path.exists():
+        raise ValueError(f"{path}: no model has arrived yet; it comes after a round, while 'fcac federation site' runs")
+    model: Codebook = models.load(path)
+    return model
+
+
+def write_log(state: str | Path, text: str) -> None:
+    """Add lines to the site's log, for its operator's eyes only; a full disk must not silence the site."""
+    stamp = datetime.now(UTC).isoformat(timespec="seconds")
+    with contextlib.suppress(OSError):
+        Path(state).mkdir(parents=True, exist_ok=True)
+        with (Path(state) / "site.log").open("a", encoding="utf-8") as stream:
+            stream.write(f"{stamp} {text}\n")

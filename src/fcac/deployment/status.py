@@ -1,0 +1,107 @@
+"""What ``fcac federation status`` says."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from fcac.deployment import certificates
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.directory import STATE
+from fcac.deployment.settings import FederationSettings
+
+
+def describe(root: Path, rejected: bool = False) -> list[str]:
+    """Return the state of a federation as lines for people.
+
+    Parameters
+    ----------
+    root : Path
+    rejected : bool
+        Also list what was rejected, and why.
+    """
+    settings = FederationSettings.load(root)
+    desk = Coordinator(root / STATE, settings)
+    book, journal = desk.book(), desk.journal()
+    lines = [f"{settings.name} at {settings.address} ({_protection(root, settings)})"]
+    lines.append(f"rounds closed: {book.closed}; round {book.closed + 1} is open")
+    if desk.model_bytes() is not None:
+        server = book.server
+        lines.append(f"model: {server.n_clusters} clusters, {len(server.nodes)} nodes ({server.kind})")
+    else:
+        lines.append("model: none yet")
+    waiting = desk.inbox()
+    if waiting:
+        lines.append(f"in for the open round: {', '.join(waiting)}")
+    lines += ["", *_table(settings, book.newest, journal)]
+    if any(line.partition(" eps ")[1] for line in lines):
+        lines += [
+            "",
+            "Privacy spent: what a record has cost at most, as sites report it, all rounds added up.",
+            "Budgets are the sites' own: 5 x the epsilon of a round, unless a site chose another.",
+        ]
+    if rejected:
+        lines += ["", *(_rejection(entry) for entry in journal if entry["event"] == "rejected")]
+    return lines
+
+
+def _protection(root: Path, settings: FederationSettings) -> str:
+    if settings.insecure:
+        return "PLAIN, no keys"
+    ends = certificates.server_certificate_ends(root / "server" / "server.crt")
+    left = (ends - datetime.datetime.now(datetime.UTC)).days
+    return f"TLS, node keys; server certificate until {ends:%Y-%m-%d}" + (", RENEW IT" if left < 30 else "")
+
+
+def _table(
+    settings: FederationSettings, newest: dict[str, tuple[int, str]], journal: list[dict[str, Any]]
+) -> list[str]:
+    heads = ("site", "status", "last heard", "contributed", "newest", "rejected", "missed", "privacy spent")
+    rows = [heads]
+    for name in sorted(settings.members):
+        mine = _since_forgotten([entry for entry in journal if entry.get("site") == name])
+        events = Counter(entry["event"] for entry in mine)
+        heard = [e for e in mine if e["event"] in ("accepted", "nothing new", "unavailable", "model taken", "rejected")]
+        missed = events["no reply"] + events["failed"] + events["unavailable"]
+        rows.append(
+            (
+                name,
+                settings.members[name].status,
+                heard[-1]["time"][:19].replace("T", " ") if heard else "never",
+                _times(events["accepted"]),
+                f"round {newest[name][0]}" if name in newest else "-",
+                str(events["rejected"]),
+                str(missed),
+                _spent([entry["privacy"] for entry in mine if entry["event"] == "accepted"]),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _since_forgotten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What counts of a site's history: nothing from before it was forgotten."""
+    last = max((i for i, entry in enumerate(entries) if entry["event"] == "forgotten"), default=-1)
+    return entries[last + 1 :]
+
+
+def _times(n: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(n, f"{n} times")
+
+
+def _spent(statements: list[dict[str, Any]]) -> str:
+    """What a site says it has spent, from its newest contribution."""
+    if not statements:
+        return "-"
+    newest = statements[-1]
+    if newest.get("mechanism") == "none":
+        return "NO PRIVACY"
+    if "spent" in newest:
+        return f"eps {newest['spent']:.3g} at delta {newest.get('delta', 0):g}"
+    return str(newest.get("mechanism", "not stated"))
+
+
+def _rejection(entry: dict[str, Any]) -> str:
+    return f"{entry['time'][:19]} round {entry['round']} {entry['site']}: {entry['reason']}"

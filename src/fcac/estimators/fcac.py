@@ -1,0 +1,498 @@
+"""FCAC as a scikit-learn estimator: the whole federation in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fcac._rows import Rows
+from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
+from fcac.art.clusterers import _has_shape, _threads
+from fcac.codebook import Codebook
+from fcac.federation import Server, Site, play_round, site_order
+from fcac.federation.contribution import SiteName, plain_site
+from fcac.persistence.pack_many import stack, unstack
+from fcac.art.network import Floats, Integers
+from fcac.tables.schema import Schema, schema_in
+
+
+class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
+    """Federated clustering via adaptive resonance theory: sites condense, a server clusters, nobody says how many.
+
+    Every site runs CA+ over its own rows, in one pass, and contributes its nodes; the server learns all sites' nodes.
+    Each call of `fit` or `partial_fit` is one round; sites and server go on where the last round ended, and nothing
+    learned is forgotten. Here all of it runs in one process; `fcac federation` runs the same code across machines.
+
+    Parameters
+    ----------
+    server : {"cae-fc", "communities"}, default="cae-fc"
+        How clusters are read from the sites' nodes: the paper's network and its connected components, or communities
+        of the neighbourhood graph of all sites' nodes.
+    privacy : mechanism, optional
+        `fcac.privacy.NodeRelease`, `LocalNoise` or `PaperLaplace`: applied at every site before anything leaves it.
+    n_clusters : int, optional
+        For ``server="communities"`` alone, for who knows the number; the paper's server has no use for it.
+    n_jobs : int, optional
+        Sites working at the same time (None or -1: one per processor). The result does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the server's shuffle. The result does not depend on anything else random.
+
+    Attributes
+    ----------
+    sites_ : dict of site name to Site
+    server_ : Server
+    n_rounds_ : int
+    n_clusters_ : int
+    labels_ : ndarray
+        Clusters of the rows of the last call (in site order for a dict); computed when first asked for.
+    n_features_in_ : int
+    schema_ : Schema or None
+        How tables become rows, if the model was made from tables (`fcac fit`); saved, loaded and exported with it.
+
+    References
+    ----------
+    N. Masuyama et al., "Privacy-preserving Continual Federated Clustering via Adaptive Resonance Theory".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac import FCAC
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(c, 0.1, size=(3000, 2)) for c in (0.0, 5.0)])
+    >>> site = rng.integers(4, size=len(X))
+    >>> model = FCAC(random_state=0).fit(X, groups=site)
+    >>> sorted(model.sites_), model.n_rounds_
+    ([0, 1, 2, 3], 1)
+    >>> a, b = model.predict([[0.0, 0.0], [5.0, 5.0]])
+    >>> bool(a != b)
+    True
+    """
+
+    schema_: Schema | None = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "server": [StrOptions({"cae-fc", "communities"})],
+        "privacy": [HasMethods("perturb"), HasMethods("release"), None],
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        server: str = "cae-fc",
+        privacy: Any = None,
+        n_clusters: int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.server = server
+        self.privacy = privacy
+        self.n_clusters = n_clusters
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # ------------------------------------------------------------ learning
+
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, *, record_ids: Any = None, partition: str | None = None
+    ) -> Self:
+        """Start anew and play one round.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+        y : ignored
+        groups : array-like of shape (n,), optional
+            Site of each row; None: one site.
+        record_ids : array-like of shape (n,), or dict of site name to ids, optional
+            With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
+            up per id, and the dearest id counts.
+        partition : str, optional
+            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
+            a day. Releases of different parts do not add up.
+
+        Returns
+        -------
+        self
+        """
+        return self._play(X, groups, record_ids, partition, reset=True)
+
+    def partial_fit(
+        self, X: Any, y: Any = None, groups: Any = None, *, record_ids: Any = None, partition: str | None = None
+    ) -> Self:
+        """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+        y : ignored
+        groups : array-like of shape (n,), optional
+            Site of each row; None: one site.
+        record_ids : array-like of shape (n,), or dict of site name to ids, optional
+            With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
+            up per id, and the dearest id counts.
+        partition : str, optional
+            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
+            a day. Releases of different parts do not add up.
+
+        Returns
+        -------
+        self
+        """
+        return self._play(X, groups, record_ids, partition, reset=not hasattr(self, "server_"))
+
+    def _play(self, X: Any, groups: Any, record_ids: Any, partition: str | None, *, reset: bool) -> Self:
+        self._validate_params()
+        data = SiteRows(X, groups, self)
+        ids = None if record_ids is None else data.ids_by_site(record_ids)
+        if not is_dict_of_sites(X) and _has_shape(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        if not reset and data.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
+            )
+        if reset:
+            seed = self._seed()
+            server, sites = Server(self.server, seed, self._n_wanted()), {}
+        else:
+            server, sites = self.server_, dict(self.sites_)
+        for name in data:
+            if name not in sites:
+                sites[name] = Site(name, self.privacy)
+        play_round(server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition)
+        self._adopt(server, sites, data.n_features)
+        if reset:
+            self.schema_ = None
+        self._last_rows = X
+        return self
+
+    def play_stream(
+        self,
+        pieces: Iterator[tuple[Any, ...]],
+        n_features: int,
+        feature_names: list[str] | None = None,
+        *,
+        partition: str | None = None,
+        schema: Schema | None = None,
+    ) -> Self:
+        """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
+
+        The first call starts the model. `labels_` is not available afterwards; use `predict`.
+
+        Parameters
+        ----------
+        pieces : iterator of (site, rows), or of (site, rows, record ids)
+            Read once; a site's rows may come in several pieces.
+        n_features : int
+        feature_names : list of str, optional
+        partition : str, optional
+            As in :meth:`fit`.
+        schema : Schema, optional
+            What the rows came through; the first call keeps it as ``schema_``.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        started = hasattr(self, "server_")
+        if started and n_features != self.n_features_in_:
+            raise ValueError(f"the rows have {n_features} features, the model has {self.n_features_in_}")
+        if schema is not None and started and schema != self.schema_:
+            raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
+        if schema is not None and schema.n_features != n_features:
+            raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
+        server = self.server_ if started else Server(self.server, self._seed(), self._n_wanted())
+        sites = dict(self.sites_) if started else {}
+
+        def named() -> Iterator[tuple[Any, ...]]:
+            for given, *piece in pieces:
+                name = plain_site(given)
+                if name not in sites:
+                    sites[name] = Site(name, self.privacy)
+                yield name, *piece
+
+        play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
+        if not started:
+            self.schema_ = schema
+            if feature_names is not None:
+                self.feature_names_in_ = np.array(feature_names, dtype=object)
+        self._adopt(server, sites, n_features)
+        self._last_rows = None
+        return self
+
+    def _n_wanted(self) -> int | None:
+        return self.n_clusters if self.server == "communities" else None
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _adopt(self, server: Server, sites: dict[SiteName, Site], n_features: int) -> None:
+        self.server_ = server
+        self.sites_ = {name: sites[name] for name in site_order(sites)}
+        self.n_features_in_ = n_features
+        self._last_labels: Integers | None = None
+
+    def forget(self, site: Any) -> Self:
+        """Drop a site: the server becomes what it would have been without it, exactly.
+
+        Parameters
+        ----------
+        site : str or int
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "server_")
+        name = plain_site(site)
+        if self.server_.sites == [name]:
+            raise ValueError(f"site {name!r} is the only one: without it there is no model")
+        self.server_.forget(name)
+        self.sites_.pop(name, None)
+        self._last_labels = None
+        return self
+
+    # ------------------------------------------------------------ reading
+
+    def _rows_to_read(self, X: Any) -> Rows:
+        check_is_fitted(self, "server_")
+        rows = Rows(X, self)
+        if _has_shape(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        if rows.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {rows.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
+            )
+        return rows
+
+    def predict(self, X: Any) -> Integers:
+        """Return the cluster of each row, by the server's model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        """
+        rows = self._rows_to_read(X)
+        return np.concatenate([self.server_.predict(b, _threads(len(b))) for b in rows.blocks()])
+
+    def score_samples(self, X: Any) -> Floats:
+        """Return minus the distance of each row to the nearest node: low means novel.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        scores : ndarray of shape (n,)
+        """
+        rows = self._rows_to_read(X)
+        return -np.concatenate([self.server_.distance_to_nearest(b, _threads(len(b))) for b in rows.blocks()])
+
+    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+        """Tell for each row whether it is unlike anything seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        novel : ndarray of bool, shape (n,)
+        """
+        rows = self._rows_to_read(X)
+        return np.concatenate([self.server_.is_novel(b, _threads(len(b))) for b in rows.blocks()])
+
+    def predict_with_confidence(self, X: Any) -> tuple[Integers, Floats]:
+        """Return the cluster of each row and how firmly it belongs; for ``server="communities"``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        confidence : ndarray of shape (n,)
+            Share of the votes of the nearest nodes for that cluster, between 0 and 1.
+        """
+        rows = self._rows_to_read(X)
+        if self.server != "communities":
+            raise AttributeError('confidence needs server="communities": the paper\'s server has no soft membership')
+        parts = [self.server_.reader.model.predict(b, return_confidence=True) for b in rows.blocks()]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def clusters_at(self, level: int) -> Integers:
+        """Return another cut of the hierarchy: a label for every node of the server; for ``server="communities"``.
+
+        Parameters
+        ----------
+        level : int
+            Number of clusters wanted.
+        """
+        check_is_fitted(self, "server_")
+        if self.server != "communities":
+            raise AttributeError('clusters_at needs server="communities"')
+        labels: Integers = self.server_.reader.model.clusters_at(level)
+        return labels
+
+    @property
+    def lineage_(self) -> list[Any]:
+        """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``."""
+        check_is_fitted(self, "server_")
+        return list(getattr(self.server_.reader, "lineage", []))
+
+    def transform(self, X: Any) -> Floats:
+        """Return the distance of each row to every node of the server.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        distances : ndarray of shape (n, n_nodes)
+        """
+        rows = self._rows_to_read(X)
+        return np.concatenate([self.server_.distances(b, _threads(len(b))) for b in rows.blocks()])
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return a name for every column of :meth:`transform`."""
+        check_is_fitted(self, "server_")
+        return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
+
+    def fit_predict(self, X: Any, y: Any = None, groups: Any = None) -> Integers:
+        """Play one round anew and return the cluster of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+        y : ignored
+        groups : array-like of shape (n,), optional
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        """
+        return self.fit(X, groups=groups).labels_
+
+    @property
+    def n_rounds_(self) -> int:
+        """Rounds played."""
+        check_is_fitted(self, "server_")
+        return self.server_.n_rounds
+
+    @property
+    def n_clusters_(self) -> int:
+        """Number of clusters."""
+        check_is_fitted(self, "server_")
+        return self.server_.n_clusters
+
+    @property
+    def labels_(self) -> Integers:
+        """Clusters of the rows of the last call, computed when first asked for from the rows as passed."""
+        check_is_fitted(self, "server_")
+        if self._last_labels is None:
+            if self._last_rows is None:
+                raise AttributeError("labels_ is not kept with a loaded or streamed model: use predict")
+            rows = self._last_rows
+            parts = [rows[name] for name in rows] if is_dict_of_sites(rows) else [rows]
+            self._last_labels = np.concatenate([self.predict(part) for part in parts])
+        return self._last_labels
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "server_")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # copies and pickles carry labels, not the caller's rows
+        if getattr(self, "_last_rows", None) is not None:
+            _ = self.labels_
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_last_rows" in state:
+            state["_last_rows"] = None
+        return state
+
+    def export(self, *, share_nodes: bool = False) -> Codebook:
+        """Return only what `predict` needs, without site states, counts or contributions.
+
+        Parameters
+        ----------
+        share_nodes : bool, default=False
+            With ``server="communities"`` the nodes behind the clusters are the sites' own, which can be raw records.
+            They are given out only if every contribution came from `NodeRelease` or with ``share_nodes=True``;
+            otherwise a condensed codebook is.
+
+        Returns
+        -------
+        Codebook
+        """
+        check_is_fitted(self, "server_")
+        names = getattr(self, "feature_names_in_", None)
+        return self.server_.export(share_nodes, None if names is None else [str(n) for n in names], self.schema_)
+
+    # ------------------------------------------------------------ storage
+
+    def _storable_params(self) -> dict[str, Any]:
+        params: dict[str, Any] = self.get_params(deep=False)
+        if params["privacy"] is not None:
+            from fcac.privacy.mechanism import to_params
+
+            params["privacy"] = to_params(params["privacy"])
+        if not isinstance(params["random_state"], int | np.integer | None):
+            params["random_state"] = None  # the seed drawn from it is stored with the server
+        return params
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        check_is_fitted(self, "server_")
+        server_meta, server_arrays = self.server_.to_parts()
+        sites_meta, sites_arrays = stack([site.to_parts() for site in self.sites_.values()])
+        names = getattr(self, "feature_names_in_", None)
+        meta: dict[str, Any] = {
+            "n_features": self.n_features_in_,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "server": server_meta,
+            "sites": sites_meta,
+        }
+        if self.schema_ is not None:
+            meta["schema"] = self.schema_.to_toml()
+        arrays = {f"server.{name}": array for name, array in server_arrays.items()}
+        arrays.update({f"sites.{name}": array for name, array in sites_arrays.items()})
+        return meta, arrays
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        def under(prefix: str) -> dict[str, NDArray[Any]]:
+            return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+
+        server = Server.from_parts(meta["server"], under("server."))
+        sites = {}
+        for site_meta, site_arrays in unstack(meta["sites"], under("sites.")):
+            site = Site.from_parts(site_meta, site_arrays, self.privacy)
+            sites[site.name] = site
+        if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
+            raise ValueError("the server in this file does not fit its parameters")
+        self.schema_ = schema_in(meta)
+        if self.schema_ is not None and self.schema_.n_features != meta["n_features"]:
+            raise ValueError("the schema in this file does not fit its nodes")
+        names = meta["feature_names"]
+        if names is not None:
+            if not isinstance(names, list) or len(names) != meta["n_features"]:
+                raise ValueError("the feature names in this file do not fit its nodes")
+            self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+        self._adopt(server, sites, int(meta["n_features"]))
+        self._last_rows = None

@@ -1,0 +1,131 @@
+"""The communities read-out as a server: the latest nodes of every site, clustered as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.codebook import Codebook
+from fcac.federation.contribution import Contribution, SiteName
+from fcac.art.network import Floats, Integers
+from fcac.communities import Communities
+
+
+class CommunityReader:
+    """Keeps what `fcac.communities.Communities` needs from contributions, round by round.
+
+    A site's newer contribution takes the place of its older one, since a site always sends its whole model; a late one
+    of an earlier round changes nothing.
+    """
+
+    def __init__(self, n_clusters: int | None) -> None:
+        self._wanted = n_clusters
+        self._model = Communities(n_clusters)
+        self._rounds: dict[SiteName, int] = {}
+
+    def take(self, batch: Sequence[Contribution], shuffler: np.random.RandomState) -> None:
+        """Store a round's nodes and cluster anew; the shuffle is for the paper's server only."""
+        model = self._copy()
+        rounds = dict(self._rounds)
+        for item in batch:
+            if item.round >= rounds.get(item.site, 0) and len(item.nodes):
+                model.set_site(item.site, item.nodes, item.counts)
+                rounds[item.site] = item.round
+        if model.sites:
+            model.fit()
+        self._model, self._rounds = model, rounds
+
+    def drop(self, site: SiteName) -> None:
+        """Forget a site: its nodes go, the rest is clustered anew; clusters that remain keep their names."""
+        if self._rounds.pop(site, None) is None:
+            return
+        model = self._copy()
+        model.drop_site(site)
+        self._model = model.fit() if model.sites else Communities(self._wanted)
+
+    def _copy(self) -> Communities:
+        """A model that can be changed while the present one stays whole; arrays are shared, never written to."""
+        fresh = Communities(self._wanted)
+        fresh.__dict__.update(self._model.__dict__)
+        fresh._sites, fresh.lineage = dict(self._model._sites), list(self._model.lineage)
+        return fresh
+
+    @property
+    def model(self) -> Communities:
+        """The read-out itself: lineage, hierarchy, confidence."""
+        return self._model
+
+    @property
+    def lineage(self) -> list[Any]:
+        """What happened to clusters over rounds."""
+        return self._model.lineage
+
+    @property
+    def nodes(self) -> Floats:
+        return self._model.nodes
+
+    @property
+    def counts(self) -> Integers:
+        return np.rint(self._model.counts).astype(np.int64)
+
+    @property
+    def edges(self) -> Integers:
+        return np.empty((0, 2), np.int64)
+
+    @property
+    def node_labels(self) -> Integers:
+        return self._model.node_labels
+
+    @property
+    def threshold(self) -> float:
+        """Largest distance of a node to its nearest neighbour: a row farther out is unlike anything seen."""
+        _, squared = self._model._result().near()
+        return float(np.sqrt(squared[:, 0].max())) if squared.shape[1] else 0.0
+
+    def predict(self, X: Floats, n_threads: int) -> Integers:
+        return self._model.predict(X)
+
+    def is_novel(self, X: Floats, n_threads: int) -> NDArray[np.bool_]:
+        novel: NDArray[np.bool_] = self._model.predict(X, novelty=True) == -1
+        return novel
+
+    def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
+        return self._model.distance_to_nearest(X)
+
+    def distances(self, X: Floats, n_threads: int) -> Floats:
+        from scipy.spatial.distance import cdist
+
+        scales = self._model.feature_scales
+        distances: Floats = cdist(X * scales, self.nodes * scales)
+        return distances
+
+    def export(self, share_nodes: bool) -> Codebook:
+        """All nodes if they may be shared; otherwise means of several nodes each."""
+        scale = 1.0 / self._model.feature_scales
+        if share_nodes:
+            return Codebook(self.nodes, self.node_labels, scale=scale, threshold=self.threshold)
+        book = self._model.condense()
+        draft = Codebook(book.nodes, book.labels, scale=scale)
+        # a codeword stands for a region, so "novel" begins where no node of the region lies
+        return Codebook(book.nodes, book.labels, scale=scale, threshold=float(draft.nearest(self.nodes)[1].max()))
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        # nodes and counts are in the server's log already
+        meta, arrays = self._model.to_parts()
+        meta["rounds"] = [[site, number] for site, number in self._rounds.items()]
+        return meta, {name: array for name, array in arrays.items() if name not in ("nodes", "counts")}
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: list[list[Contribution]]) -> None:
+        rounds = dict(meta["rounds"])
+        held = {item.site: item for batch in log for item in batch if rounds.get(item.site) == item.round}
+        if set(held) != set(rounds) or list(meta["sites"]) != [s for s in meta["sites"] if s in held]:
+            raise ValueError("the communities in this file do not fit its contributions")
+        parts = dict(arrays)
+        ordered = [held[site] for site in meta["sites"]]
+        d = ordered[0].n_features if ordered else 0
+        parts["nodes"] = np.concatenate([item.nodes for item in ordered]) if ordered else np.zeros((0, d))
+        parts["counts"] = np.concatenate([item.counts for item in ordered]).astype(float) if ordered else np.zeros(0)
+        self._model, self._rounds = Communities.from_parts(meta, parts), rounds

@@ -1,0 +1,246 @@
+"""The paper's evaluation as a grid of cells: data set x scenario x epsilon x method, twenty trials each.
+
+Every cell is one small file, rewritten after each trial, so that stopping costs at most the trials under way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.persistence import write_atomic
+
+METHODS = ("k-means", "k-FED", "FedFCM", "MUFC", "FCAC")
+SCENARIOS = ("iid", "non-iid")
+EPSILONS = (np.inf, 15.0, 25.0, 50.0, 75.0)
+METRICS = ("ARI", "AMI", "NMI")
+N_TRIALS = 20
+
+# Rivals iterate over all rows many times; on the largest set they get fewer trials, and the tables say so.
+RIVAL_TRIALS = {"Fashion-MNIST": 2}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of the tables."""
+
+    dataset: str
+    scenario: str
+    epsilon: float
+    method: str
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file that holds this cell's trials."""
+        return f"{self.dataset}__{self.scenario}__{epsilon_name(self.epsilon)}__{self.method}.json"
+
+
+def epsilon_name(epsilon: float) -> str:
+    """Return "inf" or the number without a fraction."""
+    return "inf" if np.isinf(epsilon) else f"{epsilon:g}"
+
+
+def trial(cell: Cell, number: int, data_dir: str | None) -> dict[str, float]:
+    """Run one trial under the paper's exact protocol and return its figures."""
+    X, y, sites = permuted_sites(cell.dataset, cell.scenario, number, data_dir)
+    n_classes = len(np.unique(y))
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = _model(cell, number, n_classes)
+        model.fit(_noised(sites, cell, number))
+        seconds = time.perf_counter() - start
+        labels = model.predict(X)
+    figures = scores(y, labels)
+    figures["seconds"] = round(seconds, 4)
+    if hasattr(model, "server_"):
+        figures["nodes"] = len(model.server_.nodes)
+        figures["clusters"] = model.n_clusters_
+    else:
+        figures["nodes"] = figures["clusters"] = n_classes
+    return figures
+
+
+def scores(y: NDArray[Any], labels: NDArray[Any]) -> dict[str, float]:
+    """Return ARI, AMI and NMI as the paper measures them."""
+    from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
+
+    return {
+        "ARI": float(adjusted_rand_score(y, labels)),
+        "AMI": float(adjusted_mutual_info_score(y, labels)),
+        "NMI": float(normalized_mutual_info_score(y, labels)),
+    }
+
+
+def permuted_sites(
+    dataset: str, scenario: str, number: int, data_dir: str | None
+) -> tuple[NDArray[np.float64], NDArray[np.int64], dict[int, NDArray[np.float64]]]:
+    """Return the rows of a trial in its order, their classes, and the rows of each site."""
+    from fcac.paper.datasets import find
+    from fcac.tables.partition import paper_dirichlet, paper_iid
+
+    X, y = _loaded(dataset, data_dir)
+    order = np.random.RandomState(number).permutation(len(y))
+    X, y = X[order], y[order]
+    n_sites = find(dataset).n_sites
+    parts = paper_iid(y, n_sites) if scenario == "iid" else paper_dirichlet(y, n_sites)
+    return X, y, {site: X[rows] for site, rows in enumerate(parts)}
+
+
+@lru_cache(maxsize=1)
+def _loaded(dataset: str, data_dir: str | None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    from fcac.paper.datasets import load
+
+    return load(dataset, data_dir=data_dir)
+
+
+def _noised(sites: dict[int, NDArray[np.float64]], cell: Cell, number: int) -> dict[int, NDArray[np.float64]]:
+    """Apply the paper's noise, one stream for all sites as its program had it."""
+    if np.isinf(cell.epsilon):
+        return sites
+    from fcac.privacy import PaperLaplace
+
+    noise = PaperLaplace(cell.epsilon, random_state=number, paper_streams=True)
+    return {site: noise.perturb(rows) for site, rows in sites.items()}
+
+
+def _model(cell: Cell, number: int, n_classes: int) -> Any:
+    if cell.method == "FCAC":
+        from fcac.estimators.fcac import FCAC
+
+        return FCAC(random_state=0, n_jobs=1)
+    if cell.method == "communities":
+        from fcac.estimators.fcac import FCAC
+
+        return FCAC(server="communities", random_state=0, n_jobs=1)
+    if cell.method == "communities (k given)":
+        from fcac.estimators.fcac import FCAC
+
+        return FCAC(server="communities", n_clusters=n_classes, random_state=0, n_jobs=1)
+    from fcac.paper import rivals
+
+    rivals = {
+        "k-means": rivals.KMeansMerged,
+        "k-FED": rivals.KFed,
+        "FedFCM": rivals.FedFCM,
+        "MUFC": rivals.MUFC,
+    }
+    return rivals[cell.method](n_clusters=n_classes, random_state=number)
+
+
+# ---------------------------------------------------------------- running
+
+
+def read_cell(folder: Path, cell: Cell) -> dict[int, dict[str, float]]:
+    """Return the finished trials of a cell."""
+    path = folder / "cells" / cell.file_name
+    if not path.exists():
+        return {}
+    return {int(number): figures for number, figures in json.loads(path.read_text())["trials"].items()}
+
+
+def write_cell(folder: Path, cell: Cell, trials: dict[int, dict[str, float]]) -> None:
+    """Store the trials of a cell."""
+    content = {
+        "dataset": cell.dataset,
+        "scenario": cell.scenario,
+        "epsilon": epsilon_name(cell.epsilon),
+        "method": cell.method,
+        "trials": {str(number): trials[number] for number in sorted(trials)},
+    }
+    write_atomic(folder / "cells" / cell.file_name, json.dumps(content, indent=0).encode())
+
+
+def cells_of(
+    datasets: Iterable[str], scenarios: Iterable[str], epsilons: Iterable[float], methods: Iterable[str]
+) -> list[Cell]:
+    """Return the cells of a grid, epsilon by epsilon."""
+    return [Cell(d, s, e, m) for e in epsilons for d in datasets for s in scenarios for m in methods]
+
+
+def trials_wanted(cell: Cell, n_trials: int) -> int:
+    """How many trials a cell gets: rivals get fewer on the largest sets."""
+    if cell.method in ("FCAC", "communities", "communities (k given)"):
+        return n_trials
+    return min(n_trials, RIVAL_TRIALS.get(cell.dataset, n_trials))
+
+
+def run(
+    cells: list[Cell],
+    folder: Path,
+    *,
+    n_trials: int = N_TRIALS,
+    data_dir: str | None = None,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int, Cell], None] | None = None,
+) -> None:
+    """Run what is missing of the given cells and store it.
+
+    Parameters
+    ----------
+    cells : list of Cell
+        In the order in which they are to be run.
+    folder : Path
+        Results go to ``folder/cells``.
+    n_trials : int
+    data_dir : str, optional
+        Directory of NAME.npz files; otherwise OpenML.
+    n_jobs : int, optional
+        Processes; by default one per processor.
+    progress : callable, optional
+        Called with trials done, trials in all, and the cell just advanced.
+    """
+    (folder / "cells").mkdir(parents=True, exist_ok=True)
+    known = {cell: read_cell(folder, cell) for cell in cells}
+    tasks = [
+        (cell, number) for cell in cells for number in range(trials_wanted(cell, n_trials)) if number not in known[cell]
+    ]
+    total = sum(trials_wanted(cell, n_trials) for cell in cells)
+    done = total - len(tasks)
+    for cell, number, figures in _results(tasks, data_dir, n_jobs or os.cpu_count() or 1):
+        known[cell][number] = figures
+        write_cell(folder, cell, known[cell])
+        done += 1
+        if progress is not None:
+            progress(done, total, cell)
+
+
+def _results(
+    tasks: list[tuple[Cell, int]], data_dir: str | None, n_jobs: int
+) -> Iterator[tuple[Cell, int, dict[str, float]]]:
+    if n_jobs == 1 or len(tasks) < 2:
+        for cell, number in tasks:
+            yield cell, number, trial(cell, number, data_dir)
+        return
+    # Workers are single-threaded: trials are independent, and BLAS threads would only get in each other's way.
+    # "spawn" because forking a process that has started threads is not safe.
+    with ProcessPoolExecutor(n_jobs, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        queue = iter(tasks)
+        running: dict[Future[dict[str, float]], tuple[Cell, int]] = {}
+        while True:
+            while len(running) < n_jobs + 1 and (task := next(queue, None)) is not None:
+                running[pool.submit(trial, task[0], task[1], data_dir)] = task
+            if not running:
+                return
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                cell, number = running.pop(future)
+                yield cell, number, future.result()
+
+
+def _one_thread() -> None:
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)

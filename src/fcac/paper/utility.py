@@ -1,0 +1,176 @@
+"""What privacy costs: how well clusters are found at each epsilon, for every mechanism, on equal terms.
+
+Equal terms means the total epsilon of a record: what the ledger shows for :class:`NodeRelease`, what a report of all
+features costs for :class:`LocalNoise`, and epsilon times the number of features for :class:`PaperLaplace`, whose
+number is only nominal in any case.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fcac.privacy.bounds import FloatArray, check_bounds, check_rows
+from fcac.privacy.errors import PrivacyWarning
+from fcac.privacy.ledger import Ledger
+from fcac.privacy.local_noise import LocalNoise
+from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.node_release import NodeRelease
+from fcac.privacy.samplers import Sampler
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+MECHANISMS = ("NodeRelease", "LocalNoise", "PaperLaplace")
+
+_DELTA = 1e-6
+
+
+def utility_curve(
+    X: ArrayLike,
+    y: ArrayLike,
+    bounds: Any,
+    epsilons: Sequence[float] = EPSILONS,
+    mechanisms: Sequence[str] = MECHANISMS,
+    n_sites: int = 10,
+    alpha: float = 0.5,
+    n_seeds: int = 8,
+    sampler: Sampler | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Measure adjusted mutual information (AMI) against the total epsilon of a record.
+
+    Rows are divided among sites with Dirichlet-distributed shares of the classes; each site sends one contribution;
+    three read-outs are applied to the same contributions: the paper's server, the communities server, and k-means
+    (weighted, told the true number of clusters) on the nodes.
+
+    Parameters
+    ----------
+    X, y : array-like
+        Rows, and the classes that the clusters are compared with.
+    bounds : array-like of shape (d, 2)
+        Public bounds of the features.
+    epsilons : sequence of float
+        Total epsilon of a record.
+    mechanisms : sequence of str
+        Some of "NodeRelease", "LocalNoise", "PaperLaplace".
+    n_sites, alpha, n_seeds : int, float, int
+        Division of the rows; every seed divides anew.
+    sampler : Sampler, optional
+        Noise of NodeRelease; None is the real one.
+    progress : callable, optional
+        Told in words what was measured.
+
+    Returns
+    -------
+    dict
+        JSON-able: ``curves[mechanism][readout]`` has ``mean`` and ``std`` over the seeds, one number per epsilon;
+        ``no_noise[readout]`` likewise, one number.
+    """
+    limits = check_bounds(bounds)
+    rows, classes = check_rows(X, len(limits)), np.asarray(y)
+    curves: dict[str, Any] = {name: {} for name in mechanisms}
+    for name in mechanisms:
+        for epsilon in epsilons:
+            found = [
+                _one_federation(rows, classes, limits, name, float(epsilon), n_sites, alpha, seed, sampler)
+                for seed in range(n_seeds)
+            ]
+            _append(curves[name], found)
+            if progress is not None:
+                progress(f"{name} eps = {epsilon:g}: " + _in_words(curves[name], -1))
+    plain: dict[str, Any] = {}
+    _append(
+        plain,
+        [_one_federation(rows, classes, limits, "none", 0.0, n_sites, alpha, seed, None) for seed in range(n_seeds)],
+    )
+    return {
+        "epsilons": [float(epsilon) for epsilon in epsilons],
+        "delta": _DELTA,
+        "n_rows": len(rows),
+        "n_features": len(limits),
+        "n_sites": n_sites,
+        "alpha": alpha,
+        "n_seeds": n_seeds,
+        "curves": curves,
+        "no_noise": {readout: {key: values[0] for key, values in both.items()} for readout, both in plain.items()},
+    }
+
+
+def digits_utility(n_seeds: int = 8, **options: Any) -> dict[str, Any]:
+    """:func:`utility_curve` on scikit-learn's digits (1,797 records of 64 features from 0 to 16)."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    bounds = np.tile([0.0, 16.0], (64, 1))
+    return {"data": "digits", **utility_curve(digits.data, digits.target, bounds, n_seeds=n_seeds, **options)}
+
+
+def _one_federation(
+    rows: FloatArray,
+    classes: NDArray[Any],
+    bounds: FloatArray,
+    name: str,
+    epsilon: float,
+    n_sites: int,
+    alpha: float,
+    seed: int,
+    sampler: Sampler | None,
+) -> dict[str, float]:
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    from fcac.federation import Server, Site
+    from fcac.tables.partition import dirichlet
+
+    parts = dirichlet(classes, n_sites, alpha, seed)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        mechanism = _mechanism(name, epsilon, bounds, seed, sampler, Path(folder) / "ledger.db")
+        sent = [Site(str(number), privacy=mechanism).contribute(rows[part]) for number, part in enumerate(parts)]
+        if isinstance(mechanism, NodeRelease):
+            assert mechanism.ledger is not None
+            spent = max(mechanism.ledger.spent(site) for site in mechanism.ledger.sites())
+            if spent > epsilon:
+                raise AssertionError("the ledger shows more than the epsilon on the axis")
+    nodes = np.concatenate([item.nodes for item in sent])
+    counts = np.concatenate([item.counts for item in sent])
+    found = {"nodes": float(len(nodes))}
+    for kind in ("cae-fc", "communities"):
+        server = Server(kind, random_state=0)
+        server.absorb(sent)
+        found[kind] = float(adjusted_mutual_info_score(classes, server.predict(rows)))
+    n_classes = min(len(np.unique(classes)), len(nodes))
+    k_means = KMeans(n_classes, n_init=10, random_state=0).fit(nodes, sample_weight=counts)
+    found["k-means"] = float(adjusted_mutual_info_score(classes, k_means.predict(rows)))
+    return found
+
+
+def _mechanism(
+    name: str, epsilon: float, bounds: FloatArray, seed: int, sampler: Sampler | None, path: Path
+) -> NodeRelease | LocalNoise | PaperLaplace | None:
+    if name == "NodeRelease":
+        return NodeRelease(epsilon, bounds, _DELTA, Ledger(path, epsilon, _DELTA), sampler=sampler)
+    if name == "LocalNoise":
+        return LocalNoise(epsilon, bounds)
+    if name == "PaperLaplace":
+        return PaperLaplace(epsilon / len(bounds), random_state=seed)
+    if name == "none":
+        return None
+    raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {name!r}")
+
+
+def _append(curve: dict[str, Any], found: list[dict[str, float]]) -> None:
+    for readout in found[0]:
+        values = [one[readout] for one in found]
+        both = curve.setdefault(readout, {"mean": [], "std": []})
+        both["mean"].append(float(np.mean(values)))
+        both["std"].append(float(np.std(values)))
+
+
+def _in_words(curve: dict[str, Any], at: int) -> str:
+    return ", ".join(f"{readout} {both['mean'][at]:.3f}" for readout, both in curve.items() if readout != "nodes")

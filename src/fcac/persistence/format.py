@@ -1,0 +1,175 @@
+"""The one byte form: safetensors arrays with a checked JSON header.
+
+Models, contributions and released states all use it, in files and in messages. A file holds arrays and one JSON
+text; nothing in it is ever executed. The header carries a SHA-256 over itself and all arrays, so that a truncated
+or altered file is refused instead of being half understood.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+#: Number of the format. A reader accepts every protocol up to its own.
+PROTOCOL = 1
+
+_HEADER_KEY = "fcac"
+_MAX_HEADER_CHARS = 50_000_000
+_DTYPES = ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool")
+
+
+def pack(kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """Turn a description and named arrays into bytes; equal input gives equal bytes.
+
+    Parameters
+    ----------
+    kind : str
+        What this is, for example ``"model"`` or ``"contribution"``. A reader asks for the kind it expects.
+    meta : mapping
+        JSON-able description.
+    arrays : mapping of str to ndarray
+        Numeric arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.persistence import pack, unpack
+    >>> meta, arrays = unpack(pack("note", {"a": 1}, {"x": np.arange(3.0)}), kind="note")
+    >>> meta["a"], arrays["x"].tolist()
+    (1, [0.0, 1.0, 2.0])
+    """
+    from safetensors.numpy import save
+
+    ready: dict[str, Array] = {}
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        if array.dtype.name not in _DTYPES:
+            raise ValueError(f"array {name!r} has type {array.dtype}, which the file format does not hold")
+        ready[name] = np.require(array, requirements="C")
+    # through JSON once, so that keys and numbers are already what a reader will find
+    header: dict[str, Any] = {"protocol": PROTOCOL, "kind": kind, "meta": json.loads(_canonical(dict(meta)))}
+    header["sha256"] = _digest(header, ready)
+    text = _canonical(header)
+    result: bytes = save(ready, metadata={_HEADER_KEY: text})
+    return result
+
+
+def unpack(data: bytes, kind: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Read bytes made by :func:`pack`; anything else is a ``ValueError`` that says what is wrong.
+
+    Parameters
+    ----------
+    data : bytes
+    kind : str, optional
+        The kind expected; another kind is an error. ``None`` accepts every kind.
+
+    Returns
+    -------
+    meta : dict
+    arrays : dict of str to ndarray
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    header = _read_header(data)
+    try:
+        arrays: dict[str, Array] = load(data)
+    except (SafetensorError, KeyError, TypeError, ValueError, MemoryError, OverflowError) as error:
+        raise ValueError(f"damaged FCAC file: its arrays cannot be read ({type(error).__name__})") from None
+    claimed = header.pop("sha256", None)
+    protocol, found_kind, meta = header.get("protocol"), header.get("kind"), header.get("meta")
+    if not isinstance(protocol, int) or not isinstance(found_kind, str) or not isinstance(meta, dict):
+        raise ValueError("damaged FCAC file: its header lacks protocol, kind or meta")
+    if protocol > PROTOCOL:
+        raise ValueError(
+            f"this file has protocol {protocol}, this version of fcac reads up to {PROTOCOL}: upgrade fcac"
+        )
+    if claimed != _digest(header, arrays):
+        raise ValueError("damaged FCAC file: the checksum does not match its content")
+    if kind is not None and found_kind != kind:
+        raise ValueError(f"this FCAC file holds a {found_kind}, not a {kind}")
+    return meta, arrays
+
+
+def read(path: str | os.PathLike[str], kind: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Read and check a file written by :func:`write`."""
+    try:
+        return unpack(Path(path).read_bytes(), kind)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)}: {error}") from None
+
+
+def kind_of(data: bytes) -> str:
+    """Return the kind named in the header, without reading the arrays."""
+    return str(_read_header(data).get("kind"))
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never a mixture."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if target.exists():
+            os.chmod(temporary, target.stat().st_mode & 0o777)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    if os.name == "posix":
+        # The new name itself must survive a power cut, so the directory is flushed too.
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _read_header(data: bytes) -> dict[str, Any]:
+    """Check the outer frame before anything is handed to the array reader."""
+    if len(data) < 8:
+        raise ValueError("not an FCAC file: shorter than its own frame")
+    size = int.from_bytes(data[:8], "little")
+    if not 2 <= size <= min(_MAX_HEADER_CHARS, len(data) - 8):
+        raise ValueError("not an FCAC file, or cut off: the header does not fit the file")
+    try:
+        frame = json.loads(data[8 : 8 + size].decode("utf-8"))
+        text = frame["__metadata__"][_HEADER_KEY]
+        header = json.loads(text)
+        # any other way to write the same values is a change of bits, too
+        unchanged = text == _canonical(header)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("not an FCAC file, or damaged: the header cannot be read") from None
+    if not isinstance(header, dict) or not unchanged:
+        raise ValueError("not an FCAC file, or damaged: the header is not as it was written")
+    return header
+
+
+def _canonical(header: Any) -> str:
+    return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    """SHA-256 over the header (without the sum itself) and every array with its name, type and shape."""
+    digest = hashlib.sha256(_canonical(header).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

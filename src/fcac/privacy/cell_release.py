@@ -1,0 +1,266 @@
+"""The release itself: a codebook that grows while noised totals are all it ever sees of the records.
+
+Five steps. The first has one cell and learns where the batch lies; the next ones split the heaviest cells and move
+them to noised means. A site that has released before starts from its own nodes and takes three steps. Everything that
+steers a step (codewords, the radius residuals are cut to, the number of cells) is a public constant or computed from
+totals that were noised before, so the steps compose adaptively and their costs add up to the rho that was charged.
+docs/privacy/proof.md has the proof; the names there are the names here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fcac.privacy.zcdp import gaussian_rho, gaussian_scale
+from fcac.privacy.bounds import FloatArray
+from fcac.privacy.cell_statistics import (
+    UNIT,
+    IntArray,
+    cell_totals,
+    from_grid,
+    ring_edges,
+    to_grid,
+    widest_radius,
+)
+from fcac.privacy.samplers import Sampler
+
+# Public constants, chosen on synthetic data (benchmarks/privacy_utility.py); none was chosen on the benchmark sets.
+#: Share of rho each step gets.
+STEP_SHARES = (0.10, 0.20, 0.20, 0.25, 0.25)
+#: Cells at each step, as a share of the final number; the first step always has one cell.
+CELL_SHARES = (0.0, 0.25, 0.5, 1.0, 1.0)
+#: The same for a site that has released before: it starts from its own nodes and need not grow a codebook again.
+LATER_STEP_SHARES = (0.10, 0.40, 0.50)
+LATER_CELL_SHARES = (0.0, 1.0, 1.0)
+#: Within a step: share for the counts, and for the rings (no rings in the last step); sums get the rest.
+COUNT_SHARE, RING_SHARE = 0.12, 0.06
+#: A cell is alive if its noised count is above this many deviations of the count noise.
+ALIVE = 2.0
+#: Share of records whose residuals should fit into the next radius.
+RADIUS_QUANTILE = 0.35
+#: Power of the trust for the nodes that are sent. 1 would put them nearest to the truth, which k-means likes; 0 leaves
+#: them as far apart as the noise made them, which the paper's server likes (its kernel is as wide as nodes are apart).
+SENT_TRUST = 0.25
+#: Two halves of a split cell start this far from its middle, in radii.
+SPLIT = 0.3
+#: Two nodes of different rounds are one place if they are nearer than this, in last radii.
+VIGILANCE = 0.4
+#: A value that is sent is taken for the bound itself if it is nearer to it than this many noise deviations, and nearer
+#: than a quarter of the range: noise that was clamped at a bound can only have pushed values away from it.
+PULL, FARTHEST_PULL = 1.0, 0.25
+#: Number of cells if it is to be chosen from the noised count: the fewest, the usual, the most.
+FEWEST_CELLS, USUAL_CELLS, MOST_CELLS = 3, 8, 48
+#: More than the usual only if the noise of the sums would allow this many times as many, and if the records of an even
+#: cell are this many deviations of the count noise.
+SPARING, FILLED = 3.0, 6.0
+_SMALLEST_RADIUS = UNIT // 100
+# Room for rounding in the shares, so that the sum of the rounded-up costs stays below the rho that is charged.
+_SLACK = 1.0 - 1e-9
+
+
+@dataclass(frozen=True)
+class Step:
+    """Everything one step used and everything it revealed. The proof covers all of it, not only the final nodes."""
+
+    codebook: IntArray
+    bases: IntArray
+    radius: int
+    counts: IntArray
+    sums: IntArray
+    rings: IntArray | None
+    count_scale: float
+    sum_scale: float
+    ring_scale: float | None
+
+    @property
+    def rho(self) -> float:
+        """Cost of the noise that was drawn, computed again from the scales."""
+        rings = 0.0 if self.ring_scale is None else gaussian_rho(1, self.ring_scale)
+        return gaussian_rho(1, self.count_scale) + gaussian_rho(self.radius**2, self.sum_scale) + rings
+
+
+class Outcome(NamedTuple):
+    """Result of one release."""
+
+    unit_nodes: FloatArray
+    counts: FloatArray
+    node_noise: FloatArray
+    vigilance: float
+    steps: list[Step]
+
+
+def release_cells(
+    rows: IntArray,
+    rho: float,
+    sampler: Sampler,
+    public_generator: np.random.Generator,
+    n_cells: int | None = None,
+    start: FloatArray | None = None,
+) -> Outcome:
+    """Release cells of a batch at total cost at most ``rho``.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Records on the integer grid; may be empty.
+    rho : float
+        Total cost in zCDP.
+    sampler : Sampler
+        Source of the noise.
+    public_generator : numpy.random.Generator
+        Randomness anybody may know; it only chooses in which direction cells are split.
+    n_cells : int, optional
+        Number of cells at the end; None chooses it from the noised count of the first step.
+    start : ndarray of shape (m, d), optional
+        Released places to start from, in [0, 1], the most important first; None starts in the middle of the bounds.
+
+    Returns
+    -------
+    Outcome
+    """
+    n_features = rows.shape[1]
+    step_shares: tuple[float, ...]
+    cell_shares: tuple[float, ...]
+    if start is None:
+        codebook, step_shares, cell_shares = np.full((1, n_features), 0.5), STEP_SHARES, CELL_SHARES
+    else:
+        codebook, step_shares, cell_shares = start[: n_cells or MOST_CELLS], LATER_STEP_SHARES, LATER_CELL_SHARES
+    bases = codebook
+    radius = widest_radius(n_features)
+    final_cells = n_cells
+    steps: list[Step] = []
+    for number, share in enumerate(step_shares):
+        last = number == len(step_shares) - 1
+        step = noised_step(rows, to_grid(codebook), to_grid(bases), radius, rho * share * _SLACK, last, sampler)
+        steps.append(step)
+        counts = step.counts.astype(np.float64)
+        alive = counts > ALIVE * step.count_scale
+        if not alive.any():
+            alive[np.argmax(counts)] = True
+        means, trust, noise = noised_means(step)
+        if last:
+            kept, noise = trust**SENT_TRUST, trust ** (2 * SENT_TRUST) * noise
+            moved = pulled_to_bounds(from_grid(step.bases) + kept[:, None] * means, noise)
+            sent = np.maximum(1.0, np.rint(counts[alive]))
+            return Outcome(moved[alive], sent, noise[alive], VIGILANCE * radius / UNIT, steps)
+        moved = np.clip(from_grid(step.bases) + trust[:, None] * means, 0.0, 1.0)
+        if final_cells is None:
+            final_cells = _affordable_cells(float(counts.sum()), n_features, rho)
+        radius = _next_radius(step, n_features)
+        wanted = max(2, int(np.ceil(final_cells * cell_shares[number + 1]))) if final_cells > 1 else 1
+        codebook, bases = _split(moved[alive], counts[alive], wanted, radius / UNIT, public_generator)
+    raise AssertionError("unreachable: the last step returns")
+
+
+def noised_step(
+    rows: IntArray,
+    codebook: IntArray,
+    bases: IntArray,
+    radius: int,
+    rho: float,
+    last: bool,
+    sampler: Sampler,
+) -> Step:
+    """Add up one step and noise it; this function is the only place where records are looked at."""
+    totals = cell_totals(rows, codebook, bases, radius)
+    ring_share = 0.0 if last else RING_SHARE
+    count_scale = gaussian_scale(1, rho * COUNT_SHARE)
+    sum_scale = gaussian_scale(radius**2, rho * (1.0 - COUNT_SHARE - ring_share))
+    ring_scale = None if last else gaussian_scale(1, rho * ring_share)
+    return Step(
+        codebook=codebook,
+        bases=bases,
+        radius=radius,
+        counts=sampler.add_noise(totals.counts, count_scale),
+        sums=sampler.add_noise(totals.sums, sum_scale),
+        rings=None if ring_scale is None else sampler.add_noise(totals.rings, ring_scale),
+        count_scale=count_scale,
+        sum_scale=sum_scale,
+        ring_scale=ring_scale,
+    )
+
+
+def noised_means(step: Step) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean residual of every cell, how far to trust it, and its noise variance, all from released values.
+
+    The trust is the positive-part James-Stein factor: in many features, a mean that is not longer than its noise is
+    mostly noise, and the cell had better stay where it was.
+
+    Returns
+    -------
+    means : ndarray of shape (K, d)
+        In units of [0, 1] features.
+    trust : ndarray of shape (K,)
+        In [0, 1].
+    noise : ndarray of shape (K,)
+        Variance per feature.
+    """
+    n_features = step.codebook.shape[1]
+    weight = np.maximum(step.counts.astype(np.float64), 1.0)
+    means = step.sums / weight[:, None] / UNIT
+    noise = (step.sum_scale / weight / UNIT) ** 2
+    length = np.maximum((means**2).sum(axis=1), 1e-300)
+    trust = np.maximum(0.0, 1.0 - max(n_features - 2, 0.5) * noise / length)
+    return means, trust, noise
+
+
+def pulled_to_bounds(nodes: FloatArray, noise: FloatArray) -> FloatArray:
+    """Clamp nodes to [0, 1], and put values on a bound that differ from it by no more than their noise.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (K, d)
+        Noised nodes; may lie outside.
+    noise : ndarray of shape (K,)
+        Variance per feature.
+    """
+    reach = np.minimum(PULL * np.sqrt(noise), FARTHEST_PULL)[:, None]
+    return np.where(nodes < reach, 0.0, np.where(nodes > 1.0 - reach, 1.0, nodes))
+
+
+def _affordable_cells(noised_count: float, n_features: int, rho: float) -> int:
+    """More records, fewer features or more budget: more cells whose means rise above the noise.
+
+    The paper's server does best with few and firm nodes, so a small site uses only some of those it could afford; a
+    cluster that is not round needs many, and a large site has them to spare.
+    """
+    count = max(noised_count, 1.0)
+    affordable = 0.5 * count * np.sqrt(2.0 * rho / n_features)
+    filled = count / (FILLED * gaussian_scale(1, rho * STEP_SHARES[-1] * COUNT_SHARE))
+    wanted = max(min(affordable, USUAL_CELLS), min(affordable / SPARING, filled))
+    return int(np.clip(wanted, FEWEST_CELLS, MOST_CELLS))
+
+
+def _next_radius(step: Step, n_features: int) -> int:
+    """Radius of the ring that holds the wanted quantile of the noised residuals."""
+    assert step.rings is not None
+    filled = np.cumsum(np.maximum(step.rings, 0))
+    if filled[-1] == 0:
+        return widest_radius(n_features)
+    ring = int(np.argmax(filled >= RADIUS_QUANTILE * filled[-1]))
+    squared_edges = [*ring_edges(n_features).tolist(), widest_radius(n_features) ** 2]
+    return int(np.clip(int(np.sqrt(squared_edges[ring])), _SMALLEST_RADIUS, widest_radius(n_features)))
+
+
+def _split(
+    cells: FloatArray, counts: FloatArray, wanted: int, radius: float, generator: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Split the heaviest cell, again and again, until there are as many as wanted.
+
+    Both halves keep the old middle as their base, so that their residuals stay short.
+    """
+    codebook, bases, weights = list(cells), list(cells), list(counts)
+    while len(codebook) < wanted:
+        heaviest = int(np.argmax(weights))
+        direction = generator.normal(size=cells.shape[1])
+        shift = SPLIT * radius * direction / np.linalg.norm(direction)
+        middle = codebook[heaviest]
+        codebook[heaviest] = middle + shift
+        codebook.append(middle - shift)
+        bases.append(bases[heaviest])
+        weights[heaviest] /= 2.0
+        weights.append(weights[heaviest])
+    return np.clip(codebook, 0.0, 1.0), np.array(bases)

@@ -1,0 +1,125 @@
+"""What a site has released so far: the only thing it keeps from one round to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fcac.privacy.bounds import FloatArray, check_bounds, from_unit
+from fcac.privacy.errors import PrivacyError
+
+_MADE_BY = "fcac.privacy.NodeRelease/1"
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedState:
+    """The nodes of all releases of a site, taken together. Everything in it was noised before it got here.
+
+    Attributes
+    ----------
+    unit_nodes : ndarray of shape (K, d)
+        Nodes in [0, 1], by the public bounds.
+    counts : ndarray of shape (K,)
+        Noised number of records per node.
+    node_noise : ndarray of shape (K,)
+        Variance per feature that the noise left in each node, in the unit of ``unit_nodes``.
+    bounds : ndarray of shape (d, 2)
+    n_releases : int
+    """
+
+    unit_nodes: FloatArray
+    counts: FloatArray
+    node_noise: FloatArray
+    bounds: FloatArray
+    n_releases: int
+
+    @property
+    def nodes(self) -> FloatArray:
+        """Nodes in the units of the data."""
+        return from_unit(self.unit_nodes, self.bounds)
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """Return a JSON-able description and arrays, for :func:`fcac.persistence.pack`."""
+        meta = {"made_by": _MADE_BY, "n_releases": self.n_releases}
+        arrays = {
+            "unit_nodes": self.unit_nodes,
+            "released_counts": self.counts,
+            "node_noise": self.node_noise,
+            "bounds": np.asarray(self.bounds),
+        }
+        return meta, arrays
+
+    @classmethod
+    def from_parts(cls, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> ReleasedState:
+        """Rebuild a state from what :meth:`to_parts` gave, and check it."""
+        if meta.get("made_by") != _MADE_BY:
+            raise PrivacyError(
+                f"state: not from a release (made by {meta.get('made_by')!r}); pass the state that release() returned"
+            )
+        try:
+            unit_nodes, counts, noise, bounds = (
+                np.array(arrays[name], dtype=np.float64)
+                for name in ("unit_nodes", "released_counts", "node_noise", "bounds")
+            )
+            n_releases = int(meta["n_releases"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise PrivacyError(f"state: damaged, {error} is missing or not numeric") from None
+        bounds = check_bounds(bounds)
+        n_nodes = len(unit_nodes)
+        right_shapes = unit_nodes.shape == (n_nodes, len(bounds)) and counts.shape == noise.shape == (n_nodes,)
+        numbers = [unit_nodes, counts, noise]
+        if not right_shapes or n_nodes == 0 or n_releases < 1 or not all(np.isfinite(a).all() for a in numbers):
+            raise PrivacyError("state: damaged, its arrays do not fit together")
+        if unit_nodes.min() < 0 or unit_nodes.max() > 1 or counts.min() < 1 or noise.min() < 0:
+            raise PrivacyError("state: damaged, it holds values no release can give")
+        return cls(unit_nodes, counts, noise, bounds, n_releases)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ReleasedState):
+            return NotImplemented
+        pairs = zip(self.to_parts()[1].values(), other.to_parts()[1].values(), strict=True)
+        return self.n_releases == other.n_releases and all(np.array_equal(a, b) for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ReleasedState({len(self.counts)} nodes from {self.n_releases} release(s))"
+
+
+def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: float) -> ReleasedState:
+    """Join a fresh release to the earlier ones: a node near an old one joins it, another opens a new place.
+
+    "Near" allows for the noise that is known to be in both nodes. This works on released values only, so it costs
+    nothing and cannot weaken the promise.
+
+    Parameters
+    ----------
+    state : ReleasedState or None
+    fresh : ReleasedState
+        Result of one release.
+    vigilance : float
+        Distance, in units of [0, 1] features, up to which two nodes count as the same place.
+    """
+    if state is None:
+        return fresh
+    nodes, counts, noise = list(state.unit_nodes), list(state.counts), list(state.node_noise)
+    n_features = fresh.unit_nodes.shape[1]
+    for node, count, variance in zip(fresh.unit_nodes, fresh.counts, fresh.node_noise, strict=True):
+        squared = ((np.array(nodes) - node) ** 2).sum(axis=1) - n_features * (np.array(noise) + variance)
+        twin = int(np.argmin(squared))
+        if squared[twin] <= vigilance**2:
+            total = counts[twin] + count
+            old, new = counts[twin] / total, count / total
+            nodes[twin] = np.clip(old * nodes[twin] + new * node, 0.0, 1.0)
+            noise[twin] = old**2 * noise[twin] + new**2 * variance
+            counts[twin] = total
+        else:
+            nodes.append(node)
+            counts.append(count)
+            noise.append(variance)
+    return ReleasedState(
+        np.array(nodes), np.array(counts), np.array(noise), fresh.bounds, state.n_releases + fresh.n_releases
+    )

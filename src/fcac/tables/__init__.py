@@ -1,0 +1,24 @@
+"""Tables in: CSV, Parquet, Feather and NPZ files, or directories of them, batch by batch.
+
+:func:`open_tables` finds the files, checks that they fit together and says what is wrong in terms of file, column and
+count. What comes out are blocks of float64 rows with the name of their site, which is what ``FCAC.play_stream`` learns.
+"""
+
+from fcac.tables.files import FORMATS, find_files, site_from_text
+from fcac.tables.simulate import Split
+from fcac.tables.tables import Batch, Tables, open_tables
+from fcac.tables.schema import DataError, RequestError, Schema, SchemaError
+
+__all__ = [
+    "FORMATS",
+    "Batch",
+    "DataError",
+    "RequestError",
+    "Schema",
+    "SchemaError",
+    "Split",
+    "Tables",
+    "find_files",
+    "open_tables",
+    "site_from_text",
+]

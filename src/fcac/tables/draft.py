@@ -1,0 +1,157 @@
+"""Draft a schema from tables: a file for a person to finish."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fcac.tables.files import TableFile, find_files, open_file
+from fcac.tables.schema import FORMAT, Column, DataError, RequestError, _key, column_line, is_numeric, kind_in_words
+
+_HEAD = """\
+# What the columns of the tables mean. The same file serves every site, so that all mean the same by a column.
+# Columns are used in this order; columns that are not listed here are not looked at.
+
+fcac_schema = {format}
+
+# Bounds (min, max) are needed for --epsilon and for scaling = "range". They must be public knowledge, such as what a
+# form or an instrument allows, and never be read off private records. Once every min and max is public, write true.
+bounds_are_public = false
+
+# For every column that does not say otherwise:
+scaling = "none"    # none | range (min..max becomes 0..1) | standard ((x - center) / spread, public constants)
+missing = "error"   # error | drop (leave the row out) | fill (with the public constant `fill`)
+# min = 0
+# max = 1
+
+# A text column can be used by listing its public values: ward = {{ categories = ["surgery", "medicine"] }}
+"""
+_SUGGESTED = """\
+#
+# The ranges behind the columns were read off these data. They are a help for you, they are NOT public, and they tell
+# something about single records: replace them by public bounds and DELETE them before this file leaves your hands.
+"""
+
+
+@dataclass
+class _Seen:
+    low: float = math.inf
+    high: float = -math.inf
+    missing: int = 0
+
+
+def draft_schema(
+    paths: Sequence[str | Path],
+    *,
+    apart: Sequence[str] = (),
+    suggestions: bool = True,
+    progress: Callable[[int, float], None] | None = None,
+) -> str:
+    """Return the text of a schema file for these tables.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Files or directories.
+    apart : sequence of str
+        Columns that are not features (site, label, ids).
+    suggestions : bool
+        Read the data and write the ranges seen, rounded outwards, as comments; False looks at column names only.
+    progress : callable, optional
+        Called with rows read and share of the data.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fcac.tables.draft import draft_schema
+    >>> from fcac.tables.schema import Schema
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("age,name\\n71,x\\n38,y\\n")
+    ...     text = draft_schema([folder])
+    >>> print(text[text.index("[columns]"):])
+    [columns]
+    age = {}    # seen: 30 to 80
+    # name is left out: text
+    <BLANKLINE>
+    >>> Schema.from_toml(text).columns
+    ['age']
+    """
+    files = [open_file(source.path) for source in find_files(paths)]
+    first = files[0]
+    for name in apart:
+        if name not in first.schema.names:
+            raise RequestError(f"{first.path} has no column {name!r}")
+    columns = [field for field in first.schema if field.name not in apart and field.name not in first.not_features]
+    used = [field.name for field in columns if is_numeric(field.type)]
+    if not used:
+        raise DataError(f"{first.path} has no numeric column")
+    for file in files[1:]:
+        lacking = [name for name in used if name not in file.schema.names]
+        if lacking:
+            raise DataError(f"{file.path} has no column {', '.join(lacking[:8])}: all tables need the same columns")
+    seen = _look(files, used, progress) if suggestions else {}
+    lines = [_HEAD.format(format=FORMAT) + (_SUGGESTED if suggestions else ""), "[columns]"]
+    for field in columns:
+        if not is_numeric(field.type):
+            lines.append(f"# {_key(field.name)} is left out: {kind_in_words(field.type)}")
+            continue
+        line = column_line(Column(field.name))
+        lines.append(line + (f"    # {_in_words(seen[field.name])}" if field.name in seen else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _look(files: list[TableFile], used: list[str], progress: Any) -> dict[str, _Seen]:
+    """Read all files once and note each column's range and missing values."""
+    import numpy as np
+
+    from fcac.tables.schema import _numbers
+
+    seen = {name: _Seen() for name in used}
+    n = 0
+    for number, file in enumerate(files):
+        for batch, share in file.batches(used, []):
+            n += batch.num_rows
+            for name in used:
+                values = _numbers(batch.column(batch.schema.names.index(name)), name)
+                finite = values[np.isfinite(values)]
+                column = seen[name]
+                column.missing += len(values) - len(finite)
+                if len(finite):
+                    column.low = min(column.low, float(finite.min()))
+                    column.high = max(column.high, float(finite.max()))
+            if progress is not None:
+                progress(n, (number + share) / len(files))
+    return seen
+
+
+def _in_words(column: _Seen) -> str:
+    missing = f"; {column.missing:,} missing" if column.missing else ""
+    if column.low > column.high:
+        return "seen: no values" + missing
+    low, high = rounded_outwards(column.low, column.high)
+    return f"seen: {low:g} to {high:g}{missing}"
+
+
+def rounded_outwards(low: float, high: float) -> tuple[float, float]:
+    """Widen a range to round numbers, so that it does not spell out single records.
+
+    Examples
+    --------
+    >>> from fcac.tables.draft import rounded_outwards
+    >>> rounded_outwards(18, 97), rounded_outwards(0.012, 0.988), rounded_outwards(5, 5)
+    ((10.0, 100.0), (0.0, 1.0), (0.0, 10.0))
+    """
+    width = high - low or abs(high) or 1.0
+    step = 10.0 ** math.floor(math.log10(width))
+    if high == low:
+        step *= 10.0
+    digits = max(0, -math.floor(math.log10(step)))
+    return round(math.floor(low / step) * step, digits), round(math.ceil(high / step) * step, digits)

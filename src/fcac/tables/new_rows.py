@@ -1,0 +1,326 @@
+"""Which rows of a site's files are new: every row is used once, in the order of file names and lines.
+
+What counts as new:
+
+- a file that was not there before, all its rows;
+- lines added at the end of a CSV file since the last round (found by byte offset);
+- rows added at the end of any other table that was written anew with the old rows first (checked by a digest).
+
+What does not: rows changed in place. A file that shrank, or whose used part changed, is an error that names the file;
+nothing is used until it is put right or its new rows are given in a new file. A deleted file is simply over. The same
+rows under a new file name are new rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.tables.schema import DataError, RequestError, Schema, describe_problems
+
+Floats = NDArray[np.float64]
+
+#: What is remembered of a file: plain values, so that it can be stored as JSON.
+Mark = dict[str, Any]
+Cursor = dict[str, Mark]
+
+_UNUSED: Mark = {"rows": 0, "bytes": 0}
+_CSV_ENDINGS = (".csv", ".tsv", ".txt")
+_EDGE = 65_536
+_CSV_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class NewPart:
+    """The new rows of one file, and the mark that says they are used."""
+
+    path: Path
+    name: str
+    before: Mark
+    after: Mark
+
+
+class Piece(NamedTuple):
+    """New rows of one file; the values of the tag column, if one was named, one per row."""
+
+    block: Floats
+    tags: list[Any] | None
+    file: str
+
+
+class Watcher:
+    """Finds the rows of a file or directory that a cursor does not cover yet.
+
+    Parameters
+    ----------
+    path : path-like
+        One file, or a directory that is searched with its sub-directories; names that begin with a dot or an
+        underscore are left out (write there, then rename: a file appears complete or not at all).
+    schema : Schema
+        Columns to use; files may hold more.
+    settle : float
+        Seconds a CSV file must have been at rest before a last line without a line break is taken for complete.
+    tag : str, optional
+        A column beside those of the schema whose values come with the rows: whose they are, or which part they are.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fcac.tables.new_rows import Watcher
+    >>> from fcac.tables.schema import Schema
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name, "a.csv")
+    >>> _ = file.write_text("x,y\\n1,2\\n")
+    >>> watcher = Watcher(file, Schema(["x", "y"]))
+    >>> parts = watcher.look({})
+    >>> [block.tolist() for block in watcher.rows(parts)]
+    [[[1.0, 2.0]]]
+    >>> cursor = watcher.advance({}, parts)
+    >>> _ = file.write_text("x,y\\n1,2\\n3,4\\n")
+    >>> [block.tolist() for block in watcher.rows(watcher.look(cursor))]
+    [[[3.0, 4.0]]]
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], schema: Schema, settle: float = 2.0, tag: str | None = None
+    ) -> None:
+        self.path = Path(path)
+        self.schema = schema
+        self.settle = settle
+        self.tag = tag
+
+    def look(self, cursor: Cursor) -> list[NewPart]:
+        """Return the parts of files that are new, in the order of file names."""
+        parts = []
+        for path, name in self._files():
+            before = cursor.get(name, _UNUSED)
+            after = _mark_lines(path, before, self.settle) if _is_csv(path) else self._mark_table(path, before)
+            if after is not None:
+                parts.append(NewPart(path, name, before, after))
+        return parts
+
+    def rows(self, parts: list[NewPart]) -> Iterator[Floats]:
+        """Yield the new rows in blocks, as the schema makes them."""
+        for piece in self.pieces(parts):
+            yield piece.block
+
+    def pieces(self, parts: list[NewPart]) -> Iterator[Piece]:
+        """Yield the new rows in blocks, with their tags and the name of their file."""
+        for part in parts:
+            yield from self._new_lines(part) if _is_csv(part.path) else self._new_table_rows(part)
+
+    def check_columns(self) -> None:
+        """Look at the head of every file that is there: it must have all columns that will be needed."""
+        from fcac.tables.files import open_file
+
+        for path, _ in self._files():
+            if path.stat().st_size:  # an empty file has no rows either
+                self._require(path, _names_of_csv(path) if _is_csv(path) else open_file(path).schema.names)
+
+    def _require(self, path: Path, names: list[str]) -> None:
+        lacking = [name for name in self.schema.columns if name not in names]
+        if lacking:
+            raise RequestError(f"{path}: no column {', '.join(lacking)}: the schema needs it")
+        if self.tag is not None and self.tag not in names:
+            raise RequestError(f"{path}: no column {self.tag}, which was named for the ledger")
+
+    @staticmethod
+    def advance(cursor: Cursor, parts: list[NewPart]) -> Cursor:
+        """Return the cursor after these parts are used."""
+        return {**cursor, **{part.name: part.after for part in parts}}
+
+    def _files(self) -> list[tuple[Path, str]]:
+        from fcac.tables.files import FORMATS, format_of
+
+        if self.path.is_file():
+            if format_of(self.path) is None:
+                raise RequestError(f"{self.path}: unknown kind of file; it must end in {', '.join(FORMATS)}")
+            return [(self.path, self.path.name)]
+        if not self.path.is_dir():
+            raise RequestError(f"there is no file or directory {self.path}")
+        found = []
+        for path in sorted(self.path.rglob("*")):
+            relative = path.relative_to(self.path)
+            hidden = any(piece.startswith((".", "_")) for piece in relative.parts)
+            if not hidden and path.is_file() and format_of(path) is not None:
+                found.append((path, relative.as_posix()))
+        return found
+
+    def _converted(self, batch: Any, path: Path) -> tuple[Floats, list[Any] | None]:
+        result = self.schema.convert(batch)
+        if result.missing or result.unknown:
+            raise DataError(f"{path}: {describe_problems(result.missing, result.unknown)}")
+        if self.tag is None:
+            return result.block, None
+        tags = batch.column(batch.schema.names.index(self.tag)).to_pylist()
+        if result.kept is not None:
+            tags = [tag for tag, kept in zip(tags, result.kept, strict=True) if kept]
+        if any(tag is None or tag == "" for tag in tags):
+            raise DataError(f"{path}: a row has nothing in column {self.tag}, which was named for the ledger")
+        return result.block, tags
+
+    # ------------------------------------------------------------ CSV: by byte offset
+
+    def _new_lines(self, part: NewPart) -> Iterator[Piece]:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        with part.path.open("rb") as stream:
+            header = stream.readline()
+            start = max(part.before["bytes"], len(header))
+            stream.seek(start)
+            parse = csv.ParseOptions(delimiter=_separator(header))
+            try:
+                names = csv.read_csv(io.BytesIO(header), parse_options=parse).column_names
+                self._require(part.path, names)
+                kinds = {f.name: pa.float64() if f.categories is None else pa.string() for f in self.schema.fields}
+                wanted = list(self.schema.columns)
+                if self.tag is not None and self.tag not in wanted:
+                    wanted.append(self.tag)
+                    kinds[self.tag] = pa.string()
+                reader = csv.open_csv(
+                    _Window(stream, part.after["bytes"] - start),
+                    read_options=csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK, use_threads=False),
+                    parse_options=parse,
+                    convert_options=csv.ConvertOptions(
+                        include_columns=wanted, column_types=kinds, strings_can_be_null=True
+                    ),
+                )
+                for batch in reader:
+                    if batch.num_rows:
+                        yield Piece(*self._converted(batch, part.path), part.name)
+            except pa.ArrowException:
+                # the library's own words may quote a row, so they are not passed on
+                raise DataError(
+                    f"{part.path}: lines after byte {start} cannot be read: every row needs the cells that the first "
+                    "line names, numbers where the schema has numbers"
+                ) from None
+
+    # ------------------------------------------------------------ other tables: by row count and digest
+
+    def _blocks(self, path: Path) -> Iterator[tuple[Floats, list[Any] | None]]:
+        from fcac.tables.files import open_file
+
+        numbers = [field.name for field in self.schema.fields if field.categories is None]
+        texts = [field.name for field in self.schema.fields if field.categories is not None]
+        file = open_file(path)
+        self._require(path, file.schema.names)
+        if self.tag is not None and self.tag not in [*numbers, *texts]:
+            texts.append(self.tag)
+        for batch, _ in file.batches(numbers, texts):
+            yield self._converted(batch, path)
+
+    def _mark_table(self, path: Path, before: Mark) -> Mark | None:
+        facts = path.stat()
+        if facts.st_size == before["bytes"] and facts.st_mtime_ns == before.get("stamp"):
+            return None
+        used, n_rows, digest = before["rows"], 0, hashlib.sha256()
+        unchanged = used == 0
+        for block, _ in self._blocks(path):
+            cut = min(max(used - n_rows, 0), len(block))
+            digest.update(np.ascontiguousarray(block[:cut]).tobytes())
+            if used and n_rows < used <= n_rows + len(block):
+                unchanged = digest.hexdigest() == before["digest"]
+            digest.update(np.ascontiguousarray(block[cut:]).tobytes())
+            n_rows += len(block)
+        if not unchanged:
+            raise _changed(path)
+        if n_rows == used:
+            return None
+        return {"rows": n_rows, "bytes": facts.st_size, "stamp": facts.st_mtime_ns, "digest": digest.hexdigest()}
+
+    def _new_table_rows(self, part: NewPart) -> Iterator[Piece]:
+        first, last, seen = part.before["rows"], part.after["rows"], 0
+        for block, tags in self._blocks(part.path):
+            fresh = slice(max(first - seen, 0), max(last - seen, 0))
+            seen += len(block)
+            if len(block[fresh]):
+                yield Piece(np.ascontiguousarray(block[fresh]), None if tags is None else tags[fresh], part.name)
+
+
+class _Window(io.RawIOBase):
+    """The next bytes of a stream, for a reader that would read to the end."""
+
+    def __init__(self, stream: BinaryIO, length: int) -> None:
+        super().__init__()
+        self._stream, self._left = stream, length
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(self._left if size is None or size < 0 else min(size, self._left))
+        self._left -= len(data)
+        return data
+
+
+def _names_of_csv(path: Path) -> list[str]:
+    from pyarrow import csv
+
+    with path.open("rb") as stream:
+        header = stream.readline()
+    parse = csv.ParseOptions(delimiter=_separator(header))
+    names: list[str] = csv.read_csv(io.BytesIO(header), parse_options=parse).column_names if header.strip() else []
+    return names
+
+
+def _separator(header: bytes) -> str:
+    return max(",;\t|", key=lambda sign: header.count(sign.encode()))
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() in _CSV_ENDINGS
+
+
+def _changed(path: Path) -> DataError:
+    return DataError(f"{path}: rows that were used before have changed. New rows go at the end, or into a new file")
+
+
+def _mark_lines(path: Path, before: Mark, settle: float) -> Mark | None:
+    """Return the mark at the end of the last complete line, or None if there is nothing new."""
+    facts = path.stat()
+    used = before["bytes"]
+    with path.open("rb") as stream:
+        if used and (facts.st_size < used or _edges(stream, used) != before["edges"]):
+            raise _changed(path)
+        first = max(used, len(stream.readline()))
+        end = _end_of_last_line(stream, first, facts.st_size)
+        if end < facts.st_size and time.time() - facts.st_mtime >= settle:
+            end = facts.st_size
+        if end <= first or (end - first < _EDGE and not _read_at(stream, first, end - first).strip()):
+            return None
+        return {"rows": 0, "bytes": end, "edges": _edges(stream, end)}
+
+
+def _end_of_last_line(stream: BinaryIO, start: int, size: int) -> int:
+    position = size
+    while position > start:
+        step = min(_EDGE, position - start)
+        found = _read_at(stream, position - step, step).rfind(b"\n")
+        if found >= 0:
+            return position - step + found + 1
+        position -= step
+    return start
+
+
+def _edges(stream: BinaryIO, end: int) -> str:
+    """Digest of the first and last bytes of the used part: notices a replaced file without reading all of it."""
+    digest = hashlib.sha256(_read_at(stream, 0, min(_EDGE, end)))
+    digest.update(_read_at(stream, max(0, end - _EDGE), min(_EDGE, end)))
+    stream.seek(0)
+    return digest.hexdigest()
+
+
+def _read_at(stream: BinaryIO, start: int, length: int) -> bytes:
+    stream.seek(start)
+    return stream.read(length)

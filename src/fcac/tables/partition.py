@@ -1,0 +1,398 @@
+"""Divide the rows of one table among sites, to play a federation on one machine.
+
+Every function takes one label per row and returns a list with one array of row numbers per site; together the
+arrays hold every row exactly once. The order within an array is the order in which the site meets its rows,
+and it matters to learners that see one row at a time. :func:`as_groups` turns such a list into what ``fit``
+wants.
+
+:func:`iid`, :func:`dirichlet` and :func:`classes_per_site` are the three usual degrees of likeness between
+sites and mix the rows within a site. :func:`paper_iid` and :func:`paper_dirichlet` are the splits behind the
+paper's tables, quirks included: there, every site meets its rows class by class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Rows = NDArray[np.intp]
+
+_MAX_DRAWS = 10_000
+_MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
+
+
+def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
+    """Give every site the same mix of labels and the same number of rows, to within one row.
+
+    Each label's rows are shuffled and dealt out like cards, one row per site in turn.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Label of each row. Without labels, any constant will do.
+    n_sites : int
+    seed : int
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each site, in random order within the site.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.tables.partition import iid
+    >>> y = np.array(["cat"] * 6 + ["dog"] * 3)
+    >>> [np.unique(y[rows], return_counts=True)[1].tolist() for rows in iid(y, 3, seed=0)]
+    [[2, 1], [2, 1], [2, 1]]
+    """
+    codes, _ = _checked_labels(y, n_sites)
+    generator = np.random.default_rng(seed)
+    shuffled = generator.permutation(len(codes))
+    dealt = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    return [generator.permutation(dealt[site::n_sites]) for site in range(n_sites)]
+
+
+def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int = 1) -> list[Rows]:
+    """Give the sites different mixes of labels and different numbers of rows.
+
+    For each label, the sites' shares of its rows are drawn from a symmetric Dirichlet distribution. A small
+    ``alpha`` leaves most of a label with a few sites; a large one comes close to :func:`iid`. The draw is
+    repeated until every site has at least ``min_rows`` rows.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Label of each row.
+    n_sites : int
+    alpha : float
+        Concentration; 0.5 is usual for "quite different", 100 for "nearly the same".
+    seed : int
+    min_rows : int, default=1
+        Fewest rows a site may have.
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each site, in random order within the site.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.tables.partition import dirichlet
+    >>> parts = dirichlet(np.repeat([0, 1, 2], 100), 4, alpha=0.5, seed=0, min_rows=20)
+    >>> sum(map(len, parts)), min(map(len, parts)) >= 20
+    (300, True)
+    """
+    codes, _ = _checked_labels(y, n_sites)
+    _check_dirichlet(len(codes), n_sites, alpha, min_rows)
+    generator = np.random.default_rng(seed)
+    by_class = _rows_by_class(codes)
+    for _ in range(_MAX_DRAWS):
+        sizes = [
+            np.diff(_cuts(generator.dirichlet(np.full(n_sites, alpha)), len(rows)), prepend=0, append=len(rows))
+            for rows in by_class
+        ]
+        if np.sum(sizes, axis=0).min() >= min_rows:
+            break
+    else:
+        raise _too_demanding(min_rows, n_sites, alpha)
+    pieces = [
+        np.split(generator.permutation(rows), np.cumsum(size)[:-1]) for rows, size in zip(by_class, sizes, strict=True)
+    ]
+    return [generator.permutation(np.concatenate(of_site)) for of_site in zip(*pieces, strict=True)]
+
+
+def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> list[Rows]:
+    """Give every site rows of ``n_classes`` labels only.
+
+    Labels are handed out so that each goes to the same number of sites, to within one; a label's rows are
+    then divided evenly among its sites.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Label of each row.
+    n_sites : int
+    n_classes : int
+        How many labels a site gets. ``n_sites * n_classes`` must cover all labels.
+    seed : int
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each site, in random order within the site.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.tables.partition import classes_per_site
+    >>> y = np.repeat(np.arange(10), 50)
+    >>> [len(np.unique(y[rows])) for rows in classes_per_site(y, 5, n_classes=2, seed=0)]
+    [2, 2, 2, 2, 2]
+    """
+    codes, labels = _checked_labels(y, n_sites)
+    if not 1 <= n_classes <= len(labels):
+        raise ValueError(f"n_classes must be between 1 and the number of labels, {len(labels)}; it is {n_classes}")
+    if n_sites * n_classes < len(labels):
+        raise ValueError(
+            f"{n_sites} sites with {n_classes} labels each cannot hold all {len(labels)} labels: "
+            f"raise n_sites or n_classes so that their product is at least {len(labels)}"
+        )
+    generator = np.random.default_rng(seed)
+    holders: list[list[int]] = [[] for _ in labels]
+    for site in range(n_sites):
+        # The labels with the fewest sites so far go first, ties at random: this keeps them level and leaves
+        # none out.
+        load = np.array([len(sites) for sites in holders])
+        order = np.lexsort(np.stack([generator.random(len(labels)), load]))
+        for label in order[:n_classes]:
+            holders[label].append(site)
+    parts: list[list[Rows]] = [[] for _ in range(n_sites)]
+    for label, (rows, sites) in enumerate(zip(_rows_by_class(codes), holders, strict=True)):
+        if len(rows) < len(sites):
+            raise ValueError(
+                f"label {labels[label]} has {len(rows)} rows, too few for the {len(sites)} sites that "
+                "should hold it: use fewer sites or fewer labels per site"
+            )
+        for site, piece in zip(sites, np.array_split(generator.permutation(rows), len(sites)), strict=True):
+            parts[site].append(piece)
+    return [generator.permutation(np.concatenate(pieces)) for pieces in parts]
+
+
+def by_column(values: ArrayLike) -> list[Rows]:
+    """Let a column say which site each row belongs to.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,)
+        Name or number of the site of each row.
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each site, in the order of the table. Sites come in the order of :func:`site_names`.
+
+    Examples
+    --------
+    >>> from fcac.tables.partition import by_column, site_names
+    >>> column = [10, 9, 10, 9, 9]
+    >>> site_names(column), [rows.tolist() for rows in by_column(column)]
+    ([9, 10], [[1, 3, 4], [0, 2]])
+    """
+    column = _site_column(values)
+    position = {name: i for i, name in enumerate(site_names(column))}
+    codes = np.fromiter((position[name] for name in column), dtype=np.intp, count=len(column))
+    return _rows_by_class(codes)
+
+
+def site_names(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
+    """List the distinct sites, sorted: numbers as numbers and before names, names as text.
+
+    Examples
+    --------
+    >>> from fcac.tables.partition import site_names
+    >>> site_names([10, 9, 10, 100]), site_names(["north", "east"])
+    ([9, 10, 100], ['east', 'north'])
+    """
+    return sorted(set(_site_column(values)), key=_site_order)
+
+
+def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) -> tuple[Rows, NDArray[Any]]:
+    """Turn a split into the rows to present, in order, and the site of each.
+
+    Parameters
+    ----------
+    parts : sequence of ndarray
+        One array of row numbers per site, as the functions of this module return.
+    names : sequence, optional
+        Names of the sites; default 0, 1, ...
+
+    Returns
+    -------
+    rows : ndarray
+        All row numbers, site after site.
+    groups : ndarray
+        Site of each, so that ``model.fit(X[rows], groups=groups)`` plays the federation.
+
+    Examples
+    --------
+    >>> from fcac.tables.partition import as_groups, paper_iid
+    >>> rows, groups = as_groups(paper_iid([0, 1, 0, 1, 1], 2))
+    >>> rows.tolist(), groups.tolist()
+    ([0, 1, 2, 3, 4], [0, 0, 1, 1, 1])
+    """
+    if not len(parts):
+        raise ValueError("parts is empty: there is no site")
+    labels = np.arange(len(parts)) if names is None else np.asarray(names)
+    if len(labels) != len(parts):
+        raise ValueError(f"names has {len(labels)} entries for {len(parts)} sites")
+    return np.concatenate(parts), np.repeat(labels, [len(rows) for rows in parts])
+
+
+def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
+    """Split as in the paper's IID scenario.
+
+    For each label, every site but the last gets ``n_label // n_sites`` rows in the order of the table, and
+    the last site gets all that remain. Every site's rows are therefore sorted by label, and the last site is
+    larger.
+
+    The paper permuted the table by ``RandomState(trial).permutation(n)`` beforehand; that is the caller's
+    part.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Label of each row of the permuted table.
+    n_sites : int
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each site, grouped by label.
+
+    Examples
+    --------
+    >>> from fcac.tables.partition import paper_iid
+    >>> [rows.tolist() for rows in paper_iid([1, 0, 1, 0, 1, 0, 1], 2)]
+    [[1, 0, 2], [3, 5, 4, 6]]
+    """
+    codes, _ = _checked_labels(y, n_sites)
+    by_class = _rows_by_class(codes)
+    largest = max(map(len, by_class))
+    if largest < n_sites:
+        raise ValueError(
+            f"no label has as many rows as there are sites ({largest} < {n_sites}): all sites but the "
+            "last would be empty; use fewer sites"
+        )
+    pieces = [np.split(rows, np.arange(1, n_sites) * (len(rows) // n_sites)) for rows in by_class]
+    return [np.concatenate(of_site) for of_site in zip(*pieces, strict=True)]
+
+
+def paper_dirichlet(y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: int = 40, seed: int = 0) -> list[Rows]:
+    """Split as in the paper's non-IID scenario.
+
+    Label by label, the label's rows are shuffled and cut by shares drawn from a Dirichlet distribution, where
+    sites that already have ``n / n_sites`` rows get nothing more. All of it is repeated until every site has
+    ``min_rows`` rows. The paper used the same seed in all trials, so the shares never changed; only the table
+    was permuted anew (by ``RandomState(trial).permutation(n)``, the caller's part). NumPy's legacy generator
+    is used, as there, but not its global instance.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Label of each row of the permuted table.
+    n_sites : int
+    alpha : float, default=0.5
+    min_rows : int, default=40
+    seed : int, default=0
+
+    Returns
+    -------
+    list of ndarray
+        Row numbers of each site, grouped by label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.tables.partition import paper_dirichlet
+    >>> [len(rows) for rows in paper_dirichlet(np.repeat([0, 1, 2], 100), 4)]
+    [72, 105, 69, 54]
+    """
+    codes, _ = _checked_labels(y, n_sites)
+    n = len(codes)
+    _check_dirichlet(n, n_sites, alpha, min_rows)
+    generator = np.random.RandomState(seed)
+    by_class = _rows_by_class(codes)
+    for _ in range(_MAX_DRAWS):
+        sizes = np.zeros(n_sites, dtype=np.intp)
+        pieces = []
+        for rows in by_class:
+            shuffled = rows.copy()
+            generator.shuffle(shuffled)
+            shares = generator.dirichlet(np.repeat(alpha, n_sites))
+            shares = np.where(sizes < n / n_sites, shares, 0.0)
+            total = shares.sum()
+            if total == 0:  # tiny alpha: all the mass fell to full sites
+                break
+            pieces.append(np.split(shuffled, _cuts(shares / total, len(rows))))
+            sizes += [len(piece) for piece in pieces[-1]]
+        if len(pieces) == len(by_class) and sizes.min() >= min_rows:
+            return [np.concatenate(of_site) for of_site in zip(*pieces, strict=True)]
+    raise _too_demanding(min_rows, n_sites, alpha)
+
+
+def _checked_labels(y: ArrayLike, n_sites: int) -> tuple[Rows, NDArray[Any]]:
+    """Return the labels as codes 0, 1, ... and the label of each code."""
+    labels = np.asarray(y)
+    if labels.ndim != 1 or not len(labels):
+        raise ValueError(f"y must hold one label per row; it has shape {labels.shape}")
+    if isinstance(n_sites, bool) or not isinstance(n_sites, (int, np.integer)) or n_sites < 1:
+        raise ValueError(f"n_sites must be a whole number of at least 1; it is {n_sites!r}")
+    if n_sites > len(labels):
+        raise ValueError(f"{n_sites} sites need at least {n_sites} rows; there are {len(labels)}")
+    names, codes = np.unique(labels, return_inverse=True)
+    return codes, names
+
+
+def _check_dirichlet(n: int, n_sites: int, alpha: float, min_rows: int) -> None:
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise ValueError(f"alpha must be a positive number; it is {alpha!r}")
+    if min_rows < 0:
+        raise ValueError(f"min_rows must not be negative; it is {min_rows}")
+    if min_rows * n_sites > n:
+        raise ValueError(
+            f"min_rows={min_rows} for {n_sites} sites needs {min_rows * n_sites} rows; there are {n}: "
+            "lower min_rows or n_sites"
+        )
+
+
+def _too_demanding(min_rows: int, n_sites: int, alpha: float) -> ValueError:
+    return ValueError(
+        f"no split in {_MAX_DRAWS} draws gave each of {n_sites} sites {min_rows} rows at alpha={alpha}: "
+        "lower min_rows or n_sites, or raise alpha"
+    )
+
+
+def _rows_by_class(codes: Rows) -> list[Rows]:
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes))[:-1])
+
+
+def _cuts(shares: NDArray[np.float64], n: int) -> Rows:
+    """Where to cut n rows so that the pieces have these shares; the last piece takes what rounding leaves."""
+    return (np.cumsum(shares) * n).astype(np.intp)[:-1]
+
+
+def _site_column(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
+    """Return the entries as plain Python values; a missing one is an error."""
+    # An array of a mixed list would turn its numbers into text, so only arrays and the like are asked for
+    # their form.
+    column: list[Any] = values.tolist() if hasattr(values, "tolist") else [_plain(name) for name in _listed(values)]
+    if not isinstance(column, list) or not column or any(isinstance(name, (list, dict)) for name in column):
+        raise ValueError("the site column must hold one site per row: it is empty or not one-dimensional")
+    missing = [i for i, name in enumerate(column) if not isinstance(name, str) and str(name) in _MISSING]
+    if missing:
+        raise ValueError(
+            f"the site column has {len(missing)} missing entries, the first in row {missing[0]}: give every row a site"
+        )
+    return column
+
+
+def _listed(values: Any) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise ValueError(f"the site column must hold one site per row; it is {values!r}") from None
+
+
+def _plain(name: Any) -> Any:
+    return name.item() if isinstance(name, np.generic) else name
+
+
+def _site_order(name: Any) -> tuple[int, Any]:
+    return (0, name) if isinstance(name, Real) else (1, str(name))
