@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from flwr.app import Context, RecordDict
 
+from fcac.deployment import directory
+from fcac.deployment.certificates import public_pem
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.federation import Contribution, Server, Site
 from fcac.flower import processes, server_app
-from fcac.deployment import directory
-from fcac.deployment.hub import Coordinator
 from fcac.flower.in_process import InProcessGrid
-from fcac.deployment.certificates import public_pem
 from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings
-from fcac.deployment.settings import FederationSettings, SiteSettings
 
 N_FEATURES = 8
 ROWS_PER_SITE = 200

@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_mutual_info_score
 
-from fcac.federation import Contribution, Server, Site
 from fcac.deployment.limits import cap_round
 from fcac.deployment.settings import Limits
+from fcac.federation import Contribution, Server, Site
 
 CAPS = Limits(max_node_share=0.2, max_count_share=0.2, min_spacing=0.25)
 N_RUNS = 4

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fcac.privacy import NodeRelease
-from fcac.privacy import cell_release
-from fcac.privacy.cell_release import Step
 from fcac.persistence import write_atomic
+from fcac.privacy import NodeRelease, cell_release
+from fcac.privacy.cell_release import Step
 
 N_CELLS, N_FEATURES, N_ROWS, BAR = 100, 784, 7_000, 2.0
 

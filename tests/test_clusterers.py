@@ -22,10 +22,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fcac import CAE, CAEFC, CAPlus, clusterers, load, save
-from fcac.art.clusterers import DegenerateBandwidthWarning
-from fcac.estimators.models import from_bytes, to_bytes
+from fcac import CAE, CAEFC, CAPlus, load, save
+from fcac.art import clusterers
 from fcac.art.network import Network
+from fcac.estimators.models import from_bytes, to_bytes
+from fcac.exceptions import DegenerateBandwidthWarning
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from plain_numpy import PlainNetwork

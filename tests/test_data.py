@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from fcac import FCAC
-from fcac.tables import DataError, RequestError, Schema, Split, open_tables, site_from_text
-from fcac.tables import files
+from fcac.tables import DataError, RequestError, Schema, Split, files, open_tables, site_from_text
 from fcac.tables.draft import draft_schema
-from fcac.tables.simulate import Dealer
 from fcac.tables.schema import Column
+from fcac.tables.simulate import Dealer
 
 NAMES = ["a", "b", "c"]
 

@@ -10,12 +10,11 @@ import pytest
 
 import fcac.codebook
 import fcac.communities
-from fcac import FCAC, load, save
-from fcac.estimators import models
-from fcac import persistence
+from fcac import FCAC, load, persistence, save
 from fcac.cli.modelfile import schema_of
 from fcac.codebook import Codebook
 from fcac.communities import Communities
+from fcac.estimators import models
 from fcac.tables.schema import Column, Schema
 
 # the names are not in alphabetical order, so that an order lost on the way would show

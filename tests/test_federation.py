@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fcac import CAPlus
-from fcac.federation import Contribution, Server, Site, play_round, site_order
+from fcac._sites import site_order
+from fcac.federation import Contribution, Server, Site, play_round
 from fcac.federation.server import hand_over
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from fcac import FCAC
 from fcac.federation import Server, Site, play_round
-from fcac.privacy import InsecureTestSampler, Ledger, LocalNoise, NodeRelease
+from fcac.privacy import Ledger, LocalNoise, NodeRelease
+from fcac.privacy.samplers import InsecureTestSampler
 
 BOUNDS = [[0.0, 1.0], [0.0, 1.0]]
 PEOPLE = [f"person-{i}" for i in range(40)]

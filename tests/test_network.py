@@ -16,8 +16,8 @@ from numba import njit
 
 from fcac import _kernels
 from fcac.art import learn as kernels
-from fcac.art.simd import cim_of, correntropy, dot, kernel_of, pairwise_sum, spread_of
 from fcac.art.network import Network, Rules
+from fcac.art.simd import cim_of, correntropy, dot, kernel_of, pairwise_sum, spread_of
 
 PLUS, FC = Rules(False), Rules(True)
 
@@ -353,14 +353,14 @@ def test_many_features_without_a_row_allocate_nothing():
 
 
 def test_the_note_about_compiling_is_written_once(monkeypatch, capsys, caplog):
-    monkeypatch.setattr(_compile, "_announced", False)
+    monkeypatch.setattr(_kernels, "_announced", False)
     with caplog.at_level(logging.INFO, logger="fcac"):
         _kernels._announce()
         _kernels._announce()
     assert [record.getMessage() for record in caplog.records if "compiling" in record.getMessage()] == [
         "fcac: compiling its kernels, which takes a few seconds and happens only once"
     ]
-    monkeypatch.setattr(_compile, "_announced", False)
+    monkeypatch.setattr(_kernels, "_announced", False)
     monkeypatch.setattr(logging.getLogger("fcac"), "disabled", True)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     _kernels._announce()

@@ -11,13 +11,14 @@ from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcac import CAPlus
-from fcac.tables.partition import paper_dirichlet
-from fcac.communities import CAPlusCommunities, Change, Communities
-from fcac.knn.nn_descent import nearest_approximate
+from fcac.communities import Change, Communities
 from fcac.communities.snn_graph import feature_scales, neighbours_for, shared_neighbour_graph
 from fcac.communities.tracking import carry_names
-from fcac.knn.knn_lists import made, mended
+from fcac.estimators import CAPlusCommunities
 from fcac.knn.exact import Searcher, distinct, nearest
+from fcac.knn.knn_lists import made, mended
+from fcac.knn.nn_descent import nearest_approximate
+from fcac.tables.partition import paper_dirichlet
 
 
 def contributions(X, y, n_sites, seed=0):

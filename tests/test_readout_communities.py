@@ -10,9 +10,9 @@ from sklearn.datasets import load_digits, make_moons
 from sknetwork.clustering import Louvain, get_modularity
 
 from fcac.communities import leiden
-from fcac.knn.box_tree import spatial_order
-from fcac.communities.snn_graph import neighbours_for, shared_neighbour_graph
 from fcac.communities.leiden import Search, modular_communities, modularity
+from fcac.communities.snn_graph import neighbours_for, shared_neighbour_graph
+from fcac.knn.box_tree import spatial_order
 from fcac.knn.exact import nearest
 
 
@@ -91,7 +91,7 @@ def test_searching_among_pieces_loses_hardly_any_modularity(name, monkeypatch):
     graph = MANY[name]()
     search = Search(graph)
     shuffled = np.random.default_rng(0).permutation(graph.shape[0])
-    monkeypatch.setattr(louvain, "PIECES_FROM", 10**9)
+    monkeypatch.setattr(leiden, "PIECES_FROM", 10**9)
     for resolution in (0.25, 0.5, 1.0):
         labels = search.communities(resolution)
         assert np.array_equal(labels, search.communities(resolution))

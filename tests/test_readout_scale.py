@@ -8,13 +8,13 @@ from scipy import sparse
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from fcac.communities import Communities
-from fcac.knn import morton_order as readout_places
-from fcac.knn.nn_descent import nearest_approximate
-from fcac.knn.box_tree import Boxes, spatial_order
+from fcac.communities.hierarchy import by_first
 from fcac.communities.snn_graph import dimension_of, shared_neighbour_graph
+from fcac.knn import morton_order as readout_places
+from fcac.knn.box_tree import Boxes, spatial_order
 from fcac.knn.exact import Searcher, nearest
 from fcac.knn.morton_order import Places, grid_of
-from fcac.communities.hierarchy import by_first
+from fcac.knn.nn_descent import nearest_approximate
 
 
 def mixture(n, n_features, seed, centres_seed=0, n_blobs=8):

@@ -13,13 +13,14 @@ from sklearn.metrics import adjusted_rand_score
 from fcac import FCAC
 from fcac.estimators.demo import run_demo
 from fcac.federation import Contribution, Server
-from fcac.privacy import InsecureTestSampler, NodeRelease, PaperLaplace
+from fcac.federation.replay import replay, rounds_to_show
+from fcac.privacy import NodeRelease, PaperLaplace
+from fcac.privacy.samplers import InsecureTestSampler
 from fcac.report import render_report, write_report
-from fcac.report.data import adjusted_rand, gather
 from fcac.report.cluster_style import N_LOOKS, PALETTE, Look
+from fcac.report.data import adjusted_rand, gather
 from fcac.report.markup import Markup, tag
 from fcac.report.projection import MIN_ROWS, condense, fit_plane
-from fcac.federation.replay import replay, rounds_to_show
 
 HOSTILE = "<script>alert('site')</script>"
 HOSTILE_FEATURE = '"><img src=x onerror="alert(\'feature\')">'

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fcac.cli.reproduce import app
-from fcac.paper import reproduce
-from fcac.paper import tables
+from fcac.paper import reproduce, tables
 from fcac.paper.grid import Cell, cells_of, read_cell, run, write_cell
 
 

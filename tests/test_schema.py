@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fcac.tables.schema import Column, DataError, RequestError, Schema, SchemaError
+from fcac.exceptions import DataError, RequestError, SchemaError
+from fcac.tables.schema import Column, Schema
 
 TEXT = """
 fcac_schema = 1

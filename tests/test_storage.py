@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fcac import CAE, CAEFC, CAPlus, load, save
-from fcac import persistence
+from fcac import CAE, CAEFC, CAPlus, load, persistence, save
 from fcac.estimators.models import from_bytes, to_bytes
 from fcac.persistence import pack, read, unpack, write_atomic
 
@@ -74,7 +73,7 @@ def test_another_kind_is_refused():
 
 
 def test_a_later_protocol_is_refused(monkeypatch):
-    monkeypatch.setattr(storage, "PROTOCOL", 99)
+    monkeypatch.setattr(persistence.format, "PROTOCOL", 99)
     later = pack("model", {}, {})
     monkeypatch.undo()
     with pytest.raises(ValueError, match=r"protocol 99.*upgrade fcac"):

@@ -1,40 +1,74 @@
 """Clustering data that may not leave where it is.
 
-Each site condenses its own rows with CA+ in one pass and sends only prototype nodes; a server grows a topological
-network from all sites' nodes. Nobody says how many clusters there are; data keep coming and nothing is forgotten.
+Each site condenses its own rows in one pass and sends only prototype nodes; a server reads clusters from all sites'
+nodes. Nobody says how many clusters there are; data keep coming and nothing is forgotten.
 
-Names load when first used, so that ``import fcac`` is quick.
+Names and subpackages load when first used, so that ``import fcac`` is quick.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-__version__ = "0.1.0"
+from fcac import _lazy
+from fcac._version import __version__ as __version__
 
-_HOMES = {
-    "CAPlus": "fcac.art.clusterers",
-    "CAE": "fcac.art.clusterers",
-    "CAEFC": "fcac.art.clusterers",
-    "FCAC": "fcac.estimators.fcac",
-    "load": "fcac.estimators.models",
-    "save": "fcac.estimators.models",
-}
-
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
+    from fcac import (
+        art,
+        cli,
+        codebook,
+        communities,
+        deployment,
+        estimators,
+        exceptions,
+        federation,
+        flower,
+        knn,
+        paper,
+        persistence,
+        privacy,
+        report,
+        tables,
+    )
     from fcac.art.clusterers import CAE, CAEFC, CAPlus
-    from fcac.estimators.fcac import FCAC
-    from fcac.estimators.models import load, save
+    from fcac.estimators import FCAC, load, save
 
-__all__ = ["CAE", "CAEFC", "FCAC", "CAPlus", "load", "save"]
+__all__ = [
+    "CAE",
+    "CAEFC",
+    "FCAC",
+    "CAPlus",
+    "art",
+    "cli",
+    "codebook",
+    "communities",
+    "deployment",
+    "estimators",
+    "exceptions",
+    "federation",
+    "flower",
+    "knn",
+    "load",
+    "paper",
+    "persistence",
+    "privacy",
+    "report",
+    "save",
+    "tables",
+]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'fcac' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+__getattr__, __dir__ = _lazy.attach(
+    __name__,
+    __all__,
+    {
+        "CAPlus": "fcac.art.clusterers",
+        "CAE": "fcac.art.clusterers",
+        "CAEFC": "fcac.art.clusterers",
+        "FCAC": "fcac.estimators",
+        "load": "fcac.estimators",
+        "save": "fcac.estimators",
+    },
+)
+_lazy.keep_old_modules_working()
+del _lazy

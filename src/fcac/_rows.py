@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-Floats = NDArray[np.float64]
+from fcac._typing import Floats
 
 # Beyond this, squares overflow; no measurement is that large.
 _LARGEST = 1e150

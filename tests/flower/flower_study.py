@@ -19,17 +19,17 @@ except ImportError:
 
 from flwr.app import Context, RecordDict
 
-from fcac.estimators import models
 from fcac import persistence
 from fcac.codebook import Codebook
+from fcac.deployment import study
+from fcac.deployment.certificates import public_pem
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.settings import FederationSettings
+from fcac.estimators import models
 from fcac.federation import Contribution, Server, Site
 from fcac.flower import server_app
-from fcac.deployment import directory
-from fcac.deployment.hub import Coordinator
 from fcac.flower.in_process import Fault, InProcessGrid
-from fcac.deployment.certificates import public_pem
 from fcac.flower.service import site_settings
-from fcac.deployment.settings import FederationSettings
 
 SCHEMA = """\
 fcac_schema = 1
@@ -69,7 +69,7 @@ class Study:
     ) -> None:
         self.folder, self.privacy = folder, privacy
         (folder / "schema.toml").write_text(SCHEMA)
-        self.root = directory.init(
+        self.root = study.init(
             folder / "study",
             list(names),
             folder / "schema.toml",

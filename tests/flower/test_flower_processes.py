@@ -23,15 +23,15 @@ import pytest
 from flower_study import SCHEMA, Reference, assert_same, blobs, hostile, write_csv
 
 from fcac.codebook import Codebook
+from fcac.deployment import certificates, study
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.settings import FederationSettings, SiteSettings
+from fcac.deployment.site_agent import load_model
+from fcac.exceptions import FlowerError
 from fcac.federation import Contribution
 from fcac.flower import processes
-from fcac.deployment import directory
-from fcac.deployment import certificates
-from fcac.deployment.site_agent import load_model
-from fcac.deployment.hub import Coordinator
-from fcac.flower.processes import FlowerError, free_port, wait_until
+from fcac.flower.processes import free_port, wait_until
 from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings, why_it_ended
-from fcac.deployment.settings import FederationSettings, SiteSettings
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ class Deployment:
     def __init__(self, folder: Path, names: str, insecure: bool, timeout: float = 120.0) -> None:
         (folder / "schema.toml").write_text(SCHEMA)
         self.folder = folder
-        self.root = directory.init(
+        self.root = study.init(
             folder / "study",
             list(names),
             folder / "schema.toml",
@@ -155,7 +155,7 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         assert not (tmp_path / "state-a" / "flwr-home" / "apps").exists()
 
         shutil.copytree(made.root / "bundles" / "c", tmp_path / "kept")  # revoke deletes the hub's own copy
-        directory.revoke(made.root, "c")
+        study.revoke(made.root, "c")
         assert made.server is not None
         assert made.server.sync_keys() == ["the key of c is shut out"]
         process = made.sites["c"].process
@@ -318,7 +318,7 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
         assert made.desk.book().server.sites == ["a", "b"]
 
         # round 3: c is back, d joins late, and the SuperLink is killed before c has answered
-        directory.add(made.root, "d")
+        study.add(made.root, "d")
         assert made.server is not None
         assert made.server.sync_keys() == ["d may connect"]
         # for a minute the server takes the killed c for alive and refuses its key; the site tries again by itself

@@ -7,9 +7,9 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_mutual_info_score
 
-from fcac.federation import Contribution, Server, Site
 from fcac.deployment.limits import cap_round, largest_allowed
 from fcac.deployment.settings import Limits
+from fcac.federation import Contribution, Server, Site
 
 Digits = tuple[np.ndarray, np.ndarray, list[np.ndarray], list[Contribution]]
 CAPS = Limits(max_node_share=0.2, max_count_share=0.2, min_spacing=0.25)

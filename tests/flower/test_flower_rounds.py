@@ -10,12 +10,11 @@ import pytest
 from flower_study import Reference, Study, assert_same, blobs, hostile
 from flwr.app import Error, Message
 
-from fcac.estimators import models
 from fcac import persistence
+from fcac.deployment.shared_codebook import for_sites
+from fcac.estimators import models
 from fcac.federation import Contribution, Server
 from fcac.flower import messages
-from fcac.deployment import directory
-from fcac.deployment.shared_codebook import for_sites
 from fcac.flower.in_process import reply_with
 
 
@@ -128,7 +127,7 @@ def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
     first = rows_of("abc", 1)
     study.give(first)
     study.play()
-    directory.add(study.root, "d")
+    study.add(study.root, "d")
     study.join("d")
     second = rows_of("abcd", 2)
     study.give(second)
@@ -287,7 +286,7 @@ def crash_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
                 raise Crash
 
         with monkeypatch.context() as patch:
-            patch.setattr(storage, "write_atomic", write)
+            patch.setattr(persistence, "write_atomic", write)
             for number, rows in enumerate(rounds, 1):
                 study.give(rows)
                 while study.desk.book().closed < number:
@@ -331,14 +330,14 @@ def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path)
     first, second = rows_of("abc", 1), rows_of("abc", 2)
     study.give(first)
     study.play()
-    assert directory.forget(study.root, "b")
+    assert study.forget(study.root, "b")
     study.give(second)
     study.play()
     without = [{site: block for site, block in rows.items() if site != "b"} for rows in (first, second)]
     reference.play(without[0], 1)
     reference.play(without[1], 2)
     assert_same(study.server, reference.server)
-    directory.add(study.root, "b")
+    study.add(study.root, "b")
     study.play()
     assert "b" in study.server.sites
     assert study.server.latest()["b"].counts.sum() == 240
@@ -349,7 +348,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     first, second = rows_of("abc", 1), rows_of("abc", 2)
     study.give(first)
     study.play()
-    directory.revoke(study.root, "b")
+    study.revoke(study.root, "b")
     study.give(second)
     study.play()
     reference.play(first, 1)
@@ -366,7 +365,7 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
     study.give(rows)
 
     def revoke(message: Message, reply: Message) -> list[Message]:
-        directory.revoke(study.root, "b")
+        study.revoke(study.root, "b")
         return [reply]
 
     study.fault = only("b", study, messages.CONTRIBUTE, revoke)

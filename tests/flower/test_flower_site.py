@@ -12,11 +12,11 @@ from flower_study import Study, blobs
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
+from fcac.deployment.settings import SiteSettings
 from fcac.federation import Contribution
 from fcac.flower import client_app, messages
 from fcac.flower.client_app import SETTINGS_KEY
 from fcac.flower.service import budget_of
-from fcac.deployment.settings import SiteSettings
 from fcac.privacy import Ledger
 
 EPSILON = {"epsilon": 4.0, "budget": 9.0}
@@ -141,8 +141,8 @@ def test_a_reply_is_the_contribution_and_little_more(tmp_path: Path) -> None:
 
 
 def test_a_model_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
-    from fcac.estimators import models
     from fcac.codebook import Codebook
+    from fcac.estimators import models
 
     study = Study(tmp_path, names="a")
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

@@ -14,8 +14,9 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
+from fcac.exceptions import DataError, RequestError
 from fcac.tables.new_rows import Cursor, Watcher
-from fcac.tables.schema import Column, DataError, RequestError, Schema
+from fcac.tables.schema import Column, Schema
 
 SCHEMA = Schema(["x", "y"])
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fcac.privacy import InsecureTestSampler, Ledger, NodeRelease, release_once
 from fcac.persistence import write_atomic
+from fcac.privacy import Ledger, NodeRelease, release_once
+from fcac.privacy.samplers import InsecureTestSampler
 
 SITE, BUDGET, EPSILON = "A", 500.0, 1.0
 

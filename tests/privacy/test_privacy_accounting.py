@@ -8,6 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from fcac.privacy.cell_release import release_cells
+from fcac.privacy.cell_statistics import UNIT, to_grid, widest_radius
+from fcac.privacy.samplers import InsecureTestSampler
 from fcac.privacy.zcdp import (
     epsilon_from_rho,
     gaussian_rho,
@@ -16,9 +19,6 @@ from fcac.privacy.zcdp import (
     separation,
     show,
 )
-from fcac.privacy.cell_statistics import UNIT, to_grid, widest_radius
-from fcac.privacy.cell_release import release_cells
-from fcac.privacy.samplers import InsecureTestSampler
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 

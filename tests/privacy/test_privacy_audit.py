@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fcac.privacy import InsecureTestSampler, LocalNoise, NodeRelease, PaperLaplace, audit
-from fcac.privacy import cell_statistics
-from fcac.privacy import cell_release
-from fcac.privacy import node_release
-from fcac.privacy.zcdp import gaussian_scale, separation
+from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, audit, cell_release, cell_statistics, node_release
 from fcac.privacy.auditing import _FALSE_ALARM, AuditedPair, AuditResult, _judge, _try_pair, _views
+from fcac.privacy.samplers import InsecureTestSampler
+from fcac.privacy.zcdp import gaussian_scale, separation
 
 BOUNDS = [[0.0, 1.0], [0.0, 1.0]]
 
@@ -80,7 +78,7 @@ def half_noise(patch: pytest.MonkeyPatch) -> NodeRelease:
 
 
 def clip_forgotten(patch: pytest.MonkeyPatch) -> NodeRelease:
-    patch.setattr(cells, "cut", lambda residuals, radius: residuals)
+    patch.setattr(cell_statistics, "cut", lambda residuals, radius: residuals)
     return shipped()
 
 
@@ -88,13 +86,13 @@ def scale_divided_by_root_d(patch: pytest.MonkeyPatch) -> NodeRelease:
     def too_small(squared: int, rho: float) -> float:
         return gaussian_scale(squared, rho) / (np.sqrt(2) if squared > 1 else 1)
 
-    patch.setattr(noisy_cells, "gaussian_scale", too_small)
-    patch.setattr(noisy_cells, "gaussian_rho", lambda squared, scale: 0.0)  # and the check that would have noticed
+    patch.setattr(cell_release, "gaussian_scale", too_small)
+    patch.setattr(cell_release, "gaussian_rho", lambda squared, scale: 0.0)  # and the check that would have noticed
     return shipped()
 
 
 def input_not_clamped(patch: pytest.MonkeyPatch) -> NodeRelease:
-    patch.setattr(release, "to_unit", lambda rows, bounds: (rows - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]))
+    patch.setattr(node_release, "to_unit", lambda rows, bounds: (rows - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0]))
     return shipped()
 
 
@@ -108,7 +106,7 @@ def range_from_the_data(patch: pytest.MonkeyPatch) -> NodeRelease:
             return rows
         return (rows - rows.min(axis=0)) / np.maximum(np.ptp(rows, axis=0), 1e-12)
 
-    patch.setattr(release, "to_unit", own_range)
+    patch.setattr(node_release, "to_unit", own_range)
     return shipped()
 
 
@@ -117,7 +115,7 @@ def codebook_from_raw_rows(patch: pytest.MonkeyPatch) -> NodeRelease:
         middle = cell_statistics.from_grid(rows).mean(axis=0)[None, :] if len(rows) else start
         return cell_release.release_cells(rows, rho, sampler, generator, n_cells, middle)
 
-    patch.setattr(release, "release_cells", peeking)
+    patch.setattr(node_release, "release_cells", peeking)
     return shipped()
 
 

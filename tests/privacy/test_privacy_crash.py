@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import releasing_worker as worker
 
+from fcac.persistence import unpack
 from fcac.privacy import Ledger, NodeRelease, PrivacyError, RepeatedBatch, release_once
 from fcac.privacy.samplers import InsecureTestSampler
-from fcac.persistence import unpack
 
 
 def check(folder: Path) -> int:

@@ -10,18 +10,10 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from fcac.privacy import (
-    BudgetExceeded,
-    InsecureTestSampler,
-    Ledger,
-    NodeRelease,
-    PrivacyError,
-    ReleasedState,
-    RepeatedBatch,
-    noisy_cells,
-)
-from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 from fcac.persistence import pack, unpack
+from fcac.privacy import BudgetExceeded, Ledger, NodeRelease, PrivacyError, ReleasedState, RepeatedBatch, cell_release
+from fcac.privacy.samplers import InsecureTestSampler
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 
 SQUARE = np.array([[0.0, 1.0], [0.0, 1.0]])
 
@@ -95,22 +87,22 @@ class TestWhatIsSent:
 class TestSettings:
     def test_larger_batches_and_budgets_have_more_cells(self) -> None:
         def cells(n: float, d: int, epsilon: float) -> int:
-            return noisy_cells._affordable_cells(n, d, rho_from_epsilon(epsilon, 1e-6))
+            return cell_release._affordable_cells(n, d, rho_from_epsilon(epsilon, 1e-6))
 
-        assert cells(-50, 64, 1) == cells(0, 2, 0.1) == noisy_cells.FEWEST_CELLS
-        assert cells(180, 64, 4) <= cells(180, 64, 8) == noisy_cells.USUAL_CELLS
-        assert noisy_cells.USUAL_CELLS < cells(1_100, 16, 4) < cells(1_100, 16, 8) < noisy_cells.MOST_CELLS
-        assert cells(1e9, 2, 16) == noisy_cells.MOST_CELLS
+        assert cells(-50, 64, 1) == cells(0, 2, 0.1) == cell_release.FEWEST_CELLS
+        assert cells(180, 64, 4) <= cells(180, 64, 8) == cell_release.USUAL_CELLS
+        assert cell_release.USUAL_CELLS < cells(1_100, 16, 4) < cells(1_100, 16, 8) < cell_release.MOST_CELLS
+        assert cells(1e9, 2, 16) == cell_release.MOST_CELLS
 
     def test_most_records_of_a_large_batch_stay_in_cells_that_are_sent(self) -> None:
         for seed in range(5):
             counts = quiet(8, seed).release(two_crowds(seed, n=3_000))[1]
-            assert len(counts) > noisy_cells.USUAL_CELLS
+            assert len(counts) > cell_release.USUAL_CELLS
             assert counts.sum() == pytest.approx(3_000, rel=0.1)
 
     def test_values_at_a_bound_return_to_it(self) -> None:
         nodes = np.array([[-0.2, 0.05, 0.5, 0.97, 1.3], [0.0, 0.05, 0.5, 0.97, 1.0], [0.2, 0.3, 0.5, 0.7, 0.8]])
-        pulled = noisy_cells.pulled_to_bounds(nodes, np.array([0.1**2, 0.0, 9.0]))
+        pulled = cell_release.pulled_to_bounds(nodes, np.array([0.1**2, 0.0, 9.0]))
         expected = [[0.0, 0.0, 0.5, 1.0, 1.0], [0.0, 0.05, 0.5, 0.97, 1.0], [0.0, 0.3, 0.5, 0.7, 1.0]]
         assert pulled.tolist() == expected
 

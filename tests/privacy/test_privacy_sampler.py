@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chisquare
 
-from fcac.privacy import InsecureTestSampler, NodeRelease
-from fcac.privacy.samplers import OpenDPSampler
+from fcac.privacy import NodeRelease
+from fcac.privacy.samplers import InsecureTestSampler, OpenDPSampler
 
 N_DRAWS = 40_000
 

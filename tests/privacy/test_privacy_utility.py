@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from fcac.privacy import InsecureTestSampler
 from fcac.paper.utility import digits_utility, utility_curve
+from fcac.privacy.samplers import InsecureTestSampler
 
 
 def test_digits_reach_the_bars_with_the_papers_server() -> None:

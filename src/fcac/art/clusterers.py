@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -13,8 +12,11 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fcac._parallel import n_cores
 from fcac._rows import Rows, as_arrow_table, is_arrow
-from fcac.art.network import Floats, Integers, Network, Rules
+from fcac._typing import Floats, Integers
+from fcac.art.network import Network, Rules
+from fcac.exceptions import DegenerateBandwidthWarning
 
 # From this many rows on, a call learns on a copy and takes it over at the end, so that an interrupt leaves no
 # half-learned call behind; below it the single kernel call cannot be interrupted.
@@ -22,10 +24,6 @@ _COPY_FROM = 4096
 
 # Rows per thread below which starting threads costs more than it saves.
 _THREAD_FROM = 4096
-
-
-class DegenerateBandwidthWarning(UserWarning):
-    """More than half of the features do not vary, so that similarity counts unequal features."""
 
 
 class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
@@ -511,9 +509,7 @@ n_deleted_edges_, mean_deleted_age_, node_labels_, n_clusters_, labels_, n_sampl
 def _threads(n_rows: int) -> int:
     if n_rows < 2 * _THREAD_FROM:
         return 1
-    # a container or a job scheduler may give fewer cores than the machine has
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, n_rows // _THREAD_FROM)
+    return min(n_cores(), n_rows // _THREAD_FROM)
 
 
 def _has_shape(X: Any) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac.art.network import Floats, Integers, Network
+from fcac._typing import Floats, Integers
+from fcac.art.network import Network
 
 
 class RestingNetwork:

@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac._typing import Floats, Integers
 from fcac.art import learn as kernels
 from fcac.art.check_state import check_parts
 from fcac.art.nearest import PROBE, SCREEN_HIGH, SCREEN_LOW, all_distances, nearest_nodes
 from fcac.art.simd import LANES
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 N_START = kernels.N_START
 

@@ -77,7 +77,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from fcac import __version__
+        from fcac._version import __version__
 
         console.say(f"fcac {__version__}")
         raise typer.Exit

@@ -190,7 +190,7 @@ def explain(error: BaseException, command: str) -> int:
 
     2: the command was used wrongly; 1: it failed; 130: it was interrupted. ``FCAC_DEBUG=1`` adds the traceback.
     """
-    from fcac.tables.schema import RequestError
+    from fcac.exceptions import RequestError
 
     if os.environ.get("FCAC_DEBUG") == "1":
         traceback.print_exception(error)

@@ -53,11 +53,11 @@ def init(
 
     fcac federation init study --sites north,south --schema schema.toml --address hub.example:8443
     """
-    from fcac.deployment import directory
+    from fcac.deployment import study
 
     names = [name.strip() for name in sites.split(",") if name.strip()]
     with _plain_errors():
-        root = directory.init(
+        root = study.init(
             directory, names, schema, address=address, insecure=insecure, server=server, seed=seed, timeout=timeout,
             wait=wait,
         )  # fmt: skip
@@ -162,8 +162,8 @@ def site(
         raise BadUse("give one of --record-id, --part-column and --part-by-file")
     if epsilon is not None and not epsilon > 0:
         raise BadUse("--epsilon must be above 0")
-    from fcac.flower import processes
     from fcac.deployment.site_agent import SiteAgent
+    from fcac.flower import processes
     from fcac.flower.service import SiteProcess, budget_of, remember_state, site_settings, state_of
 
     folder = state_of(bundle, state)
@@ -226,8 +226,8 @@ def run(
     if (rounds is None) == (every is None):
         raise BadUse("give --rounds N or --every PACE")
     pause = None if every is None else seconds(every)
+    from fcac.exceptions import FlowerError
     from fcac.flower import processes
-    from fcac.flower.processes import FlowerError
     from fcac.flower.service import run_rounds
 
     with _plain_errors(), processes.stopped_by_signals():
@@ -282,10 +282,10 @@ def label(
     Labels never leave the site. The model arrives after each run, while [bold]fcac federation site[/bold] is running.
     """
     from fcac.cli.labels import Labeller, LabelWriter
-    from fcac.tables import open_tables
     from fcac.deployment.site_agent import load_model
-    from fcac.deployment.directory import read_bundle
+    from fcac.deployment.study import read_bundle
     from fcac.flower.service import state_of
+    from fcac.tables import open_tables
     from fcac.tables.schema import Schema
 
     check_out(out, force)
@@ -306,10 +306,10 @@ def label(
 
 def add(directory: Directory, site: SiteArgument) -> None:
     """Add a site, or take back one that was forgotten or revoked, also while the server runs."""
-    from fcac.deployment import directory
+    from fcac.deployment import study
 
     with _plain_errors():
-        say(f"Site {site} takes part. Its bundle: {directory.add(directory, site)}")
+        say(f"Site {site} takes part. Its bundle: {study.add(directory, site)}")
 
 
 def forget(directory: Directory, site: SiteArgument) -> None:
@@ -317,29 +317,29 @@ def forget(directory: Directory, site: SiteArgument) -> None:
 
     Models that sites have fetched before, and backups, are beyond its reach.
     """
-    from fcac.deployment import directory
+    from fcac.deployment import study
 
     with _plain_errors():
-        known = directory.forget(directory, site)
+        known = study.forget(directory, site)
     say(f"Site {site} is forgotten{'' if known else ' (it had contributed nothing)'} and is asked no more.")
     say(f"`fcac federation add {directory} {site}` takes it back; `revoke` also shuts its key out.")
 
 
 def revoke(directory: Directory, site: SiteArgument) -> None:
     """Shut a site's key out; what it contributed stays (see forget); also while the server runs."""
-    from fcac.deployment import directory
+    from fcac.deployment import study
 
     with _plain_errors():
-        directory.revoke(directory, site)
+        study.revoke(directory, site)
     say(f"The key of {site} is revoked. A running server shuts it out within seconds.")
 
 
 def renew(directory: Directory) -> None:
     """Make a new server certificate from the same authority; sites need nothing new. Restart the server after it."""
-    from fcac.deployment import directory
+    from fcac.deployment import study
 
     with _plain_errors():
-        directory.renew(directory)
+        study.renew(directory)
     say("The server has a new certificate: restart `fcac federation server`.")
 
 
@@ -369,7 +369,7 @@ class _plain_errors:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        from fcac.flower.processes import FlowerError
+        from fcac.exceptions import FlowerError
 
         if isinstance(error, FlowerError):
             raise click.ClickException(str(error)) from error

@@ -62,8 +62,8 @@ def fit(
 
     fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
     """
-    from fcac.tables import RequestError
     from fcac.federation.server import KINDS
+    from fcac.tables import RequestError
 
     check_out(out, force)
     if report is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fcac.tables.schema import RequestError, Schema
+from fcac.exceptions import RequestError
+from fcac.tables.schema import Schema
 
 
 def load_model(path: Path) -> Any:

@@ -85,8 +85,8 @@ def privacy(
     """
     import json
 
+    from fcac.paper.attacks import attack_figures
     from fcac.paper.grid import EPSILONS
-    from fcac.privacy import attack_figures
     from fcac.persistence import write_atomic
 
     _run(out, data_dir, datasets, methods, trials, jobs, quick, EPSILONS[1:], only_write)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import KMeans
 
+from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
-from fcac.knn.exact import Floats, Integers, nearest
+from fcac.knn.exact import nearest
 
 __all__ = ["Codebook", "condensed"]
 

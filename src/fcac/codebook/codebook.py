@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._rows import Rows
-from fcac.art.network import Floats, Integers, Network, Rules
+from fcac._typing import Floats, Integers
+from fcac.art.network import Network, Rules
 from fcac.tables.schema import Schema, schema_in
 
 

@@ -19,8 +19,8 @@ from numba import njit
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from fcac._typing import Floats, Integers
 from fcac.communities.leiden import PIECES_FROM, Search, numbered
-from fcac.knn.exact import Floats, Integers
 
 # Resolution of the communities that are joined afterwards.
 _RESOLUTION = 0.5

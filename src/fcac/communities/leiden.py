@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fcac.knn.exact import Floats, Integers
+from fcac._typing import Floats, Integers
 from fcac.communities.coarsen import at_borders, between, inside, mostly, pieces_of, settled, within
 
 # A gain below this share of what is at stake is rounding, not gain: without it two equal choices could alternate.

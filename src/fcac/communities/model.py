@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fcac._sites import site_order
+from fcac._typing import Floats, Integers
 from fcac.codebook.coarse import Codebook, condensed
+from fcac.communities.hierarchy import by_first
 from fcac.communities.snapshot import Fitted
 from fcac.communities.tracking import Change, carry_names
-from fcac.knn.exact import Floats, Integers
-from fcac.communities.hierarchy import by_first
 
 # Nodes around a row that vote on how firmly it belongs.
 _VOTERS = 5
@@ -119,7 +119,7 @@ class Communities:
     @property
     def sites(self) -> list[Any]:
         """The sites, in the order of their nodes."""
-        return sorted(self._sites, key=site_order)
+        return site_order(self._sites)
 
     # ------------------------------------------------------------ clustering
 
@@ -338,14 +338,3 @@ def _support(ids: Integers, squared: Floats) -> Floats:
     weight = 1 / np.maximum(distance, np.maximum(1e-3 * distance[:, -1:], 1e-300))
     share: Floats = (weight * (ids == ids[:, :1])).sum(axis=1) / weight.sum(axis=1)
     return share
-
-
-def site_order(site: Any) -> tuple[int, float, str]:
-    """Sort key of sites: numbers as numbers, before names.
-
-    >>> sorted(["b", 10, 9, "a"], key=site_order)
-    [9, 10, 'a', 'b']
-    """
-    if isinstance(site, Real):
-        return 0, float(site), ""
-    return 1, 0.0, str(site)

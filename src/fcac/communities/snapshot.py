@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac.communities.snn_graph import Ties, dimension_of, moments, neighbours_for, scales_for
-from fcac.knn.knn_lists import Lists, made, made_approximate, mended
-from fcac.knn.exact import Floats, Integers, Searcher, distinct, is_approximate
-from fcac.knn.morton_order import Places, grid_of
+from fcac._typing import Floats, Integers
 from fcac.communities.hierarchy import Tree, grow_tree
+from fcac.communities.snn_graph import Ties, dimension_of, moments, neighbours_for, scales_for
+from fcac.knn.exact import Searcher, distinct, is_approximate
+from fcac.knn.knn_lists import Lists, made, made_approximate, mended
+from fcac.knn.morton_order import Places, grid_of
 
 # A row is novel if it lies farther out than all but this share of the nodes do.
 _NOVEL_SHARE = 0.001
@@ -109,7 +110,8 @@ class Fitted:
             and (self._moved >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points))
         ):
             self._searcher = before.searcher().mended(self.points, self._moved)
-            self._lists = mended(self._searcher, before._lists, self._moved, self.exact, before._ties)
+            edges = None if before._ties is None else (before._ties.starts, before._ties.ends)
+            self._lists = mended(self._searcher, before._lists, self._moved, self.exact, edges)
             if before._ties is not None and self._lists.changed is not None:
                 self._ties = before._ties.mended(self._moved, self._lists.near, self._lists.changed)
         else:

@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fcac.knn.exact import Floats
+from fcac._typing import Floats
 
 # Features are put on one scale if the distance would otherwise listen to fewer than this share of them. Above it they
 # are brought nearer to each other, in steps of a quarter: the fewer are heard, the more. But not if no more features

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from fcac.knn.exact import Floats, Integers
+from fcac._typing import Floats, Integers
 
 
 class Change(NamedTuple):

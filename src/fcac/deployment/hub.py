@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcac.estimators import models
 from fcac import persistence
-from fcac.federation import Contribution, Server
-from fcac.deployment.shared_codebook import for_sites
 from fcac.deployment.limits import cap_round
 from fcac.deployment.settings import FederationSettings, outside_bounds
+from fcac.deployment.shared_codebook import for_sites
+from fcac.estimators import models
+from fcac.federation import Contribution, Server
 
 _SERVER_FILE = "server.fcac"
 _MODEL_FILE = "global.fcac"

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac.federation import Contribution
+from fcac._typing import Floats
 from fcac.deployment.settings import Limits
-
-Floats = NDArray[np.float64]
+from fcac.federation import Contribution
 
 
 def cap_round(batch: Sequence[Contribution], limits: Limits) -> list[Contribution]:

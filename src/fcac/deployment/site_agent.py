@@ -23,12 +23,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fcac.estimators import models
 from fcac import persistence
 from fcac.codebook import Codebook
+from fcac.deployment.settings import SiteSettings
+from fcac.estimators import models
 from fcac.federation import Contribution, Site
 from fcac.privacy.budget_groups import group_for
-from fcac.deployment.settings import SiteSettings
 from fcac.tables.new_rows import Cursor, Watcher
 from fcac.tables.schema import Schema
 

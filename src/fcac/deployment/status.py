@@ -9,8 +9,8 @@ from typing import Any
 
 from fcac.deployment import certificates
 from fcac.deployment.hub import Coordinator
-from fcac.deployment.directory import STATE
 from fcac.deployment.settings import FederationSettings
+from fcac.deployment.study import STATE
 
 
 def describe(root: Path, rejected: bool = False) -> list[str]:

@@ -11,18 +11,18 @@ from sklearn.utils._param_validation import Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fcac._rows import Rows
+from fcac._typing import Floats, Integers
 from fcac.art.clusterers import CAPlus
-from fcac.communities.tracking import Change
 from fcac.communities.model import Communities
-from fcac.knn.exact import Floats, Integers
+from fcac.communities.tracking import Change
 
 
 class CAPlusCommunities(ClusterMixin, BaseEstimator):
     """Condense rows with CA+ in one pass, then read clusters from the nodes as communities of a graph.
 
     The idea: :class:`fcac.CAPlus` keeps a set of nodes that stands for all rows seen, however many;
-    :class:`fcac.communities.Communities` ties nodes to their nearest neighbours and finds the groups. Data may keep coming
-    (``partial_fit``), nothing seen is forgotten, clusters keep their names, and nobody says how many there are.
+    :class:`fcac.communities.Communities` links nodes to their nearest neighbours and finds the groups. Data may keep
+    coming (``partial_fit``), nothing seen is forgotten, clusters keep their names, and nobody says how many there are.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class CAPlusCommunities(ClusterMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.communities import CAPlusCommunities
+    >>> from fcac.estimators import CAPlusCommunities
     >>> rng = np.random.default_rng(0)
     >>> X = rng.permutation(np.concatenate([rng.normal(c, 0.5, size=(4000, 4)) for c in (0, 5, 10)]))
     >>> model = CAPlusCommunities().fit(X)

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fcac._typing import Floats, Integers
 from fcac.estimators.fcac import FCAC
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 GAUSSIANS = ("A", "B", "C")
 N_POINTS = 15_000

@@ -13,13 +13,13 @@ from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrO
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fcac._rows import Rows
-from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
+from fcac._sites import SiteName, plain_site, site_order
+from fcac._typing import Floats, Integers
 from fcac.art.clusterers import _has_shape, _threads
 from fcac.codebook import Codebook
-from fcac.federation import Server, Site, play_round, site_order
-from fcac.federation.contribution import SiteName, plain_site
+from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
+from fcac.federation import Server, Site, play_round
 from fcac.persistence.pack_many import stack, unstack
-from fcac.art.network import Floats, Integers
 from fcac.tables.schema import Schema, schema_in
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fcac import persistence
+from fcac._version import __version__
 
 _SAVABLE = {
     "CAPlus": "fcac.art.clusterers",
@@ -57,7 +58,7 @@ def to_bytes(model: Any) -> bytes:
     header = {
         "estimator": type(model).__name__,
         "params": _plain_params(model),
-        "versions": {"fcac": _own_version(), "numpy": np.__version__, "python": platform.python_version()},
+        "versions": {"fcac": __version__, "numpy": np.__version__, "python": platform.python_version()},
         **meta,
     }
     return persistence.pack("model", header, arrays)
@@ -113,9 +114,3 @@ def _plain_params(model: Any) -> dict[str, Any]:
     for name, value in model._storable_params().items():
         plain[name] = value.item() if isinstance(value, np.generic) else value
     return plain
-
-
-def _own_version() -> str:
-    from fcac import __version__
-
-    return __version__

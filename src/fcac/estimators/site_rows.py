@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._rows import Rows
-from fcac.federation import site_order
-from fcac.federation.contribution import SiteName, plain_site
-from fcac.art.network import Floats
+from fcac._sites import SiteName, plain_site, site_order
+from fcac._typing import Floats
 
 
 class SiteRows(Mapping[SiteName, Any]):

@@ -3,7 +3,8 @@
 Nothing here knows how messages travel: the in-process engine and Flower call the same code with the same bytes.
 """
 
-from fcac.federation.contribution import Contribution, SiteName, site_order
+from fcac._sites import SiteName, site_order
+from fcac.federation.contribution import Contribution
 from fcac.federation.rounds import play_round
 from fcac.federation.server import Server
 from fcac.federation.site import Site

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac._sites import SiteName
+from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
-from fcac.federation.contribution import Contribution, SiteName
-from fcac.art.network import Floats, Integers
 from fcac.communities import Communities
+from fcac.federation.contribution import Contribution
 
 
 class CommunityReader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac import persistence
-
-#: Sites are named by text or by whole numbers.
-SiteName = str | int
+from fcac._sites import SiteName, plain_site
 
 # A statement about privacy travels with every contribution; it is short by design (the message may exceed its nodes by
 # less than 2 kB).
@@ -111,31 +108,3 @@ class Contribution:
         return isinstance(other, Contribution) and self.to_bytes() == other.to_bytes()
 
     __hash__ = None  # type: ignore[assignment]  # equal by content; use `key` in dictionaries
-
-
-def plain_site(name: Any) -> SiteName:
-    """Return a site's name as plain text or whole number; anything else is an error."""
-    if isinstance(name, np.generic):
-        name = name.item()
-    if isinstance(name, float) and name.is_integer():
-        name = int(name)
-    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise ValueError(f"a site is named by text or a whole number, got {name!r}")
-    return name
-
-
-def site_order(names: Iterable[SiteName]) -> list[SiteName]:
-    """Sort site names: numbers as numbers and first, then text.
-
-    Examples
-    --------
-    >>> from fcac.federation import site_order
-    >>> site_order([10, 9, "b", "a"])
-    [9, 10, 'a', 'b']
-    """
-    return sorted(names, key=order_key)
-
-
-def order_key(name: SiteName) -> tuple[int, int, str]:
-    """Sorting key of a site's name."""
-    return (0, name, "") if isinstance(name, int) else (1, 0, name)

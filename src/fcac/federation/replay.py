@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fcac.federation import Contribution, Server, SiteName
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fcac._sites import SiteName
+from fcac._typing import Floats, Integers
+from fcac.federation import Contribution, Server
 
 #: Most rounds that are shown side by side: the first, the last, and some between.
 MAX_SHOWN = 6

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fcac.federation.contribution import Contribution, SiteName, site_order
+from fcac._parallel import in_threads, n_workers
+from fcac._sites import SiteName, site_order
+from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server
 from fcac.federation.site import Site
 
@@ -83,7 +83,7 @@ def play_round(
 
         before = {name: sites[name].checkpoint() for name in names}
         try:
-            contributions = _map(contribute, names, n_jobs)
+            contributions = in_threads(contribute, names, n_workers(n_jobs))
             server.absorb(contributions)
         except BaseException:
             for name, state in before.items():
@@ -98,11 +98,3 @@ def play_round(
 def _next_round(server: Server, sites: Mapping[SiteName, Site]) -> int:
     newest = max((item.round for batch in server.log for item in batch), default=0)
     return 1 + max(newest, max((site.round for site in sites.values()), default=0))
-
-
-def _map(work: Callable[[SiteName], Contribution], names: list[SiteName], n_jobs: int | None) -> list[Contribution]:
-    n_threads = (os.cpu_count() or 1) if n_jobs is None or n_jobs < 0 else max(1, n_jobs)
-    if n_threads == 1 or len(names) < 2:
-        return [work(name) for name in names]
-    with ThreadPoolExecutor(min(n_threads, len(names))) as pool:
-        return list(pool.map(work, names))

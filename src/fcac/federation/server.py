@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac._sites import SiteName, order_key, plain_site
+from fcac._typing import Floats, Integers
+from fcac.art.network import Network, Rules
 from fcac.codebook import Codebook
-from fcac.federation.contribution import Contribution, SiteName, order_key, plain_site
-from fcac.art.network import Floats, Integers, Network, Rules
+from fcac.federation.contribution import Contribution
 from fcac.tables.schema import Schema
 
 KINDS = ("cae-fc", "communities")

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from fcac import persistence
 from fcac._rows import Rows
+from fcac._sites import SiteName, plain_site
 from fcac.art.clusterers import CAPlus
-from fcac.federation.contribution import Contribution, SiteName, plain_site
 from fcac.art.compact_network import RestingNetwork
-from fcac.privacy.mechanism import statement
 from fcac.art.network import Network, Rules
+from fcac.federation.contribution import Contribution
+from fcac.privacy.mechanism import statement
 
 _CA_PLUS = Rules(topological=False)
 _STATE_FILE = "site.fcac"

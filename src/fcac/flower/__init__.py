@@ -1,16 +1,9 @@
-"""Across machines: the federation core on Flower, which carries the messages.
+"""Flower carries the messages of a federation. Only what touches ``flwr`` is here; the rest is in `fcac.deployment`.
 
-The parts, in the order in which a row becomes a cluster:
-
-- :mod:`fcac.tables.new_rows`: which rows of a site's files are new.
-- :mod:`fcac.deployment.site_agent`: what a site does when it is asked (no Flower in it).
-- :mod:`fcac.flower.client_app`: the same, as a Flower ``ClientApp``.
+- :mod:`fcac.flower.client_app`: a site, as a Flower ``ClientApp``.
+- :mod:`fcac.flower.server_app`, :mod:`fcac.flower.round_runner`: the hub asking and collecting, as a ``ServerApp``.
 - :mod:`fcac.flower.messages`: what requests and replies hold.
-- :mod:`fcac.flower.round_runner`, :mod:`fcac.flower.server_app`: asking sites and collecting, as a Flower ``ServerApp``.
-- :mod:`fcac.deployment.hub`: what the server keeps, checks and closes (no Flower in it).
-- :mod:`fcac.deployment.shared_codebook`: what sites get to label their rows.
 - :mod:`fcac.flower.in_process`: a Grid inside one process, for tests and for thousands of virtual sites.
-- :mod:`fcac.flower.pinned_runtime`, :mod:`fcac.flower.guard`: only our own apps run, only sites are let in from outside.
-- :mod:`fcac.deployment.certificates`, :mod:`fcac.deployment.settings`, :mod:`fcac.deployment.directory`, :mod:`fcac.flower.processes`:
-  certificates, settings, directories and processes, so that nobody needs to know Flower.
+- :mod:`fcac.flower.pinned_runtime`, :mod:`fcac.flower.guard`: only our own apps run; only sites get in from outside.
+- :mod:`fcac.flower.processes`, :mod:`fcac.flower.service`: Flower's programs, started, watched and stopped.
 """

@@ -13,10 +13,10 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fcac.flower import messages
-from fcac.deployment.site_agent import NothingNew, SiteAgent, write_log
-from fcac.flower.messages import Reply
 from fcac.deployment.settings import SiteSettings
+from fcac.deployment.site_agent import NothingNew, SiteAgent, write_log
+from fcac.flower import messages
+from fcac.flower.messages import Reply
 
 #: Key of the node configuration that names the site's settings file.
 SETTINGS_KEY = "fcac-site"

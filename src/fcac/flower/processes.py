@@ -23,12 +23,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from fcac.deployment import certificates
+from fcac.exceptions import FlowerError
 
 _STOP_SECONDS = 15.0
-
-
-class FlowerError(RuntimeError):
-    """A Flower program did not do what it was asked; the message says which and where its log is."""
 
 
 def program(name: str) -> str:
@@ -113,7 +110,17 @@ def stopped_by_signals() -> Iterator[None]:
 
 def superlink_command(root: Path, port: int, host: str, insecure: bool) -> list[str]:
     """Return the command line of the SuperLink, guarded (see :mod:`fcac.flower.guard`)."""
-    command = [sys.executable, "-P", "-m", "fcac.flower.pinned_runtime", "superlink", "--host", host, "--port", str(port)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "fcac.flower.pinned_runtime",
+        "superlink",
+        "--host",
+        host,
+        "--port",
+        str(port),
+    ]
     command += ["--disable-runtime-dependency-installation", "--database", str(root / "server" / "superlink.db")]
     if insecure:
         return [*command, "--insecure"]

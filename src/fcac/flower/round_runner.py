@@ -12,10 +12,10 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from fcac import persistence
-from fcac.flower import messages
-from fcac.deployment.hub import Coordinator
 from fcac.deployment.certificates import pem_der, public_der
+from fcac.deployment.hub import Coordinator
 from fcac.deployment.settings import FederationSettings
+from fcac.flower import messages
 
 _NAMES_FILE = "nodes.json"
 
@@ -212,5 +212,7 @@ class _Names:
     def store(self) -> None:
         """Write what is new; if a crash comes first, nodes are asked for their names again."""
         if self.names != self._stored:
-            persistence.write_atomic(self.path, json.dumps({str(node): site for node, site in self.names.items()}).encode())
+            persistence.write_atomic(
+                self.path, json.dumps({str(node): site for node, site in self.names.items()}).encode()
+            )
             self._stored = dict(self.names)

@@ -12,8 +12,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from fcac import persistence
 from fcac.deployment.hub import Coordinator
-from fcac.flower.round_runner import Conductor, Pace
 from fcac.deployment.settings import FederationSettings
+from fcac.flower.round_runner import Conductor, Pace
 
 #: Where, below the federation's directory, the server keeps its state.
 STATE = "state"

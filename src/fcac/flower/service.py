@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from fcac import persistence
-from fcac.flower import processes
 from fcac.deployment import certificates
 from fcac.deployment.hub import Coordinator
-from fcac.deployment.directory import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, write_app
-from fcac.flower.pinned_runtime import write_programs
-from fcac.flower.processes import FlowerError
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, SiteSettings
+from fcac.deployment.study import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, write_app
+from fcac.exceptions import FlowerError
+from fcac.flower import processes
+from fcac.flower.pinned_runtime import write_programs
 
 Say = Callable[[str], None]
 

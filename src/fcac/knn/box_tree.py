@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import copy
 import math
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fcac._parallel import in_ranges
+from fcac._typing import Floats, Integers
 
 # Points in a box, at most.
 _BOX = 48
@@ -301,17 +298,6 @@ def single(points: Floats) -> NDArray[np.float32]:
     return np.ascontiguousarray(centred / widest if widest > 0 else centred, dtype=np.float32)
 
 
-def shared_out(work: Callable[[int, int], None], n: int) -> None:
-    """Do work(low, high) on pieces of range(n), as many at once as there are cores; pieces do not touch each other."""
-    if n <= 64:
-        work(0, n)
-        return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    bounds = np.linspace(0, n, 4 * cores + 1).astype(int).tolist()
-    with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(work, bounds[:-1], bounds[1:]))
-
-
 class Boxes:
     """A set of points in boxes.
 
@@ -401,7 +387,7 @@ class Boxes:
             _search(queries, own, order, first, beyond, *boxes, self._per_group, out_d, out_i)
 
         if k and m:
-            shared_out(search, m)
+            in_ranges(search, m)
         return out_i, out_d
 
     def reached_from(self, queries: Floats, reach: Floats) -> tuple[Integers, Integers, Floats]:

@@ -14,10 +14,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fcac.knn.box_tree import Boxes, insert, shared_out
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fcac._parallel import in_ranges
+from fcac._typing import Floats, Integers
+from fcac.knn.box_tree import Boxes, insert
 
 # Above this many features boxes overlap so much that matrix products are faster.
 _BOX_FEATURES = 20
@@ -165,7 +164,7 @@ class Searcher:
                 part, at = slice(first, beyond), slice(offset + first, offset + beyond)
                 _pick_from_screen(screen[part], queries[at], self.points, own[at], slack[part], out_d[at], out_i[at])
 
-            shared_out(pick, len(rough))
+            in_ranges(pick, len(rough))
 
 
 def nearest(points: Floats, queries: Floats, k: int, own: Integers | None = None) -> tuple[Integers, Floats]:

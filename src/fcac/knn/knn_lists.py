@@ -12,10 +12,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from fcac._parallel import in_ranges
+from fcac._typing import Floats, Integers
+from fcac.knn.box_tree import insert
+from fcac.knn.exact import Searcher, nearest, squared_distance
 from fcac.knn.nn_descent import nearest_approximate
-from fcac.knn.box_tree import insert, shared_out
-from fcac.communities.snn_graph import Ties
-from fcac.knn.exact import Floats, Integers, Searcher, nearest, squared_distance
 
 
 class Lists(NamedTuple):
@@ -172,14 +173,18 @@ def _reached_nearby(points: Any, near: Any, new: Any, reach: Any, starts: Any, e
 
 
 def mended(
-    searcher: Searcher, before: Lists, moved: NDArray[Any], exact: bool = True, ties: Ties | None = None
+    searcher: Searcher,
+    before: Lists,
+    moved: NDArray[Any],
+    exact: bool = True,
+    edges: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> Lists:
     """Return the lists of a searcher's points, given those of an earlier set that shares most of its points.
 
     Only points that lost a neighbour, and new ones, are searched anew; all others are compared with the new points.
     Exact lists equal those made from nothing. Approximate ones of points that lost a neighbour are filled up from
-    their neighbours' neighbours, and given the ties from before, only what is tied to a new point's neighbours is
-    compared with it.
+    their neighbours' neighbours, and given the edges from before, only what is linked to a new point's neighbours
+    is compared with it.
 
     Parameters
     ----------
@@ -189,8 +194,8 @@ def mended(
     moved : ndarray of shape (n_old,)
         Where each earlier point is now; -1 if it is gone. Points that stayed keep their order.
     exact : bool, default=True
-    ties : Ties, optional
-        Of the earlier points.
+    edges : tuple of ndarrays, optional
+        Edges between the earlier points: where those of each point begin, and their other ends.
     """
     points, k = searcher.points, before.near.shape[1]
     if not exact and searcher.boxes is None:
@@ -207,7 +212,7 @@ def mended(
     else:
         rows = np.flatnonzero(changed & ~is_new)
         found, gaps = np.zeros((len(rows), k), dtype=np.int64), np.full((len(rows), k), np.inf)
-        shared_out(lambda first, beyond: _refill(points, near, rows, first, beyond, found, gaps), len(rows))
+        in_ranges(lambda first, beyond: _refill(points, near, rows, first, beyond, found, gaps), len(rows))
         full = np.isfinite(gaps[:, -1])
         _put(near, squared, rows[full], found[full], gaps[full])
         search = np.sort(np.concatenate([new, rows[~full]]))
@@ -217,8 +222,8 @@ def mended(
     # exact lists searched anew hold the new points already
     listens = intact if exact else ~np.isin(np.arange(len(points)), search)
     reach = np.where(listens, squared[:, 2], -1.0)
-    if not exact and ties is not None:
-        asker, asked, gaps = _reached_nearby(points, near, new, reach, ties.starts, ties.ends, moved)
+    if not exact and edges is not None:
+        asker, asked, gaps = _reached_nearby(points, near, new, reach, *edges, moved)
     elif searcher.boxes is not None:
         asker, asked, gaps = searcher.reached_from(points[new], reach)
     else:

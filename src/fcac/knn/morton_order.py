@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fcac.knn.exact import Floats, Integers, distinct
+from fcac._typing import Floats, Integers
+from fcac.knn.exact import distinct
 
 # From this many places on they are put in this order; fewer are in the order of `distinct`.
 ORDER_FROM = 20_000

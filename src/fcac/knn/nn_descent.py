@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fcac.knn.box_tree import Floats, Integers, halve, insert, shared_out, single, spatial_order
+from fcac._parallel import in_ranges
+from fcac._typing import Floats, Integers
+from fcac.knn.box_tree import halve, insert, single, spatial_order
 
 # Trees beside the first, points left together in a leaf (at most), rounds of comparing neighbours of neighbours, and
 # the share of changed places below which no further round is worth its time.
@@ -208,7 +210,7 @@ def nearest_approximate(
     _by_neighbours(rows, near, gaps, fresh)
     out_i, out_d = np.zeros((n, k), dtype=np.int64), np.full((n, k), np.inf)
     ordered = points[order]
-    shared_out(lambda first, beyond: _measured(ordered, order, near, first, beyond, out_d, out_i), n)
+    in_ranges(lambda first, beyond: _measured(ordered, order, near, first, beyond, out_d, out_i), n)
     return out_i, out_d
 
 
@@ -224,7 +226,7 @@ def _by_trees(rows: Any, near: Any, gaps: Any, fresh: Any, seed: int) -> None:
         def compare(first: int, beyond: int, leaves: Any = (scratch, names, starts)) -> None:
             _compare_leaves(*leaves, wanted, first, beyond, near, gaps, fresh)
 
-        shared_out(compare, len(starts) - 1)
+        in_ranges(compare, len(starts) - 1)
 
 
 def _by_neighbours(rows: Any, near: Any, gaps: Any, fresh: Any) -> None:
@@ -241,4 +243,4 @@ def _by_neighbours(rows: Any, near: Any, gaps: Any, fresh: Any) -> None:
         def explore(first: int, beyond: int, old: Any = (old_near, old_fresh, wanted)) -> None:
             _explore(rows, first, beyond, *old, near, gaps, fresh)
 
-        shared_out(explore, len(near))
+        in_ranges(explore, len(near))

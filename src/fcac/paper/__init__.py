@@ -1,1 +1,4 @@
-"""The paper's evaluation: data sets, grid of trials, statistics, tables and figures."""
+"""The paper's evaluation: data sets, rivals, grid of trials, statistics, tables, figures and attacks.
+
+Nothing else in the package imports this one. It needs the extra ``experiments``.
+"""

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac.privacy.bounds import FloatArray
-from fcac.privacy.errors import PrivacyWarning
+from fcac._typing import Floats
+from fcac.exceptions import PrivacyWarning
 from fcac.privacy.paper_laplace import PaperLaplace
 
 _LATTICE = 2.0**-53
@@ -22,7 +22,7 @@ _LATTICE = 2.0**-53
 _NEIGHBOURHOOD = 40
 
 
-def nearest_record_match(rows: FloatArray, epsilon: float, random_state: int = 0) -> float:
+def nearest_record_match(rows: Floats, epsilon: float, random_state: int = 0) -> float:
     """Share of noised records whose nearest original is their own.
 
     Parameters
@@ -37,7 +37,7 @@ def nearest_record_match(rows: FloatArray, epsilon: float, random_state: int = 0
     return float((squared.argmin(axis=1) == np.arange(len(rows))).mean())
 
 
-def neighbour_test(rows: FloatArray, epsilon: float, n_runs: int = 200) -> dict[str, float]:
+def neighbour_test(rows: Floats, epsilon: float, n_runs: int = 200) -> dict[str, float]:
     """Tell a data set with a constant column from its neighbour, in which one more record differs in that column.
 
     The test: does the first record's value in that column arrive without any noise?
@@ -61,7 +61,7 @@ def neighbour_test(rows: FloatArray, epsilon: float, n_runs: int = 200) -> dict[
     return {"true_alarms": alarms[True] / n_runs, "false_alarms": alarms[False] / n_runs}
 
 
-def float_attack(values: FloatArray, candidates: FloatArray, epsilon: float, random_state: int = 0) -> dict[str, float]:
+def float_attack(values: Floats, candidates: Floats, epsilon: float, random_state: int = 0) -> dict[str, float]:
     """Rule out original values with certainty, by the holes that floating-point Laplace noise leaves.
 
     The noise is the logarithm of one of 2^53 numbers. Far from 0 its possible values lie farther apart than the
@@ -92,7 +92,7 @@ def float_attack(values: FloatArray, candidates: FloatArray, epsilon: float, ran
     return {"ruled_out": impossible / n, "candidates": float(len(candidates)), "truth_ruled_out": wrong / n}
 
 
-def shared_stream_attack(mine: FloatArray, theirs: FloatArray, epsilon: float, random_state: int = 0) -> float:
+def shared_stream_attack(mine: Floats, theirs: Floats, epsilon: float, random_state: int = 0) -> float:
     """Share of another site's (whole-number) values recovered exactly, if all sites use one seed.
 
     Who knows the own rows knows the own noise, and so the other's up to a scale per column. The right scale is the one
@@ -112,7 +112,7 @@ def shared_stream_attack(mine: FloatArray, theirs: FloatArray, epsilon: float, r
     return float((recovered == theirs[:n]).mean())
 
 
-def single_record_nodes(sites: list[FloatArray], epsilon: float, random_state: int = 0) -> dict[str, float]:
+def single_record_nodes(sites: list[Floats], epsilon: float, random_state: int = 0) -> dict[str, float]:
     """What CA+ sends of noised records: the share of nodes that are one record each, and whether counts add up."""
     from fcac.art.clusterers import CAPlus
 
@@ -164,7 +164,7 @@ def attack_figures(
     }
 
 
-def _noised(rows: FloatArray, epsilon: float, random_state: int, shared: bool = False) -> FloatArray:
+def _noised(rows: Floats, epsilon: float, random_state: int, shared: bool = False) -> Floats:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         return PaperLaplace(epsilon, random_state=random_state, paper_streams=shared).perturb(rows, site="attacked")

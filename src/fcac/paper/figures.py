@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fcac._typing import Floats, Integers
 from fcac.art.clusterers import CAE, CAEFC, CAPlus
 from fcac.estimators.demo import GAUSSIANS, DemoResult, run_demo
-from fcac.report.cluster_style import PALETTE
 from fcac.federation.replay import Snapshot, replay
 from fcac.persistence import write_atomic
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fcac.report.cluster_style import PALETTE
 
 EPSILONS = (10, 15, 25, 50, 75)
 #: 1-Wasserstein distances printed in the paper, by epsilon.

@@ -6,7 +6,6 @@ Every cell is one small file, rewritten after each trial, so that stopping costs
 from __future__ import annotations
 
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac._parallel import n_workers
 from fcac.persistence import write_atomic
 
 METHODS = ("k-means", "k-FED", "FedFCM", "MUFC", "FCAC")
@@ -131,13 +131,13 @@ def _model(cell: Cell, number: int, n_classes: int) -> Any:
         return FCAC(server="communities", n_clusters=n_classes, random_state=0, n_jobs=1)
     from fcac.paper import rivals
 
-    rivals = {
+    known = {
         "k-means": rivals.KMeansMerged,
         "k-FED": rivals.KFed,
         "FedFCM": rivals.FedFCM,
         "MUFC": rivals.MUFC,
     }
-    return rivals[cell.method](n_clusters=n_classes, random_state=number)
+    return known[cell.method](n_clusters=n_classes, random_state=number)
 
 
 # ---------------------------------------------------------------- running
@@ -209,7 +209,7 @@ def run(
     ]
     total = sum(trials_wanted(cell, n_trials) for cell in cells)
     done = total - len(tasks)
-    for cell, number, figures in _results(tasks, data_dir, n_jobs or os.cpu_count() or 1):
+    for cell, number, figures in _results(tasks, data_dir, n_workers(n_jobs)):
         known[cell][number] = figures
         write_cell(folder, cell, known[cell])
         done += 1

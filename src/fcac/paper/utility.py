@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcac.privacy.bounds import FloatArray, check_bounds, check_rows
-from fcac.privacy.errors import PrivacyWarning
+from fcac._typing import Floats
+from fcac.exceptions import PrivacyWarning
+from fcac.privacy.bounds import check_bounds, check_rows
 from fcac.privacy.ledger import Ledger
 from fcac.privacy.local_noise import LocalNoise
-from fcac.privacy.paper_laplace import PaperLaplace
 from fcac.privacy.node_release import NodeRelease
+from fcac.privacy.paper_laplace import PaperLaplace
 from fcac.privacy.samplers import Sampler
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -111,9 +112,9 @@ def digits_utility(n_seeds: int = 8, **options: Any) -> dict[str, Any]:
 
 
 def _one_federation(
-    rows: FloatArray,
+    rows: Floats,
     classes: NDArray[Any],
-    bounds: FloatArray,
+    bounds: Floats,
     name: str,
     epsilon: float,
     n_sites: int,
@@ -151,7 +152,7 @@ def _one_federation(
 
 
 def _mechanism(
-    name: str, epsilon: float, bounds: FloatArray, seed: int, sampler: Sampler | None, path: Path
+    name: str, epsilon: float, bounds: Floats, seed: int, sampler: Sampler | None, path: Path
 ) -> NodeRelease | LocalNoise | PaperLaplace | None:
     if name == "NodeRelease":
         return NodeRelease(epsilon, bounds, _DELTA, Ledger(path, epsilon, _DELTA), sampler=sampler)

@@ -1,1 +1,6 @@
-""""""
+"""Bytes and files: one byte form for everything that is stored or sent, and writes that a crash cannot break."""
+
+from fcac.persistence.atomic import write_atomic
+from fcac.persistence.format import PROTOCOL, kind_of, pack, read, unpack
+
+__all__ = ["PROTOCOL", "kind_of", "pack", "read", "unpack", "write_atomic"]

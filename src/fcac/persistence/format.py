@@ -7,11 +7,9 @@ or altered file is refused instead of being half understood.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,7 +101,7 @@ def unpack(data: bytes, kind: str | None = None) -> tuple[dict[str, Any], dict[s
 
 
 def read(path: str | os.PathLike[str], kind: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read and check a file written by :func:`write`."""
+    """Read a file of packed bytes and check it; errors name the file."""
     try:
         return unpack(Path(path).read_bytes(), kind)
     except ValueError as error:
@@ -113,32 +111,6 @@ def read(path: str | os.PathLike[str], kind: str | None = None) -> tuple[dict[st
 def kind_of(data: bytes) -> str:
     """Return the kind named in the header, without reading the arrays."""
     return str(_read_header(data).get("kind"))
-
-
-def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never a mixture."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if target.exists():
-            os.chmod(temporary, target.stat().st_mode & 0o777)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    if os.name == "posix":
-        # The new name itself must survive a power cut, so the directory is flushed too.
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
 
 def _read_header(data: bytes) -> dict[str, Any]:

@@ -21,19 +21,20 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, norm
 
-from fcac.privacy.zcdp import separation
-from fcac.privacy.bounds import FloatArray, check_bounds
-from fcac.privacy.cell_statistics import UNIT, IntArray, ring_edges, to_grid
-from fcac.privacy.local_noise import LEVELS, STRIDE, Channel, LocalNoise
+from fcac._typing import Floats, Integers
+from fcac.privacy.bounds import check_bounds
 from fcac.privacy.cell_release import Step
-from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.cell_statistics import UNIT, ring_edges, to_grid
+from fcac.privacy.local_noise import LEVELS, STRIDE, Channel, LocalNoise
 from fcac.privacy.node_release import NodeRelease
+from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.zcdp import separation
 
 #: Called with (runs done, runs in all).
 Progress = Callable[[int, int], None]
 
 #: One run: True for the data set with the extra record, and the number of the run; gives a vector somebody can see.
-_View = Callable[[bool, int], FloatArray]
+_View = Callable[[bool, int], Floats]
 
 # Chance that a sound mechanism is called faulty, over all pairs together.
 _FALSE_ALARM = 1e-3
@@ -127,7 +128,8 @@ def audit(
 
     Examples
     --------
-    >>> from fcac.privacy import InsecureTestSampler, NodeRelease, audit
+    >>> from fcac.privacy import NodeRelease, audit
+    >>> from fcac.privacy.samplers import InsecureTestSampler
     >>> half = InsecureTestSampler(seed=1, factor=0.5)  # a fault: half the noise
     >>> audit(NodeRelease(8, bounds=[[0, 1]], sampler=half), n_runs=400).holds
     False
@@ -194,7 +196,7 @@ def _try_pair(
 ) -> AuditedPair:
     """Choose a test on training runs, then count its alarms on fresh ones."""
 
-    def collect(extra: bool, first: int, runs: int) -> FloatArray:
+    def collect(extra: bool, first: int, runs: int) -> Floats:
         seen = []
         for run in range(first, first + runs):
             seen.append(view(extra, run))
@@ -223,7 +225,7 @@ def _try_pair(
     return AuditedPair(name, alarms / n_runs, false_alarms / n_runs, float(found[0][0]), float(found[1][0]))
 
 
-def _directions(without: FloatArray, with_extra: FloatArray) -> list[FloatArray]:
+def _directions(without: Floats, with_extra: Floats) -> list[Floats]:
     """Tests worth trying: the likelihood ratio (seen first), the numbers that differ most, the best linear mixture.
 
     Few, because the best of many tests on few runs is mostly luck.
@@ -238,7 +240,7 @@ def _directions(without: FloatArray, with_extra: FloatArray) -> list[FloatArray]
     return [*alone, np.linalg.solve(covariance, gap) / scale]
 
 
-def _limits(runs: int, level: float) -> tuple[FloatArray, FloatArray]:
+def _limits(runs: int, level: float) -> tuple[Floats, Floats]:
     """Clopper-Pearson: the lowest and the highest rate that any number of alarms leaves possible."""
     alarms = np.arange(runs + 1)
     lowest = np.append(0.0, beta.ppf(level, alarms[1:], runs - alarms[1:] + 1))
@@ -246,9 +248,7 @@ def _limits(runs: int, level: float) -> tuple[FloatArray, FloatArray]:
     return lowest, highest
 
 
-def _certain_losses(
-    hits: IntArray, false_hits: IntArray, limits: tuple[FloatArray, FloatArray]
-) -> tuple[FloatArray, FloatArray]:
+def _certain_losses(hits: Integers, false_hits: Integers, limits: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
     """Lower bounds on mu and on epsilon from counted alarms."""
     sure_hits, most_false = np.maximum(limits[0][hits], 1e-300), limits[1][false_hits]
     mu = norm.ppf(1.0 - most_false) - norm.ppf(1.0 - sure_hits)
@@ -270,12 +270,12 @@ def _release_views(mechanism: NodeRelease) -> dict[str, _View]:
     }
 
 
-def _release_view(mechanism: NodeRelease, crowd: FloatArray, extra: list[float]) -> _View:
+def _release_view(mechanism: NodeRelease, crowd: Floats, extra: list[float]) -> _View:
     neighbour = np.vstack([crowd, [extra]])
     record = to_grid(np.clip([extra], 0.0, 1.0))[0]
     clean_crowd = to_grid(np.clip(crowd, 0.0, 1.0))
 
-    def view(with_extra: bool, run: int) -> FloatArray:
+    def view(with_extra: bool, run: int) -> Floats:
         prepared = mechanism.prepare(neighbour if with_extra else crowd, site="audit", round=run)
         steps = mechanism._draw_outcome(prepared).steps
         ratio = sum(_log_ratio(step, clean_crowd, record) for step in steps)
@@ -290,7 +290,7 @@ def _release_view(mechanism: NodeRelease, crowd: FloatArray, extra: list[float])
     return view
 
 
-def _log_ratio(step: Step, crowd: IntArray, record: IntArray) -> float:
+def _log_ratio(step: Step, crowd: Integers, record: Integers) -> float:
     """Log-likelihood ratio of one step under the promise, by code of its own (not that of the mechanism)."""
     points = np.vstack([crowd, record[None, :]]).astype(np.float64)
     cells = ((points[:, None, :] - step.codebook[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
@@ -313,7 +313,7 @@ def _local_views(mechanism: LocalNoise) -> dict[str, _View]:
     channel = Channel(small.epsilon / small.n_reported)
     values = 0.5 + channel.values() / 2.0
 
-    def view(high: bool, run: int) -> FloatArray:
+    def view(high: bool, run: int) -> Floats:
         answer = float(small.perturb(np.array([[1.0 if high else 0.0]]))[0, 0])
         position = int(np.argmin(np.abs(values - answer)))
         in_high = LEVELS * STRIDE <= position < LEVELS * STRIDE + channel.width
@@ -327,7 +327,7 @@ def _paper_views(mechanism: PaperLaplace) -> dict[str, _View]:
     flat = np.column_stack([np.linspace(0.0, 1.0, 12), np.full(12, 0.5)])
     neighbour = np.vstack([flat, [0.5, 1.0]])
 
-    def view(with_extra: bool, run: int) -> FloatArray:
+    def view(with_extra: bool, run: int) -> Floats:
         noisy = copy.copy(mechanism)
         noisy._warned, noisy.paper_streams, noisy.random_state = True, False, None
         sent = noisy.perturb(neighbour if with_extra else flat)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from fcac._typing import Floats
 
 
-def check_bounds(bounds: Any) -> FloatArray:
+def check_bounds(bounds: Any) -> Floats:
     """Return bounds as an array of (low, high) rows, or name what is wrong.
 
     Parameters
@@ -56,7 +55,7 @@ def check_bounds(bounds: Any) -> FloatArray:
     return array
 
 
-def check_rows(X: Any, n_features: int) -> FloatArray:
+def check_rows(X: Any, n_features: int) -> Floats:
     """Return rows as a float array of the right width, or name what is wrong; an empty batch is fine."""
     try:
         rows = np.asarray(X, dtype=np.float64)
@@ -72,7 +71,7 @@ def check_rows(X: Any, n_features: int) -> FloatArray:
     return rows
 
 
-def to_unit(rows: FloatArray, bounds: FloatArray) -> FloatArray:
+def to_unit(rows: Floats, bounds: Floats) -> Floats:
     """Map rows into [0, 1] by the public bounds; what lies outside is moved to the edge.
 
     Every value is treated by itself, in correctly rounded operations, so that the result for one record cannot
@@ -83,8 +82,8 @@ def to_unit(rows: FloatArray, bounds: FloatArray) -> FloatArray:
     return np.clip((inside - low) / (high - low), 0.0, 1.0)
 
 
-def from_unit(points: FloatArray, bounds: FloatArray) -> FloatArray:
+def from_unit(points: Floats, bounds: Floats) -> Floats:
     """Map points of [0, 1] back to the units of the bounds."""
     low, high = bounds[:, 0], bounds[:, 1]
-    result: FloatArray = low + points * (high - low)
+    result: Floats = low + points * (high - low)
     return result

@@ -14,18 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcac.privacy.zcdp import gaussian_rho, gaussian_scale
-from fcac.privacy.bounds import FloatArray
-from fcac.privacy.cell_statistics import (
-    UNIT,
-    IntArray,
-    cell_totals,
-    from_grid,
-    ring_edges,
-    to_grid,
-    widest_radius,
-)
+from fcac._typing import Floats, Integers
+from fcac.privacy.cell_statistics import UNIT, cell_totals, from_grid, ring_edges, to_grid, widest_radius
 from fcac.privacy.samplers import Sampler
+from fcac.privacy.zcdp import gaussian_rho, gaussian_scale
 
 # Public constants, chosen on synthetic data (benchmarks/privacy_utility.py); none was chosen on the benchmark sets.
 #: Share of rho each step gets.
@@ -65,12 +57,12 @@ _SLACK = 1.0 - 1e-9
 class Step:
     """Everything one step used and everything it revealed. The proof covers all of it, not only the final nodes."""
 
-    codebook: IntArray
-    bases: IntArray
+    codebook: Integers
+    bases: Integers
     radius: int
-    counts: IntArray
-    sums: IntArray
-    rings: IntArray | None
+    counts: Integers
+    sums: Integers
+    rings: Integers | None
     count_scale: float
     sum_scale: float
     ring_scale: float | None
@@ -85,20 +77,20 @@ class Step:
 class Outcome(NamedTuple):
     """Result of one release."""
 
-    unit_nodes: FloatArray
-    counts: FloatArray
-    node_noise: FloatArray
+    unit_nodes: Floats
+    counts: Floats
+    node_noise: Floats
     vigilance: float
     steps: list[Step]
 
 
 def release_cells(
-    rows: IntArray,
+    rows: Integers,
     rho: float,
     sampler: Sampler,
     public_generator: np.random.Generator,
     n_cells: int | None = None,
-    start: FloatArray | None = None,
+    start: Floats | None = None,
 ) -> Outcome:
     """Release cells of a batch at total cost at most ``rho``.
 
@@ -156,9 +148,9 @@ def release_cells(
 
 
 def noised_step(
-    rows: IntArray,
-    codebook: IntArray,
-    bases: IntArray,
+    rows: Integers,
+    codebook: Integers,
+    bases: Integers,
     radius: int,
     rho: float,
     last: bool,
@@ -183,7 +175,7 @@ def noised_step(
     )
 
 
-def noised_means(step: Step) -> tuple[FloatArray, FloatArray, FloatArray]:
+def noised_means(step: Step) -> tuple[Floats, Floats, Floats]:
     """Mean residual of every cell, how far to trust it, and its noise variance, all from released values.
 
     The trust is the positive-part James-Stein factor: in many features, a mean that is not longer than its noise is
@@ -207,7 +199,7 @@ def noised_means(step: Step) -> tuple[FloatArray, FloatArray, FloatArray]:
     return means, trust, noise
 
 
-def pulled_to_bounds(nodes: FloatArray, noise: FloatArray) -> FloatArray:
+def pulled_to_bounds(nodes: Floats, noise: Floats) -> Floats:
     """Clamp nodes to [0, 1], and put values on a bound that differ from it by no more than their noise.
 
     Parameters
@@ -246,8 +238,8 @@ def _next_radius(step: Step, n_features: int) -> int:
 
 
 def _split(
-    cells: FloatArray, counts: FloatArray, wanted: int, radius: float, generator: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
+    cells: Floats, counts: Floats, wanted: int, radius: float, generator: np.random.Generator
+) -> tuple[Floats, Floats]:
     """Split the heaviest cell, again and again, until there are as many as wanted.
 
     Both halves keep the old middle as their base, so that their residuals stay short.

@@ -16,11 +16,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fcac.privacy.bounds import FloatArray
-
-IntArray = NDArray[np.int64]
+from fcac._typing import Floats, Integers
 
 #: Grid steps across the range of a feature. Records live on integers from -UNIT/2 to UNIT/2.
 UNIT = 2**16
@@ -37,19 +34,19 @@ _ROWS_AT_ONCE = 4096
 class Totals(NamedTuple):
     """What one step adds up before noise."""
 
-    counts: IntArray
-    sums: IntArray
-    rings: IntArray
+    counts: Integers
+    sums: Integers
+    rings: Integers
 
 
-def to_grid(unit_rows: FloatArray) -> IntArray:
+def to_grid(unit_rows: Floats) -> Integers:
     """Put points of [0, 1] on the integer grid, the middle at 0."""
     return np.rint((np.asarray(unit_rows) - 0.5) * UNIT).astype(np.int64)
 
 
-def from_grid(points: FloatArray | IntArray) -> FloatArray:
+def from_grid(points: Floats | Integers) -> Floats:
     """Return grid points (or means of them) to [0, 1]."""
-    result: FloatArray = np.asarray(points, dtype=np.float64) / UNIT + 0.5
+    result: Floats = np.asarray(points, dtype=np.float64) / UNIT + 0.5
     return result
 
 
@@ -60,13 +57,13 @@ def widest_radius(n_features: int) -> int:
     return root if root * root == squared else root + 1
 
 
-def ring_edges(n_features: int) -> IntArray:
+def ring_edges(n_features: int) -> Integers:
     """Squared outer radii of the rings but the last, which takes everything beyond."""
     widest = widest_radius(n_features)
     return np.array([(widest * widest) >> (N_RINGS - 1 - ring) for ring in range(N_RINGS - 1)], dtype=np.int64)
 
 
-def nearest(rows: IntArray, codebook: IntArray) -> IntArray:
+def nearest(rows: Integers, codebook: Integers) -> Integers:
     """Position of the nearest codeword of every row; ties go to the lowest position.
 
     All numbers in the product are integers below 2**53, so float64 arithmetic is exact in any order.
@@ -80,7 +77,7 @@ def nearest(rows: IntArray, codebook: IntArray) -> IntArray:
     return result
 
 
-def cut(residuals: IntArray, radius: int) -> IntArray:
+def cut(residuals: Integers, radius: int) -> Integers:
     """Shorten integer vectors to norm at most ``radius``, rounding toward zero.
 
     >>> import numpy as np
@@ -105,7 +102,7 @@ def cut(residuals: IntArray, radius: int) -> IntArray:
     return result
 
 
-def cell_totals(rows: IntArray, codebook: IntArray, bases: IntArray, radius: int) -> Totals:
+def cell_totals(rows: Integers, codebook: Integers, bases: Integers, radius: int) -> Totals:
     """Add up counts, cut residuals and rings.
 
     Parameters

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fcac.privacy.errors import PrivacyError
+from fcac.exceptions import PrivacyError
+from fcac.persistence import pack, unpack, write_atomic
 from fcac.privacy.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState
-from fcac.persistence import pack, unpack, write_atomic
 
 #: Kind of the stored file, see :mod:`fcac.persistence`.
 STORED_KIND = "release"

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from fcac.exceptions import BudgetExceeded, LedgerError, RepeatedBatch
 from fcac.privacy._plain import PlainObject
 from fcac.privacy.zcdp import check_delta, check_epsilon, epsilon_from_rho, rho_from_epsilon, show
-from fcac.privacy.errors import BudgetExceeded, LedgerError, RepeatedBatch
 
 RecordIds = Sequence[Any] | None
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fcac._typing import Floats
+from fcac.exceptions import PrivacyWarning
 from fcac.privacy._plain import PlainObject
+from fcac.privacy.bounds import check_bounds, check_rows, to_unit
 from fcac.privacy.zcdp import check_epsilon
-from fcac.privacy.bounds import FloatArray, check_bounds, check_rows, to_unit
-from fcac.privacy.errors import PrivacyWarning
 
 # The input of the channel is one of LEVELS + 1 numbers; each step of it moves the window by STRIDE outputs.
 LEVELS, STRIDE = 1024, 64
@@ -63,7 +64,7 @@ class LocalNoise(PlainObject):
         """Features one record reports: k = max(1, min(d, floor(epsilon / 2.5)))."""
         return max(1, min(len(self.bounds), math.floor(self.epsilon / 2.5)))
 
-    def perturb(self, X: Any, site: str | int | None = None, round: int = 1) -> FloatArray:
+    def perturb(self, X: Any, site: str | int | None = None, round: int = 1) -> Floats:
         """Return noised rows; ``site`` and ``round`` are accepted for symmetry and change nothing.
 
         Parameters
@@ -101,7 +102,7 @@ class LocalNoise(PlainObject):
             ],
         }
 
-    def _perturb(self, rows: FloatArray, below: Callable[[int], int]) -> FloatArray:
+    def _perturb(self, rows: Floats, below: Callable[[int], int]) -> Floats:
         n_features, n_reported = len(self.bounds), self.n_reported
         channel = Channel(self.epsilon / n_reported)
         values = channel.values() * (n_features / n_reported)
@@ -112,7 +113,7 @@ class LocalNoise(PlainObject):
                 level = _rounded_level(float(record[feature]), below)
                 centred[row, feature] = values[channel.draw(level, below)]
         low, high = self.bounds[:, 0], self.bounds[:, 1]
-        result: FloatArray = (low + high) / 2 + centred * (high - low) / 2
+        result: Floats = (low + high) / 2 + centred * (high - low) / 2
         return result
 
 
@@ -149,13 +150,13 @@ class Channel:
         outside = (ticket - self.inside) // self.low
         return outside if outside < start else outside + self.width
 
-    def values(self) -> FloatArray:
+    def values(self) -> Floats:
         """Unbiased estimate, in [-1, 1] units, that each position stands for."""
         extra = (self.high - self.low) / self.total
         # The mean position is affine in the level: middle + slope * (level - LEVELS / 2).
         slope = extra * self.width * STRIDE
         positions = np.arange(self.n_positions, dtype=np.float64) - (self.n_positions - 1) / 2.0
-        result: FloatArray = positions / slope / (LEVELS / 2.0)
+        result: Floats = positions / slope / (LEVELS / 2.0)
         return result
 
 

@@ -9,23 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from fcac._typing import Floats, Integers
+from fcac.exceptions import PrivacyError
 from fcac.privacy._plain import PlainObject
-from fcac.privacy.zcdp import check_delta, check_epsilon, rho_from_epsilon, show
-from fcac.privacy.bounds import FloatArray, check_bounds, check_rows, to_unit
-from fcac.privacy.cell_statistics import MAX_FEATURES, IntArray, to_grid
-from fcac.privacy.errors import PrivacyError
-from fcac.privacy.ledger import Ledger, RecordIds, check_partition, check_record_ids
+from fcac.privacy.bounds import check_bounds, check_rows, to_unit
 from fcac.privacy.cell_release import Outcome, release_cells
-from fcac.privacy.samplers import OpenDPSampler, Sampler
+from fcac.privacy.cell_statistics import MAX_FEATURES, to_grid
+from fcac.privacy.ledger import Ledger, RecordIds, check_partition, check_record_ids
 from fcac.privacy.released_state import ReleasedState, accumulate
+from fcac.privacy.samplers import OpenDPSampler, Sampler
+from fcac.privacy.zcdp import check_delta, check_epsilon, rho_from_epsilon, show
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A batch that passed every check; nothing has been charged for it yet."""
 
-    rows: IntArray
-    given_rows: FloatArray
+    rows: Integers
+    given_rows: Floats
     state: ReleasedState | None
     site: str
     round: int
@@ -116,7 +117,7 @@ class NodeRelease(PlainObject):
         *,
         record_ids: Sequence[Any] | None = None,
         partition: str | None = None,
-    ) -> tuple[FloatArray, FloatArray, ReleasedState]:
+    ) -> tuple[Floats, Floats, ReleasedState]:
         """Charge, draw, and return what may leave the site.
 
         Parameters

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fcac._typing import Floats
+from fcac.exceptions import PrivacyWarning
 from fcac.privacy._plain import PlainObject
 from fcac.privacy.zcdp import check_epsilon
-from fcac.privacy.bounds import FloatArray
-from fcac.privacy.errors import PrivacyWarning
 
 _READ = "docs/privacy/paper-noise.md"
 
@@ -58,7 +58,7 @@ class PaperLaplace(PlainObject):
         self.paper_streams = bool(paper_streams)
         self._warned = False
 
-    def perturb(self, X: Any, site: str | int | None = None, round: int = 1) -> FloatArray:
+    def perturb(self, X: Any, site: str | int | None = None, round: int = 1) -> Floats:
         """Return the rows with the paper's noise.
 
         Parameters
@@ -80,7 +80,7 @@ class PaperLaplace(PlainObject):
             self._warned = True
             warnings.warn(self._words(rows.shape[1], int((width == 0).sum())), PrivacyWarning, stacklevel=2)
         noise = self._generator(site, round).laplace(scale=width / self.epsilon, size=rows.shape)
-        result: FloatArray = rows + noise
+        result: Floats = rows + noise
         return result
 
     def describe(self, n_features: int | None = None, counts: Any = None) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fcac.privacy.bounds import FloatArray, check_bounds, from_unit
-from fcac.privacy.errors import PrivacyError
+from fcac._typing import Floats
+from fcac.exceptions import PrivacyError
+from fcac.privacy.bounds import check_bounds, from_unit
 
 _MADE_BY = "fcac.privacy.NodeRelease/1"
 
@@ -30,18 +31,18 @@ class ReleasedState:
     n_releases : int
     """
 
-    unit_nodes: FloatArray
-    counts: FloatArray
-    node_noise: FloatArray
-    bounds: FloatArray
+    unit_nodes: Floats
+    counts: Floats
+    node_noise: Floats
+    bounds: Floats
     n_releases: int
 
     @property
-    def nodes(self) -> FloatArray:
+    def nodes(self) -> Floats:
         """Nodes in the units of the data."""
         return from_unit(self.unit_nodes, self.bounds)
 
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return a JSON-able description and arrays, for :func:`fcac.persistence.pack`."""
         meta = {"made_by": _MADE_BY, "n_releases": self.n_releases}
         arrays = {

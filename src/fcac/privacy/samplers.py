@@ -6,9 +6,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from fcac._typing import Integers
 
 
 class Sampler(Protocol):
@@ -19,7 +18,7 @@ class Sampler(Protocol):
     def check_ready(self) -> None:
         """Raise now, before anything is charged, if no noise can be drawn later."""
 
-    def add_noise(self, values: IntArray, scale: float) -> IntArray:
+    def add_noise(self, values: Integers, scale: float) -> Integers:
         """Return the values plus discrete Gaussian noise of this scale, same shape."""
 
 
@@ -36,7 +35,7 @@ class OpenDPSampler:
         """Raise ImportError with the fix if OpenDP is not installed."""
         _opendp()
 
-    def add_noise(self, values: IntArray, scale: float) -> IntArray:
+    def add_noise(self, values: Integers, scale: float) -> Integers:
         """Return ``values`` plus noise from one vectorised OpenDP measurement."""
         measurement = opendp_measurement(scale)
         flat = np.asarray(values, dtype=np.int64).ravel()
@@ -74,10 +73,10 @@ class InsecureTestSampler:
     def check_ready(self) -> None:
         """NumPy is always there."""
 
-    def add_noise(self, values: IntArray, scale: float) -> IntArray:
+    def add_noise(self, values: Integers, scale: float) -> Integers:
         """Return the values plus rounded normal noise."""
         noise = self._generator.normal(0.0, scale * self.factor, size=np.shape(values))
-        result: IntArray = np.asarray(values, dtype=np.int64) + np.rint(noise).astype(np.int64)
+        result: Integers = np.asarray(values, dtype=np.int64) + np.rint(noise).astype(np.int64)
         return result
 
     def __eq__(self, other: object) -> bool:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fcac.report.data import Novelty, ReadOut, RoundFacts
+from fcac._typing import Floats
 from fcac.report.cluster_style import Look
+from fcac.report.data import Novelty, ReadOut, RoundFacts
 from fcac.report.markup import Markup, tag
 from fcac.report.projection import Dots, Plane
-
-Floats = NDArray[np.float64]
 
 # Cluster numbers drawn into a picture; more would hide the nodes.
 _MAX_NUMBERS = 24

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac._sites import SiteName
+from fcac._typing import Floats, Integers
 from fcac.estimators.fcac import FCAC
-from fcac.federation import Server, SiteName
-from fcac.report.cluster_style import Look
-from fcac.report.projection import MIN_ROWS, Dots, Plane, condense, fit_plane, plain_dots
+from fcac.federation import Server
 from fcac.federation.replay import (
     Event,
     Material,
@@ -24,10 +24,9 @@ from fcac.federation.replay import (
     replay,
     rows_by_cluster,
 )
+from fcac.report.cluster_style import Look
 from fcac.report.privacy_statement import PrivacyWords, privacy_words
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fcac.report.projection import MIN_ROWS, Dots, Plane, condense, fit_plane, plain_dots
 
 # Nodes drawn one by one; beyond, neighbours share a dot.
 _MAX_DOTS = 700

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
-from fcac.report import charts
-from fcac.report.data import Facts, ReadOut, SiteFacts
-from fcac.report.cluster_style import Look
-from fcac.report.markup import Markup, tag
-from fcac.report.components import details, image, plot, plural, section, shortened, table
 from fcac.federation.replay import SMALLEST_SHARE, Event
+from fcac.report import charts
+from fcac.report.cluster_style import Look
+from fcac.report.components import details, image, plot, plural, section, shortened, table
+from fcac.report.data import Facts, ReadOut, SiteFacts
+from fcac.report.markup import Markup, tag
 
 _MAX_SITES_IN_GRID = 60
 _MAX_ROUNDS_IN_GRID = 24

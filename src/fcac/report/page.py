@@ -7,9 +7,9 @@ import datetime
 import hashlib
 
 from fcac.report import history, sections
+from fcac.report.components import plural
 from fcac.report.data import Facts
 from fcac.report.markup import Markup, tag
-from fcac.report.components import plural
 from fcac.report.style import CSS, SCRIPT
 
 
@@ -69,7 +69,7 @@ def _policy() -> str:
 
 
 def _foot(facts: Facts) -> Markup:
-    from fcac import __version__
+    from fcac._version import __version__
 
     source = (
         "Everything here is computed from what the sites contributed; no row was read for it."

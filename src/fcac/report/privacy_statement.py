@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fcac.federation import Contribution, SiteName
+from fcac._sites import SiteName
+from fcac.federation import Contribution
 
 _MECHANISMS = ("none", "PaperLaplace", "LocalNoise", "NodeRelease")
 

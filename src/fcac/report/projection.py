@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from fcac._typing import Floats, Integers
 
 #: A dot, or a description of a cluster, that is made from the sites' own nodes stands for at least this many rows.
 MIN_ROWS = 5

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fcac.report import charts
+from fcac.report.components import details, plot, plural, section, shortened, table
 from fcac.report.data import Cluster, Comparison, Facts, ReadOut
 from fcac.report.markup import Child, Markup, tag
-from fcac.report.components import details, plot, plural, section, shortened, table
-from fcac.report.projection import MIN_ROWS
 from fcac.report.privacy_statement import PrivacyWords
+from fcac.report.projection import MIN_ROWS
 
 _MAX_CARDS = 9
 _MAX_DIFFERENCES = 6

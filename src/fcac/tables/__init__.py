@@ -4,10 +4,11 @@
 count. What comes out are blocks of float64 rows with the name of their site, which is what ``FCAC.play_stream`` learns.
 """
 
+from fcac.exceptions import DataError, RequestError, SchemaError
 from fcac.tables.files import FORMATS, find_files, site_from_text
+from fcac.tables.schema import Schema
 from fcac.tables.simulate import Split
 from fcac.tables.tables import Batch, Tables, open_tables
-from fcac.tables.schema import DataError, RequestError, Schema, SchemaError
 
 __all__ = [
     "FORMATS",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fcac.exceptions import DataError, RequestError
 from fcac.tables.files import TableFile, find_files, open_file
-from fcac.tables.schema import FORMAT, Column, DataError, RequestError, _key, column_line, is_numeric, kind_in_words
+from fcac.tables.schema import FORMAT, Column, _key, column_line, is_numeric, kind_in_words
 
 _HEAD = """\
 # What the columns of the tables mean. The same file serves every site, so that all mean the same by a column.

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fcac.federation.contribution import SiteName
-from fcac.tables.schema import DataError, RequestError, is_numeric
+from fcac._sites import SiteName
+from fcac.exceptions import DataError, RequestError
+from fcac.tables.schema import is_numeric
 
 #: Name endings of the formats that can be read.
 FORMATS = {
@@ -74,7 +75,7 @@ def find_files(paths: Sequence[str | Path]) -> list[SourceFile]:
     list of SourceFile
         In the order given; within a directory, sorted by site.
     """
-    from fcac.federation.contribution import order_key
+    from fcac._sites import order_key
 
     found: list[SourceFile] = []
     for path in map(Path, paths):

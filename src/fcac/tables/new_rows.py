@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fcac.tables.schema import DataError, RequestError, Schema, describe_problems
-
-Floats = NDArray[np.float64]
+from fcac._typing import Floats
+from fcac.exceptions import DataError, RequestError
+from fcac.tables.schema import Schema, describe_problems
 
 #: What is remembered of a file: plain values, so that it can be stored as JSON.
 Mark = dict[str, Any]

@@ -13,11 +13,12 @@ paper's tables, quirks included: there, every site meets its rows class by class
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from fcac._sites import site_order
 
 Rows = NDArray[np.intp]
 
@@ -199,7 +200,7 @@ def site_names(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
     >>> site_names([10, 9, 10, 100]), site_names(["north", "east"])
     ([9, 10, 100], ['east', 'north'])
     """
-    return sorted(set(_site_column(values)), key=_site_order)
+    return site_order(set(_site_column(values)))
 
 
 def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) -> tuple[Rows, NDArray[Any]]:
@@ -392,7 +393,3 @@ def _listed(values: Any) -> list[Any]:
 
 def _plain(name: Any) -> Any:
     return name.item() if isinstance(name, np.generic) else name
-
-
-def _site_order(name: Any) -> tuple[int, Any]:
-    return (0, name) if isinstance(name, Real) else (1, str(name))

@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fcac._typing import Floats
+from fcac.exceptions import DataError, RequestError, SchemaError
 
 FORMAT = 1
 SCALINGS = ("none", "range", "standard")
@@ -38,18 +39,6 @@ MISSING = ("error", "drop", "fill")
 _NUMBERS = ("min", "max", "center", "spread", "fill")
 _SETTINGS = (*_NUMBERS, "scaling", "missing", "categories")
 _TOP = ("fcac_schema", "bounds_are_public", "columns", *(name for name in _SETTINGS if name != "categories"))
-
-
-class DataError(ValueError):
-    """The data cannot be used as they are; the message names file, column, count and fix, and never a value."""
-
-
-class RequestError(DataError):
-    """What was asked for does not fit the data: no such file, no such column, two wishes that exclude each other."""
-
-
-class SchemaError(DataError):
-    """The schema file says something that cannot be meant; the message names the field and the fix."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac.tables.schema import RequestError
+from fcac.exceptions import RequestError
 
 #: How rows can be divided; see :mod:`fcac.tables.partition`.
 PARTITIONS = ("iid", "dirichlet", "classes")

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fcac._sites import SiteName, plain_site
+from fcac._typing import Floats
+from fcac.exceptions import DataError, RequestError
 from fcac.tables.files import SourceFile, TableFile, find_files, open_file, site_from_text, stem
+from fcac.tables.schema import Column, Schema, describe_problems, is_numeric, kind_in_words
 from fcac.tables.simulate import Dealer, Split
-from fcac.federation.contribution import SiteName, plain_site
-from fcac.tables.schema import Column, DataError, RequestError, Schema, describe_problems, is_numeric, kind_in_words
-
-Floats = NDArray[np.float64]
 
 #: Called with the number of rows read so far and the share of all data that this is (0 to 1).
 Progress = Callable[[int, float], None]

@@ -20,10 +20,10 @@ import tomllib
 from pathlib import Path
 
 from fcac import persistence
-from fcac.federation import Server
 from fcac.deployment import certificates
 from fcac.deployment.hub import Coordinator
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_site_name
+from fcac.federation import Server
 from fcac.tables.schema import Schema
 
 BUNDLE_FILE = "bundle.toml"

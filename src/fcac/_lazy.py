@@ -1,0 +1,92 @@
+"""Names that load when first used, and modules of 0.1.0 that can still be imported by their old names."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# Public modules of 0.1.0, and where their names are now: the first home that has a name gives it.
+_OLD_MODULES = {
+    "fcac.baselines": ("fcac.paper.rivals",),
+    "fcac.clusterers": ("fcac.art.clusterers", "fcac.exceptions"),
+    "fcac.data": ("fcac.tables",),
+    "fcac.demo": ("fcac.estimators.demo",),
+    "fcac.estimator": ("fcac.estimators",),
+    "fcac.experiments": ("fcac.paper",),
+    "fcac.models": ("fcac.estimators.models",),
+    "fcac.network": ("fcac.art.network", "fcac._typing"),
+    "fcac.partition": ("fcac.tables.partition", "fcac.paper.splits"),
+    "fcac.readout": ("fcac.communities", "fcac.estimators", "fcac.codebook"),
+    "fcac.schema": ("fcac.tables.schema", "fcac.exceptions"),
+    "fcac.storage": ("fcac.persistence",),
+}
+
+
+def attach(
+    package: str, names: Sequence[str], homes: Mapping[str, str], moved: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for a package whose names load when first used.
+
+    Parameters
+    ----------
+    package : str
+    names : sequence of str
+        Public names; those without a home are submodules.
+    homes : mapping of name to module
+        Where each name that is not a submodule is defined.
+    moved : mapping of name to module, optional
+        Names that were public here once, and where they are now: they work, with a warning, and are not listed.
+    """
+    listed = sorted(names)
+    gone = moved or {}
+
+    def load(name: str) -> Any:
+        if name in homes:
+            return getattr(importlib.import_module(homes[name]), name)
+        if name in gone:
+            warnings.warn(f"{package}.{name} has moved to {gone[name]}", DeprecationWarning, stacklevel=2)
+            return getattr(importlib.import_module(gone[name]), name)
+        if name in listed or f"{package}.{name}" in _OLD_MODULES:
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def names_shown() -> list[str]:
+        return listed
+
+    return load, names_shown
+
+
+def keep_old_modules_working() -> None:
+    """Let imports of the modules of 0.1.0 find their names at their new places, with one warning each."""
+    if not any(isinstance(finder, _OldModules) for finder in sys.meta_path):
+        sys.meta_path.append(_OldModules())
+
+
+class _OldModules(MetaPathFinder, Loader):
+    """Finds modules that have moved; asked only after the usual finders have found nothing."""
+
+    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self, is_package=True) if name in _OLD_MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        homes = _OLD_MODULES[module.__name__]
+        warnings.warn(
+            f"{module.__name__} has moved: import from {' or '.join(homes)} instead",
+            DeprecationWarning,
+            stacklevel=2,  # importlib's own frames do not count
+        )
+
+        def find(name: str) -> Any:
+            for home in homes:
+                loaded = importlib.import_module(home)
+                if hasattr(loaded, name):
+                    return getattr(loaded, name)
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+        module.__getattr__ = find  # type: ignore[method-assign]

@@ -1,0 +1,46 @@
+"""How many cores there are, and how work is shared out among them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def n_cores() -> int:
+    """Return the number of cores this process may use: a container may give fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def n_workers(n_jobs: int | None) -> int:
+    """Return how many workers `n_jobs` asks for; None and negative numbers ask for one per core."""
+    return n_cores() if n_jobs is None or n_jobs < 0 else max(1, n_jobs)
+
+
+def in_ranges(work: Callable[[int, int], None], n: int) -> None:
+    """Call ``work(low, high)`` for ranges that together cover ``range(n)``, as many at once as there are cores.
+
+    The calls must not write to the same places. Short ranges are done at once: starting threads would cost more.
+    """
+    if n <= 64:
+        work(0, n)
+        return
+    cores = n_cores()
+    bounds = [n * i // (4 * cores) for i in range(4 * cores + 1)]
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(work, bounds[:-1], bounds[1:]))
+
+
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item], n_threads: int) -> list[Result]:
+    """Return ``work(item)`` for every item, in order, with up to `n_threads` at once."""
+    items = list(items)
+    if n_threads == 1 or len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(n_threads, len(items))) as pool:
+        return list(pool.map(work, items))
