@@ -1,5 +1,6 @@
 # make demo   set up and run the main job        make test   set up and pass the tests
-# make check  lint and types only                make bench  speed against its contenders
+# make check  lint, types, layers, spelling         make test-fast  the quick tests only, for the inner loop
+# make bench  speed against its contenders         make coverage   how much of the code the tests run
 # make docs   build the documentation            make soak   the long tests (kill moments, faults, audits)
 # make clean  remove what was built
 
@@ -8,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check soak bench docs clean
+.PHONY: demo test test-fast check coverage soak bench docs clean
 
 demo: $(VENV)/core.stamp
 	$(BIN)/fcac demo
@@ -16,10 +17,18 @@ demo: $(VENV)/core.stamp
 test: check
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak"
 
+test-fast: $(VENV)/all.stamp
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak and not slow"
+
+coverage: $(VENV)/all.stamp
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak" --cov fcac --cov-report term
+
 check: $(VENV)/all.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell
 
 soak: $(VENV)/all.stamp
 	$(BIN)/python -m pytest -q -m soak
