@@ -11,7 +11,7 @@ import pytest
 import fcac.codebook
 import fcac.communities
 from fcac import FCAC, load, persistence, save
-from fcac.cli.modelfile import schema_of
+from fcac.cli.model_file import schema_of
 from fcac.codebook import Codebook
 from fcac.communities import Communities
 from fcac.estimators import models

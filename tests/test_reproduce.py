@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fcac.cli.reproduce import app
+from fcac.cli.commands.reproduce import app
 from fcac.paper import reproduce, tables
 from fcac.paper.grid import Cell, cells_of, read_cell, run, write_cell
 

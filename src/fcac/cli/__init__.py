@@ -16,14 +16,31 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from fcac.cli import console, learning, privacy, reading
+from fcac.cli import console
 
 __all__ = ["app", "main", "run"]
 
+# In the order of the help text; each is a function in the file of its name.
+_COMMANDS = (
+    "demo",
+    "fit",
+    "update",
+    "predict",
+    "report",
+    "inspect",
+    "export",
+    "forget",
+    "schema",
+    "ledger",
+    "audit",
+)
 # Groups of commands that are loaded only when one of them is called: name -> (module, what the list of commands says).
 _LAZY = {
-    "reproduce": ("fcac.cli.reproduce", "Re-run the paper's evaluation and say, cell by cell, whether it agrees."),
-    "federation": ("fcac.cli.federation", "Run sites and a server on different machines."),
+    "reproduce": (
+        "fcac.cli.commands.reproduce",
+        "Re-run the paper's evaluation and say, cell by cell, whether it agrees.",
+    ),
+    "federation": ("fcac.cli.commands.federation", "Run sites and a server on different machines."),
 }
 
 
@@ -103,19 +120,8 @@ def root(
 
 
 app.callback(help=console.help_text(root))(root)
-for _command in (
-    reading.demo,
-    learning.fit,
-    learning.update,
-    reading.predict,
-    reading.report,
-    reading.inspect,
-    reading.export,
-    learning.forget,
-    reading.schema,
-    privacy.ledger,
-    privacy.audit,
-):
+for _name in _COMMANDS:
+    _command = getattr(import_module(f"fcac.cli.commands.{_name}"), _name)
     app.command(help=console.help_text(_command))(_command)
 
 

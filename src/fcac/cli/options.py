@@ -131,6 +131,9 @@ PaperNoise = Annotated[
 ]  # fmt: skip
 Seed = Annotated[int, typer.Option("--seed", help="Of the server's shuffle and of simulated sites.", min=0)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+ReportPath = Annotated[
+    Path | None, typer.Option("--report", help="Also write a report (HTML) here.", show_default=False)
+]
 
 
 def open_data(

@@ -1,22 +1,36 @@
-"""The demo, told round by round."""
+"""``fcac demo``: the paper's three Gaussians, told round by round."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from fcac.cli import options as opt
 from fcac.cli.console import BadUse, counted, duration, say
 
+if TYPE_CHECKING:
+    pass
 
-def _other_server(model: Any) -> Any:
-    """Return the other kind of server, given the same contributions."""
-    from fcac.federation.server import KINDS, Server
 
-    other = Server(next(kind for kind in KINDS if kind != model.server), model.server_.random_state)
-    for batch in model.server_.log:
-        other.absorb(batch)
-    return other
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for the report and the model.")] = Path(
+        "fcac-demo"
+    ),
+    seed: opt.Seed = 0,
+    server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
+    show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
+) -> None:
+    """Watch it work: three Gaussians arrive at two sites over three rounds, and nothing is forgotten.
+
+    [bold]Example[/bold]
+
+    fcac demo
+    """
+
+    run(out, seed, server, show)
 
 
 def run(out: Path, seed: int, server: str, show: bool) -> None:
@@ -70,3 +84,13 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
 
         webbrowser.open(path.resolve().as_uri())
     say(str(path.resolve()))
+
+
+def _other_server(model: Any) -> Any:
+    """Return the other kind of server, given the same contributions."""
+    from fcac.federation.server import KINDS, Server
+
+    other = Server(next(kind for kind in KINDS if kind != model.server), model.server_.random_state)
+    for batch in model.server_.log:
+        other.absorb(batch)
+    return other

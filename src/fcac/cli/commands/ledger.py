@@ -1,15 +1,18 @@
-"""Commands about privacy: what was spent, and whether the promise holds."""
+"""``fcac ledger``: what was spent of a privacy budget."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, Progress, note, say
+from fcac.cli.console import BadUse, say
+
+if TYPE_CHECKING:
+    pass
 
 
 def ledger(
@@ -93,58 +96,3 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
             "" if is_change else counted[entry["counted"]] + part,
         )
     Console(highlight=False, soft_wrap=False).print(table)
-
-
-def audit(
-    epsilon: Annotated[float, typer.Option("--epsilon", help="The promise to test.", show_default=False)],
-    mechanism: Annotated[
-        str, typer.Option("--mechanism", help="release (what --epsilon of fit uses), local, or paper.")
-    ] = "release",
-    delta: Annotated[float, typer.Option("--delta", help="For release.")] = 1e-6,
-    runs: Annotated[int, typer.Option("--runs", help="Test runs per side and pair of data sets.", min=100)] = 10_000,
-    as_json: opt.AsJson = False,
-) -> None:
-    """Attack the shipped code: try to tell neighbouring data sets apart better than the promise allows.
-
-    Exit code 1 if the promise is broken.
-
-    [bold]Examples[/bold]
-
-    fcac audit --epsilon 8
-
-    fcac audit --epsilon 15 --mechanism paper --runs 1000   [dim]fails, as it should[/dim]
-    """
-    if not 0 < epsilon < float("inf"):
-        raise BadUse(f"--epsilon must be a positive number, not {epsilon}")
-    if mechanism not in ("release", "local", "paper"):
-        raise BadUse(f"--mechanism must be release, local or paper, not {mechanism}")
-    import warnings
-
-    from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, PrivacyWarning
-    from fcac.privacy import audit as run_audit
-
-    bounds = [[0.0, 1.0], [0.0, 1.0]]
-    tested: Any
-    if mechanism == "release":
-        tested = NodeRelease(epsilon, bounds, delta)
-    else:
-        tested = LocalNoise(epsilon, bounds) if mechanism == "local" else PaperLaplace(epsilon)
-    with Progress("attacking", "runs") as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyWarning)  # the verdict says it better
-        result = run_audit(tested, n_runs=runs, progress=lambda done, in_all: progress(done, done / in_all))
-    if as_json:
-        say(json.dumps(result.to_dict(), indent=2))
-    else:
-        _show_audit(result)
-    if not result.holds:
-        raise typer.Exit(1)
-
-
-def _show_audit(result: Any) -> None:
-    say(f"{result.n_runs:,} runs a side for each of {len(result.pairs)} pairs of neighbouring data sets.")
-    for pair in result.pairs:
-        say(f"  {pair.name}: told apart with {pair.true_alarms:.1%} true and {pair.false_alarms:.1%} false alarms")
-    say(f"Promised {result.measure} = {result.promised:.3g}; certain loss found {result.found:.3g}.")
-    say(result.verdict)
-    if result.holds:
-        note("An audit can find a broken promise; that it finds none is evidence, not proof. The proof is in the docs.")

@@ -1,17 +1,42 @@
-"""What a model file holds, for people and for programs."""
+"""``fcac inspect``: what a model file holds, for people and for programs."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fcac.cli import options as opt
 from fcac.cli.console import counted, say
+
+if TYPE_CHECKING:
+    pass
+
+
+def inspect(
+    model: opt.ModelPath,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Say what a model file holds, and whether it may be given away.
+
+    [bold]Examples[/bold]
+
+    fcac inspect model.fcac
+
+    fcac inspect model.fcac --json
+    """
+
+    facts = describe(model)
+    if as_json:
+        say(json.dumps(facts, indent=2))
+    else:
+        show(facts)
 
 
 def describe(path: Path) -> dict[str, Any]:
     """Return the facts about a model file as plain values."""
     from fcac import persistence
-    from fcac.cli.modelfile import columns_of, load_model, schema_of
+    from fcac.cli.model_file import columns_of, load_model, schema_of
 
     model = load_model(path)
     schema = schema_of(model)

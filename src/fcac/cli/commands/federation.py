@@ -281,7 +281,7 @@ def label(
 
     Labels never leave the site. The model arrives after each run, while [bold]fcac federation site[/bold] is running.
     """
-    from fcac.cli.labels import Labeller, LabelWriter
+    from fcac.cli.labeller import Labeller, LabelWriter
     from fcac.deployment.site_agent import load_model
     from fcac.deployment.study import read_bundle
     from fcac.flower.service import state_of
@@ -348,7 +348,7 @@ def seconds(pace: str) -> float:
 
     Examples
     --------
-    >>> from fcac.cli.federation import seconds
+    >>> from fcac.cli.commands.federation import seconds
     >>> seconds("15m"), seconds("1.5h")
     (900.0, 5400.0)
     """

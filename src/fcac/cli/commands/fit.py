@@ -1,0 +1,100 @@
+"""``fcac fit``: learn clusters from tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fcac.cli import options as opt
+from fcac.cli.console import BadUse, check_out
+
+if TYPE_CHECKING:
+    pass
+
+from fcac.cli.learn import learn_and_save
+
+
+def fit(
+    data: opt.Data,
+    out: opt.Out,
+    site_column: opt.SiteColumn = None,
+    site: opt.Site = None,
+    sites: opt.Sites = None,
+    partition: opt.Partition = "iid",
+    label_column: opt.LabelColumn = None,
+    alpha: opt.Alpha = 0.5,
+    classes_per_site: opt.ClassesPerSite = 2,
+    schema: opt.SchemaPath = None,
+    drop: opt.Drop = None,
+    server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
+    n_clusters: Annotated[
+        int | None,
+        typer.Option("--clusters", help="With --server communities, if you know it.", min=1, show_default=False),
+    ] = None,
+    epsilon: opt.Epsilon = None,
+    delta: opt.Delta = 1e-6,
+    ledger: opt.LedgerPath = None,
+    budget: opt.Budget = None,
+    record_id: opt.RecordId = None,
+    part: opt.Part = None,
+    local_noise: opt.LocalEpsilon = None,
+    paper_noise: opt.PaperNoise = None,
+    seed: opt.Seed = 0,
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Sites at work at once.", show_default=False)] = None,
+    report: opt.ReportPath = None,
+    force: opt.Force = False,
+) -> None:
+    """Learn clusters from tables: the first round of a federation in one process.
+
+    [bold]Examples[/bold]
+
+    fcac fit clinics/ --out model.fcac --report report.html   [dim]each file is a site[/dim]
+
+    fcac fit all.parquet --site-column clinic --out model.fcac
+
+    fcac fit digits.npz --sites 10 --partition dirichlet --label-column y --out model.fcac
+
+    fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
+    """
+    from fcac.federation.server import KINDS
+    from fcac.tables import RequestError
+
+    check_out(out, force)
+    if report is not None:
+        check_out(report, force=True)
+    if server not in KINDS:
+        raise BadUse(f"--server must be one of {', '.join(KINDS)}, not {server}")
+    if n_clusters is not None and server != "communities":
+        raise BadUse("--clusters is for --server communities: the paper's server finds the number itself")
+    known = opt.load_schema(schema)
+    mechanism = opt.make_mechanism(
+        known,
+        epsilon=epsilon,
+        delta=delta,
+        ledger=ledger,
+        budget=budget,
+        local_noise=local_noise,
+        paper_noise=paper_noise,
+        seed=seed,
+    )
+    if label_column is None and partition != "iid":
+        raise RequestError(f"--partition {partition} follows labels: give --label-column")
+    tables = opt.open_data(
+        data,
+        known,
+        drop=drop,
+        site_column=site_column,
+        site=site,
+        sites=sites,
+        partition=partition,
+        alpha=alpha,
+        classes_per_site=classes_per_site,
+        label_column=label_column,
+        record_id=record_id,
+        seed=seed,
+    )
+    from fcac.estimators.fcac import FCAC
+
+    model = FCAC(server=server, privacy=mechanism, n_clusters=n_clusters, n_jobs=jobs, random_state=seed)
+    learn_and_save(model, tables, known, out, record_id=record_id, part=part, report=report)

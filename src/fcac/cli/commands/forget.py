@@ -1,0 +1,51 @@
+"""``fcac forget``: take a site out of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fcac.cli import options as opt
+from fcac.cli.console import BadUse, check_out, counted, say
+
+if TYPE_CHECKING:
+    pass
+
+
+def forget(
+    model: opt.ModelPath,
+    site: Annotated[str, typer.Argument(help="Name of the site.", metavar="SITE", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the new model here instead.", show_default=False)
+    ] = None,
+    force: opt.Force = False,
+) -> None:
+    """Forget a site, exactly: the model becomes what it would have been without it.
+
+    Copies, exports and reports made earlier still know the site.
+
+    [bold]Example[/bold]
+
+    fcac forget model.fcac north
+    """
+    from fcac import save
+    from fcac.cli.model_file import load_model
+    from fcac.tables import site_from_text
+
+    if out is not None:
+        check_out(out, force or out.resolve() == model.resolve())
+    known = load_model(model)
+    if not hasattr(known, "forget"):
+        raise BadUse(f"{model} holds a {type(known).__name__}: it has no sites to forget")
+    sites = known.server_.sites
+    name = site_from_text(site)
+    if name not in sites and site not in sites:
+        shown = ", ".join(map(str, sites[:12])) + (" ..." if len(sites) > 12 else "")
+        raise BadUse(f"no site {site} in {model}; it knows {shown}")
+    known.forget(name if name in sites else site)
+    save(known, out or model)
+    left = counted(len(known.server_.sites), "site")
+    say(f"Forgot site {site}: {counted(known.n_clusters_, 'cluster')} from {left} remain.")
+    say(f"Model: {out or model}")

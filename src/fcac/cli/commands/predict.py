@@ -1,0 +1,60 @@
+"""``fcac predict``: label rows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fcac.cli import options as opt
+from fcac.cli.console import Progress, check_out, counted, duration, say
+
+if TYPE_CHECKING:
+    pass
+
+
+def predict(
+    model: opt.ModelPath,
+    data: opt.Data,
+    out: opt.Out,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Column to copy to the output (repeat).", metavar="COLUMN", show_default=False),
+    ] = None,
+    site_column: opt.SiteColumn = None,
+    schema: opt.SchemaPath = None,
+    force: opt.Force = False,
+) -> None:
+    """Label rows: cluster, distance to the nearest node, and whether the row is unlike anything seen.
+
+    Writes one row per row read, in order: [bold]label[/bold], [bold]distance[/bold], [bold]novel[/bold]. The output is
+    Parquet, Feather or CSV by its name. Works with models and with exported codebooks.
+
+    [bold]Examples[/bold]
+
+    fcac predict model.fcac new.csv --out labels.parquet
+
+    fcac predict codebook.fcac new.csv --out labels.csv --keep patient_id
+    """
+    from fcac.cli.labeller import Labeller, LabelWriter
+    from fcac.cli.model_file import columns_of, load_model, schema_of
+
+    check_out(out, force)
+    known = load_model(model)
+    chosen = opt.load_schema(schema) or schema_of(known)
+    columns = columns_of(known) if chosen is None else None
+    tables = opt.open_data(data, chosen, columns, site_column=site_column, keep=keep)
+    labeller = Labeller(known, tables)
+    started = time.monotonic()
+    with Progress("labelling") as progress, LabelWriter(out, keep or [], tables) as writer:
+        for batch in tables.batches(progress):
+            writer.write(batch, *labeller(batch.block))
+    say(
+        f"Labelled {counted(writer.n_rows, 'row')} in {duration(time.monotonic() - started)}: "
+        f"{counted(writer.n_clusters, 'cluster')} met, {counted(writer.n_novel, 'row')} unlike anything seen "
+        f"({writer.n_novel / max(1, writer.n_rows):.1%})."
+    )
+    if tables.n_dropped:
+        say(f"{counted(tables.n_dropped, 'row')} with missing values have an empty label.")
+    say(f"Labels: {out}")

@@ -1,0 +1,62 @@
+"""``fcac schema``: draft a schema from tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fcac.cli import options as opt
+from fcac.cli.console import Progress, check_out, note, say
+
+if TYPE_CHECKING:
+    pass
+
+
+def schema(
+    data: opt.Data,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write; otherwise it is printed.", show_default=False)
+    ] = None,
+    drop: opt.Drop = None,
+    site_column: opt.SiteColumn = None,
+    label_column: opt.LabelColumn = None,
+    suggestions: Annotated[
+        bool,
+        typer.Option(
+            "--suggestions/--no-suggestions",
+            help="Write ranges seen in the data as comments. They are private: delete them before sharing the file.",
+        ),
+    ] = True,
+    force: opt.Force = False,
+) -> None:
+    """Start a schema: which columns are used, their public bounds, scaling, missing values.
+
+    The file is TOML, to be edited by you; the same file then serves every site.
+
+    [bold]Examples[/bold]
+
+    fcac schema clinics/ --out schema.toml
+
+    fcac schema all.csv --site-column clinic --drop patient_id --no-suggestions
+    """
+    from fcac.tables.draft import draft_schema
+
+    if out is not None:
+        check_out(out, force)
+    apart = [name for name in (site_column, label_column, *(drop or [])) if name is not None]
+    with Progress("reading") as progress:
+        text = draft_schema(data, apart=apart, suggestions=suggestions, progress=progress)
+    if out is None:
+        say(text)
+        return
+    from fcac.persistence import write_atomic
+
+    write_atomic(out, text.encode())
+    say(f"Schema: {out}")
+    note(
+        "Next: put in public bounds, then write bounds_are_public = true"
+        + (", and delete the suggestions" if suggestions else "")
+        + "."
+    )

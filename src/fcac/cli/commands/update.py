@@ -1,0 +1,98 @@
+"""``fcac update``: play the next round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fcac.cli import options as opt
+from fcac.cli.console import BadUse, check_out, note
+
+if TYPE_CHECKING:
+    pass
+
+from fcac.cli.learn import learn_and_save
+
+
+def update(
+    model: opt.ModelPath,
+    data: opt.Data,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the new model here instead.", show_default=False)
+    ] = None,
+    site_column: opt.SiteColumn = None,
+    site: opt.Site = None,
+    sites: opt.Sites = None,
+    partition: opt.Partition = "iid",
+    label_column: opt.LabelColumn = None,
+    alpha: opt.Alpha = 0.5,
+    classes_per_site: opt.ClassesPerSite = 2,
+    record_id: opt.RecordId = None,
+    part: opt.Part = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger", help="Where the ledger is now, if it was moved.", rich_help_panel="Privacy", show_default=False
+        ),
+    ] = None,
+    seed: opt.Seed = 0,
+    report: opt.ReportPath = None,
+    force: opt.Force = False,
+) -> None:
+    """Play the next round: add new rows to a model. Nothing learned before is lost.
+
+    Columns, scaling and privacy are those of the model. A file named like a known site, or [bold]--site NAME[/bold],
+    goes on with that site; other names are new sites.
+
+    [bold]Examples[/bold]
+
+    fcac update model.fcac tuesday/ --report report.html
+
+    fcac update model.fcac new_rows.csv --site north
+    """
+    from fcac.cli.model_file import columns_of, load_model, schema_of
+
+    if out is not None:
+        check_out(out, force or out.resolve() == model.resolve())
+    if report is not None:
+        check_out(report, force=True)
+    known = load_model(model)
+    schema = schema_of(known)
+    if not hasattr(known, "play_stream"):
+        raise BadUse(
+            f"{model} holds a {type(known).__name__}, which cannot learn in rounds: use a model made by `fcac fit`"
+        )
+    tables = opt.open_data(
+        data,
+        schema,
+        None if schema is not None else columns_of(known),
+        site_column=site_column,
+        site=site,
+        sites=sites,
+        partition=partition,
+        alpha=alpha,
+        classes_per_site=classes_per_site,
+        label_column=label_column,
+        record_id=record_id,
+        seed=seed,
+    )
+    _open_ledger_again(known, ledger)
+    before = set(known.sites_)
+    learn_and_save(known, tables, schema, out or model, record_id=record_id, part=part, report=report)
+    new = [str(name) for name in known.sites_ if name not in before]
+    if new and before:
+        shown = ", ".join(new[:5]) + (" ..." if len(new) > 5 else "")
+        note(f"note: new {'site' if len(new) == 1 else 'sites'} {shown} (rows of a known site: --site NAME)")
+
+
+def _open_ledger_again(model: Any, moved_to: Path | None) -> None:
+    """Go on with the ledger as it is now: its budget may have been changed, the file may have been moved."""
+    from fcac.privacy import Ledger
+
+    known = getattr(model.privacy, "ledger", None)
+    if known is None and moved_to is not None:
+        raise BadUse("the model was made without a ledger: --ledger has nothing to go on with")
+    if known is not None:
+        model.privacy.ledger = Ledger.open(known.path if moved_to is None else moved_to.resolve())

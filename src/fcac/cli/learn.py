@@ -1,0 +1,91 @@
+"""Playing a round from tables: what `fit` and `update` share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fcac.cli.console import BadUse, Progress, counted, duration, note, say
+
+if TYPE_CHECKING:
+    from fcac.tables import Tables
+
+
+def learn_and_save(
+    model: Any,
+    tables: Tables,
+    schema: Any,
+    out: Path,
+    *,
+    record_id: str | None,
+    part: str | None,
+    report: Path | None,
+) -> None:
+    """Play a round from tables, write the model and say what came out."""
+    from fcac import save
+
+    _check_records(model, record_id, part)
+    started = time.monotonic()
+    with Progress("learning") as progress:
+
+        def pieces() -> Iterator[Any]:
+            read = tables.pieces(progress)
+            yield from read if record_id is None else _with_ids(tables, read)
+            progress.now("clustering the sites' nodes")
+
+        model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
+    save(model, out)
+    _summarise(model, tables, time.monotonic() - started)
+    say(f"Model: {out}")
+    if report is not None:
+        from fcac.cli.commands.report import write_report
+
+        # later on, this round's rows are only a part of what the model knows
+        write_report(model, report, tables if model.n_rounds_ == 1 else None)
+        say(f"Report: {report}")
+    elif model.n_rounds_ == 1:
+        note(f"Next: fcac report {out} --out report.html")
+
+
+def _check_records(model: Any, record_id: str | None, part: str | None) -> None:
+    if record_id is None and part is None:
+        return
+    if record_id is not None and part is not None:
+        raise BadUse("give --record-id or --part, not both")
+    if getattr(model.privacy, "ledger", None) is None:
+        raise BadUse("--record-id and --part say how a ledger adds up: they need --epsilon and --ledger")
+
+
+def _with_ids(tables: Tables, pieces: Iterator[Any]) -> Iterator[Any]:
+    """Add the ids of its rows to each piece."""
+    for site, rows in pieces:
+        known = tables.record_ids[site]
+        yield site, rows, known[len(known) - len(rows) :]
+
+
+def _summarise(model: Any, tables: Tables, seconds: float) -> None:
+    server = model.server_
+    latest = server.log[-1]
+    sent = sum(len(item.nodes) for item in latest)
+    rows = tables.n_read - tables.n_dropped
+    say(
+        f"Round {model.n_rounds_}: learned {counted(rows, 'row')} of {counted(tables.n_features, 'feature')} "
+        f"at {counted(len(latest), 'site')} in {duration(seconds)}."
+    )
+    if tables.n_dropped:
+        say(f"Left out {counted(tables.n_dropped, 'row')} with missing values, as the schema says.")
+    found = f"{counted(model.n_clusters_, 'cluster')} in {counted(len(server.nodes), 'node')}"
+    say(f"Sites sent {counted(sent, 'node')}; the server has {found}.")
+    _say_privacy(model)
+
+
+def _say_privacy(model: Any) -> None:
+    mechanism = model.privacy
+    ledger = getattr(mechanism, "ledger", None)
+    if ledger is not None:
+        for site in ledger.sites():
+            say("Ledger, " + ledger.summary_line(site))
+    elif hasattr(mechanism, "release"):
+        note("note: no --ledger: nobody adds up what later rounds cost")
