@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from fcac.persistence import pack, unpack
 from fcac.privacy import BudgetExceeded, Ledger, NodeRelease, PrivacyError, ReleasedState, RepeatedBatch, cell_release
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
+from testing.holder import Holder
 
 SQUARE = np.array([[0.0, 1.0], [0.0, 1.0]])
 
@@ -299,13 +300,6 @@ class TestErrorsBeforeAnythingIsCharged:
     def test_one_delta_for_mechanism_and_ledger(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="one delta for both"):
             NodeRelease(4, SQUARE, delta=1e-7, ledger=Ledger(tmp_path / "site.db", 4))
-
-
-class Holder(BaseEstimator):
-    """An estimator with a mechanism, as FCAC is."""
-
-    def __init__(self, privacy: Any = None) -> None:
-        self.privacy = privacy
 
 
 class Schema:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flower_study import Study, blobs
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -18,6 +17,7 @@ from fcac.flower import client_app, messages
 from fcac.flower.client_app import SETTINGS_KEY
 from fcac.flower.service import budget_of
 from fcac.privacy import Ledger
+from testing.flower_study import Study, blobs
 
 EPSILON = {"epsilon": 4.0, "budget": 9.0}
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 from sklearn.base import clone
-from test_privacy_release import Holder
 
 from fcac.privacy import LocalNoise, PrivacyWarning
 from fcac.privacy.local_noise import LEVELS, STRIDE, Channel
+from testing.holder import Holder
 
 
 def exact_exp(x: float, terms: int = 400) -> Fraction:

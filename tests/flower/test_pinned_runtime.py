@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flower_study import Study
 from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResultStatus
 
 from fcac.flower import pinned_runtime
 from fcac.flower.guard import LocalOnly
+from testing.flower_study import Study
 
 TICKET = "pinned.Ticket('127.0.0.1:1', 'token', True, None, None)"
 

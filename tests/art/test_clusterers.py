@@ -28,7 +28,7 @@ from fcac.art.network import Network
 from fcac.estimators.models import from_bytes, to_bytes
 from fcac.exceptions import DegenerateBandwidthWarning
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from plain_numpy import PlainNetwork
 
 MODELS = [CAPlus, CAE, CAEFC]
@@ -314,7 +314,7 @@ def test_no_nan_and_no_infinity_ever(model_class, X):
 
 @quiet
 def test_all_nodes_deleted_at_the_last_point():
-    with np.load(Path(__file__).parent / "data" / "traces" / "deleteall_20__caefc.npz") as trace:
+    with np.load(Path(__file__).parents[1] / "data" / "traces" / "deleteall_20__caefc.npz") as trace:
         X = trace["X"]
     model = CAEFC().fit(X)
     assert len(model.nodes_) == 0

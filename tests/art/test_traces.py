@@ -15,7 +15,7 @@ import pytest
 from fcac import CAE, CAEFC, CAPlus
 
 MODELS = {"caplus": CAPlus, "caefc": CAEFC, "cae": CAE}
-HERE = Path(__file__).parent / "data" / "traces"
+HERE = Path(__file__).parents[1] / "data" / "traces"
 
 # below this, a decision of the reference came too close to going the other way to bind another program
 FRAGILE = 1e-12

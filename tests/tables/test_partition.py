@@ -19,7 +19,7 @@ from fcac.tables.partition import (
     site_names,
 )
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 LABELS = np.repeat([0, 1, 2, 3], [90, 60, 30, 20])
 
 SPLITS = {

@@ -8,10 +8,10 @@ import stat
 import threading
 from pathlib import Path
 
-import flower_study  # noqa: F401  (skips where the extra is not installed)
 import pytest
 
 from fcac.deployment import certificates
+from testing import flower_study  # noqa: F401  (skips where the extra is not installed)
 
 
 def handshake(server: Path, ca: Path, host: str) -> str:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flower_study import SCHEMA, Reference, assert_same, blobs, hostile, write_csv
 
 from fcac.codebook import Codebook
 from fcac.deployment import certificates, study
@@ -32,6 +31,7 @@ from fcac.federation import Contribution
 from fcac.flower import processes
 from fcac.flower.processes import free_port, wait_until
 from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings, why_it_ended
+from testing.flower_study import SCHEMA, Reference, assert_same, blobs, hostile, write_csv
 
 pytestmark = pytest.mark.slow
 
@@ -351,7 +351,9 @@ def start_hostile(made: Deployment, name: str, file: Path) -> None:
     folder, state = made.folder / f"hostile-{name}", made.folder / f"state-{name}"
     state.mkdir()
     folder.mkdir()
-    script = shlex.join([sys.executable, str(Path(__file__).with_name("hostile_client.py")), str(file), name])
+    script = shlex.join(
+        [sys.executable, str(Path(__file__).parents[1] / "testing" / "hostile_client.py"), str(file), name]
+    )
     (folder / "flwr-clientapp").write_text(f'#!/bin/sh\nexec {script} "$@"\n')
     (folder / "flwr-clientapp").chmod(0o700)
     settings = SiteSettings(name, str(made.folder), str(state), str(made.folder / "schema.toml"))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flower_study import Reference, Study, assert_same, blobs, hostile
 from flwr.app import Error, Message
 
 from fcac import persistence
@@ -16,6 +15,7 @@ from fcac.estimators import models
 from fcac.federation import Contribution, Server
 from fcac.flower import messages
 from fcac.flower.in_process import reply_with
+from testing.flower_study import Reference, Study, assert_same, blobs, hostile
 
 
 def rows_of(names: str, seed: int, n: int = 120) -> dict[str, np.ndarray]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
-from test_privacy_release import Holder
 
 from fcac.privacy import PaperLaplace, PrivacyWarning
+from testing.holder import Holder
 
 ROWS = np.random.default_rng(5).normal(size=(40, 6)) * [1, 2, 3, 0, 5, 6]
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import releasing_worker as worker
 
 from fcac.persistence import unpack
 from fcac.privacy import Ledger, NodeRelease, PrivacyError, RepeatedBatch, release_once
 from fcac.privacy.samplers import InsecureTestSampler
+from testing import releasing_worker as worker
 
 
 def check(folder: Path) -> int:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from flower_study import SCHEMA, Study, blobs, write_csv
 
 from fcac.cli import run
 from fcac.deployment import study
 from fcac.deployment.settings import FederationSettings, Limits
 from fcac.estimators import models
+from testing.flower_study import SCHEMA, Study, blobs, write_csv
 
 
 @pytest.fixture

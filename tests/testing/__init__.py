@@ -1,0 +1,1 @@
+"""Data makers, test doubles and helper programs that several tests share."""
