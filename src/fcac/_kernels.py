@@ -1,74 +1,147 @@
-"""How kernels are compiled and where the compiled code is kept.
+"""The two decorators that every kernel of the package is compiled with, and where the compiled code is kept.
 
-Compiling takes a few seconds, once: the machine code is kept beside the module, or in the user's cache directory (or
-in ``NUMBA_CACHE_DIR``). Where neither can be written, every process compiles for itself; nothing else changes.
+`kernel`
+    For functions that Python calls. They are compiled at their first call, and the machine code is kept for later
+    processes: in ``NUMBA_CACHE_DIR`` if that is set, else beside the module, else in the user's cache directory.
+    Where none of these can be written, every process compiles in memory and a warning in the log says so, once.
+`inner_kernel`
+    For functions that only kernels call. Their machine code becomes part of their callers', so it is not kept itself.
+
+Numba takes compiled code for stale when the file of the kernel has changed. That is not enough, because a kernel
+contains those it calls. Here a change in any file with kernels makes all compiled code of the package stale.
 """
 
-# mypy: disable-error-code="no-untyped-call, untyped-decorator"
+# mypy: disable-error-code="no-untyped-call"
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import logging
+import os
+import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 from numba import njit
+from numba.core.caching import FunctionCache
 
-_OPTIONS = {"nogil": True, "error_model": "numpy"}
+# Numba's own defaults except for `nogil`, but written down: a kernel for which nothing is said takes the arithmetic of
+# the caller that happens to be compiled first.
+_OPTIONS = {"nogil": True, "error_model": "python", "fastmath": False}
 
-# One change in any of these files makes all compiled code stale: a kernel contains those it calls.
-_SOURCES = ("_compile.py", "_llvm.py", "_vector.py", "_search.py", "_learning.py")
+# What a file imports if it has kernels, or writes the LLVM code that they are made of.
+_TOOLS = (b"_kernels", b"numba", b"llvmlite")
+_IMPORTS_A_TOOL = re.compile(rb"^[ \t]*(?:from|import)[ \t].*\b(?:" + b"|".join(_TOOLS) + rb")\b", re.MULTILINE)
 
-_announced = False
+_COMPILING = "fcac: compiling its kernels, which takes a few seconds and happens only once"
+_NOT_KEPT = (
+    "fcac: compiled kernels cannot be kept because no cache directory can be written, so every process compiles them "
+    "again, which takes some seconds; to avoid it, set NUMBA_CACHE_DIR to a directory that can be written"
+)
+
+_announced: set[str] = set()
 
 
-def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a kernel that only kernels call: it needs no way in from Python and no place in the cache."""
-    options = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
-    return njit(**options)(function) if function else njit(**options)
+@overload
+def kernel(function: Callable[..., Any]) -> Any: ...
+@overload
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]: ...
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a function that Python calls, and keep the machine code for later processes.
+
+    Parameters
+    ----------
+    function : callable, optional
+        Left out where the decorator is used with options.
+    **options
+        Of `numba.njit`, such as ``error_model``, ``fastmath`` and ``parallel``.
+
+    Examples
+    --------
+    >>> from fcac._kernels import kernel
+    >>> @kernel
+    ... def total(values):
+    ...     result = 0.0
+    ...     for value in values:
+    ...         result += value
+    ...     return result
+    >>> total((1.0, 2.0, 3.5))
+    6.5
+    """
+    if function is None:
+        return lambda decorated: kernel(decorated, **options)
+    compiled = njit(**{**_OPTIONS, "no_cfunc_wrapper": True, **options})(function)
+    # with NUMBA_DISABLE_JIT the decorator gives back the plain function
+    if hasattr(compiled, "enable_caching"):
+        compiled._cache = _KernelCache(function)
+    return compiled
 
 
-def entry(function: Callable[..., Any]) -> Any:
-    """Compile a kernel that Python calls, at its first call, and keep the result for later processes."""
-    kernel = njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
-    kept = None
-    # "no locator available" is what Numba raises when no directory can be written
-    with contextlib.suppress(RuntimeError, OSError):
-        kernel.enable_caching()
-        kept = kernel._cache
-        kept._cache_file._source_stamp = _stamp()
-    kernel._cache = _KernelCache(kept)
-    return kernel
+@overload
+def inner_kernel(function: Callable[..., Any]) -> Any: ...
+@overload
+def inner_kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]: ...
+def inner_kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a function that only kernels call: Python cannot call it.
+
+    Parameters
+    ----------
+    function : callable, optional
+        Left out where the decorator is used with options.
+    **options
+        Of `numba.njit`, such as ``error_model``, ``fastmath`` and ``inline``.
+    """
+    if function is None:
+        return lambda decorated: inner_kernel(decorated, **options)
+    return njit(**{**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options})(function)
 
 
 class _KernelCache:
     """Numba's cache of one kernel, where a full disk or a damaged file costs time but never breaks a call."""
 
-    def __init__(self, kept: Any) -> None:
-        self._kept = kept
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @cached_property
+    def _kept(self) -> Any:
+        """Numba's cache, or None if there is no place for it; looked for at the first call to keep imports quick."""
+        if _STAMP is None:
+            return None
+        # "no locator available" is the RuntimeError that Numba raises when no directory can be written
+        with contextlib.suppress(RuntimeError, OSError):
+            kept = FunctionCache(self._function)
+            kept._cache_file._source_stamp = (kept._cache_file._source_stamp, _STAMP)
+            return kept
+        return None
 
     @property
     def cache_path(self) -> str | None:
         return None if self._kept is None else str(self._kept.cache_path)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        if self._kept is not None:
-            # a file cut off or written by something else can raise anything at all
-            with contextlib.suppress(Exception):
-                compiled = self._kept.load_overload(sig, target_context)
-                if compiled is not None:
-                    return compiled
-        _announce()
-        return None
+        if self._kept is None:
+            _announce(_NOT_KEPT, logging.WARNING)
+            return None
+        try:
+            compiled = self._kept.load_overload(sig, target_context)
+        except Exception:
+            compiled = None
+            # without this the damaged file would stop `save_overload` too
+            with contextlib.suppress(OSError):
+                self._kept.flush()
+        if compiled is None:
+            _announce(_COMPILING, logging.INFO)
+        return compiled
 
     def save_overload(self, sig: Any, data: Any) -> None:
         if self._kept is not None:
-            with contextlib.suppress(OSError):
+            try:
                 self._kept.save_overload(sig, data)
+            except OSError:
+                _announce(_NOT_KEPT, logging.WARNING)
 
     def enable(self) -> None:
         if self._kept is not None:
@@ -83,22 +156,46 @@ class _KernelCache:
             self._kept.flush()
 
 
-def _stamp() -> bytes:
+def _kernel_sources(folder: str) -> dict[str, bytes]:
+    """Return the source files below a folder that have kernels, or parts of them, by relative path in sorted order."""
+    sources = {}
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in files:
+            if name.endswith(".py"):
+                path = os.path.join(place, name)
+                with open(path, "rb", buffering=0) as file:
+                    source = file.read()
+                if any(tool in source for tool in _TOOLS) and _IMPORTS_A_TOOL.search(source):
+                    sources[os.path.relpath(path, folder).replace(os.sep, "/")] = source
+    return dict(sorted(sources.items()))
+
+
+def _stamp(folder: str) -> bytes | None:
+    """Return a digest of all sources with kernels below a folder, or None if they are not files that can be read."""
+    try:
+        sources = _kernel_sources(folder)
+    except OSError:
+        return None
     digest = hashlib.sha256()
-    for name in _SOURCES:
-        digest.update((Path(__file__).parent / name).read_bytes())
-    return digest.digest()
+    for path, source in sources.items():
+        digest.update(f"{path}\0{len(source)}\0".encode())
+        digest.update(source)
+    return digest.digest() if sources else None
 
 
-def _announce() -> None:
-    """Say once why the first call takes seconds: to whoever listens to the log, or else to a person at a terminal."""
-    global _announced  # noqa: PLW0603 - once per process
-    if _announced:
+def _announce(text: str, level: int) -> None:
+    """Say once why a call takes seconds: to whoever listens to the log, or else to a person at a terminal."""
+    if text in _announced:
         return
-    _announced = True
-    text = "fcac: compiling its kernels, which takes a few seconds and happens only once"
+    _announced.add(text)
     logger = logging.getLogger("fcac")
-    if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
-        logger.info(text)
+    # a warning reaches the error output even where nobody has set up a log
+    if level >= logging.WARNING or (logger.isEnabledFor(level) and logger.hasHandlers()):
+        logger.log(level, text)
     elif sys.stderr is not None and sys.stderr.isatty():
         print(text, file=sys.stderr)
+
+
+# Taken when the package is imported, not when a kernel is first called: the sources may have changed by then.
+_STAMP = _stamp(os.path.dirname(os.path.abspath(__file__)))

@@ -1,21 +1,14 @@
-"""Network: room for growth, restoring, refusing what no network could be, and the kernels' small print."""
+"""Network: room for growth, restoring, and refusing what no network could be."""
 
 from __future__ import annotations
 
 import copy
-import logging
-import os
-import subprocess
-import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numba import njit
 
-from fcac import _kernels
-from fcac.art import learn as kernels
 from fcac.art.network import Network, Rules
 from fcac.art.simd import cim_of, correntropy, dot, kernel_of, pairwise_sum, spread_of
 
@@ -347,68 +340,3 @@ def test_many_features_without_a_row_allocate_nothing():
     finally:
         tracemalloc.stop()
     assert peak < 100_000
-
-
-# ---------------------------------------------------------------- compiled code
-
-
-def test_the_note_about_compiling_is_written_once(monkeypatch, capsys, caplog):
-    monkeypatch.setattr(_kernels, "_announced", False)
-    with caplog.at_level(logging.INFO, logger="fcac"):
-        _kernels._announce()
-        _kernels._announce()
-    assert [record.getMessage() for record in caplog.records if "compiling" in record.getMessage()] == [
-        "fcac: compiling its kernels, which takes a few seconds and happens only once"
-    ]
-    monkeypatch.setattr(_kernels, "_announced", False)
-    monkeypatch.setattr(logging.getLogger("fcac"), "disabled", True)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    _kernels._announce()
-    _kernels._announce()
-    assert capsys.readouterr().err.count("compiling") == 1
-
-
-def test_a_cache_that_fails_costs_time_only():
-    class Full:
-        cache_path = "somewhere"
-
-        def load_overload(self, sig, target_context):
-            raise EOFError("cut off")
-
-        def save_overload(self, sig, data):
-            raise OSError("no space left on device")
-
-    cache = _kernels._KernelCache(Full())
-    assert cache.load_overload(None, None) is None
-    cache.save_overload(None, None)
-    assert cache.cache_path == "somewhere"
-
-
-def test_a_change_in_any_kernel_makes_compiled_code_stale():
-    # a kernel contains those it calls, so all of them count, not only the file it stands in
-    assert kernels.learn._cache._kept._cache_file._source_stamp == _kernels._stamp()
-    folder = Path(_kernels.__file__).parent
-    names = {
-        path.name for path in folder.glob("_*.py") if "@inner" in path.read_text() or "llvmlite" in path.read_text()
-    }
-    assert {*names, "_compile.py"} == set(_kernels._SOURCES)
-
-
-@pytest.mark.slow
-def test_without_a_place_for_compiled_code_everything_works(tmp_path):
-    (tmp_path / "file").write_text("not a directory")
-    code = (
-        "import numpy as np\n"
-        "from fcac import CAEFC, _learning\n"
-        "model = CAEFC().fit(np.random.default_rng(0).normal(size=(300, 2)))\n"
-        "assert _learning.learn._cache.cache_path is None\n"
-        "print(len(model.predict(model.nodes_)) == len(model.nodes_))\n"
-    )
-    environment = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(tmp_path / "file" / "below"),
-        "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator",
-    }
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "True"

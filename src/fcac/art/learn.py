@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fcac._kernels import entry, inner
+from fcac._kernels import inner_kernel, kernel
 from fcac.art.nearest import SCREEN_HIGH, SCREEN_LOW, search
 from fcac.art.simd import cim_of, correntropy, dot, kernel_of, move_node, pairwise_sum, spread_of
 
@@ -67,7 +67,7 @@ N_START = 10
 # ---------------------------------------------------------------- bandwidth
 
 
-@inner
+@inner_kernel(error_model="numpy")
 def _bandwidth(points, rows, n, clock, scratch):
     """Silverman's rule over points[rows[:n]], median over features; `scratch` has room for d."""
     d = points.shape[1]
@@ -110,7 +110,7 @@ def _bandwidth(points, rows, n, clock, scratch):
 # ---------------------------------------------------------------- initial phase
 
 
-@inner
+@inner_kernel(error_model="numpy")
 def _extend_factor(nodes, widths, factor, clock):
     """Add the next node's row to the Cholesky factor of exp(R); the logs of its pivots add up to that of det exp(R)."""
     k = clock.n_factored
@@ -132,7 +132,7 @@ def _extend_factor(nodes, widths, factor, clock):
         clock.log_det += np.log(pivot)
 
 
-@inner
+@inner_kernel(error_model="numpy")
 def _set_threshold(nodes, widths, screen, shift, rank, clock, scratch, probes, x32, bound):
     """Give all nodes the bandwidth computed last and set V to the mean CIM to the nearest other node."""
     n, probe, none, one, two = clock.n_nodes, probes[0], np.int64(0), np.int64(1), np.int64(2)
@@ -160,7 +160,7 @@ def _set_threshold(nodes, widths, screen, shift, rank, clock, scratch, probes, x
 # ---------------------------------------------------------------- edges
 
 
-@inner
+@inner_kernel(error_model="numpy")
 def _detach(links, halves, node, half):
     """Take a half-edge out of its node's chain."""
     at = links[node].first
@@ -172,14 +172,14 @@ def _detach(links, halves, node, half):
     halves[at].next = halves[half].next
 
 
-@inner(inline="always")
+@inner_kernel(inline="always", error_model="numpy")
 def _middle(values, start, stop):
     """Median of sorted values[start:stop]."""
     at = (start + stop) // 2
     return (values[at - 1 + (stop - start) % 2] + values[at]) / 2.0
 
 
-@inner
+@inner_kernel(error_model="numpy")
 def _renew_edges(links, halves, clock, s1, s2):
     """Age the edges of s1 by one; then, if there is an s2, link both by an edge of age 1, new or renewed."""
     half, found = links[s1].first, -1
@@ -203,7 +203,7 @@ def _renew_edges(links, halves, clock, s1, s2):
     halves[found & ~1].age = 1
 
 
-@inner
+@inner_kernel(error_model="numpy")
 def _delete_old_edges(links, halves, clock, s1, ages):
     """Delete those edges of s1 whose age is an outlier by the rule on medians of the ages below and above."""
     degree, half = 0, links[s1].first
@@ -249,7 +249,7 @@ def _delete_old_edges(links, halves, clock, s1, ages):
         clock.mean_deleted_age = total / clock.n_deleted
 
 
-@inner
+@inner_kernel(error_model="numpy")
 def _delete_isolated(nodes, widths, screen, links, halves, shift, rank, clock, rows):
     """Drop every node without an edge and close the gaps; positions keep their order."""
     n, kept = clock.n_nodes, 0
@@ -293,7 +293,7 @@ def _delete_isolated(nodes, widths, screen, links, halves, shift, rank, clock, r
 # ---------------------------------------------------------------- learning
 
 
-@entry
+@kernel(error_model="numpy")
 def learn(
     nodes, widths, screen, links, halves, factor, shift, rank, clocks, rows, scratch, probes, x32, bound, points, start
 ):

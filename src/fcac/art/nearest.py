@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fcac._kernels import entry, inner
+from fcac._kernels import inner_kernel, kernel
 from fcac.art.simd import (
     GIVEN_UP,
     LANES,
@@ -51,7 +51,7 @@ PROBE = np.dtype(
 SCREEN_LOW, SCREEN_HIGH = 2.0**-20, 2.0**20
 
 
-@inner(inline="always")
+@inner_kernel(inline="always", error_model="numpy")
 def _screen_margin(d, reach, width):
     """How far, at most, rounding can put the bound on the sum below the true sum.
 
@@ -64,7 +64,7 @@ def _screen_margin(d, reach, width):
     return _ULP32 * (d * (300.0 + d) + 2.5 * reach / width)
 
 
-@inner
+@inner_kernel(error_model="numpy")
 def search(nodes, screen, n, shift, rank, scale, width, wanted, points, start, probes, begin, end, x32, bound):
     """Find the nearest node of points[start + b], and the second nearest if two are `wanted`, for b in begin..end.
 
@@ -126,7 +126,7 @@ def search(nodes, screen, n, shift, rank, scale, width, wanted, points, start, p
             probe.limit = limit
 
 
-@entry
+@kernel(error_model="numpy")
 def nearest_nodes(
     nodes, widths, n, screen, shift, rank, scale, threshold, points, start, stop, probes, x32, bound, position, distance
 ):
@@ -148,7 +148,7 @@ def nearest_nodes(
             distance[at + b] = probes[b].cim1
 
 
-@entry
+@kernel(error_model="numpy")
 def all_distances(nodes, widths, n, points, start, stop, out):
     """CIM of points[start:stop] to every node."""
     kernel = kernel_of(pairwise_sum(widths, n) / n)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from fcac._kernels import kernel
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def pieces_of(indptr: Any, indices: Any, weights: Any, most: int) -> Any:
     """A piece for every node, so that each goes with the one it is tied to most, up to so many nodes in a piece."""
     n = indptr.shape[0] - 1
@@ -41,7 +42,7 @@ def pieces_of(indptr: Any, indices: Any, weights: Any, most: int) -> Any:
     return root
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def mostly(piece: Any, n_pieces: int, volume: Any, label: Any) -> Any:
     """Label of each piece: the one that holds more than half of its volume, if one does."""
     out = np.zeros(n_pieces, dtype=label.dtype)
@@ -57,7 +58,7 @@ def mostly(piece: Any, n_pieces: int, volume: Any, label: Any) -> Any:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def within(starts: Any, ends: Any, sums: Any, label: Any) -> Any:
     """The edges between nodes of one label."""
     out_starts = np.zeros(starts.shape[0], dtype=np.int64)
@@ -72,7 +73,7 @@ def within(starts: Any, ends: Any, sums: Any, label: Any) -> Any:
     return out_starts, out_ends[:at], out_sums[:at]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def settled(indptr: Any, indices: Any, weights: Any, label: Any, label_of_piece: Any, piece: Any, part: Any) -> Any:
     """Parts of labels for every node, given those of pieces, where some nodes have another label than their piece.
 
@@ -104,7 +105,7 @@ def settled(indptr: Any, indices: Any, weights: Any, label: Any, label_of_piece:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def inside(starts: Any, ends: Any, label: Any, piece: Any) -> Any:
     """Which pieces, and all pieces they are tied to, lie within one community."""
     n_pieces = starts.shape[0] - 1
@@ -125,7 +126,7 @@ def inside(starts: Any, ends: Any, label: Any, piece: Any) -> Any:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def at_borders(indptr: Any, indices: Any, label: Any, piece: Any, inside: Any) -> Any:
     """Nodes tied to a node of another community; nodes of some pieces are known to be inside."""
     out = np.empty(label.shape[0], dtype=np.int32)
@@ -141,7 +142,7 @@ def at_borders(indptr: Any, indices: Any, label: Any, piece: Any, inside: Any) -
     return out[:count].copy()
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def between(indptr: Any, indices: Any, weights: Any, label: Any, n_labels: int) -> Any:
     """Weight between each two labels, twice the inner weight on the diagonal."""
     out = np.zeros((n_labels, n_labels))

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from fcac._kernels import kernel
 from fcac._typing import Floats, Integers
 from fcac.communities.leiden import PIECES_FROM, Search, numbered
 
@@ -208,7 +208,7 @@ def _absorb(border: Floats, into: int, gone: int) -> None:
     border[gone] = border[:, gone] = -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _squares(indptr: Any, indices: Any, weights: Any, group: Any, group_of: Any, n_groups: int) -> Any:
     """Sum over the nodes of one group of their squared weights to another, for every pair of groups."""
     out = np.zeros((n_groups, n_groups))

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fcac._kernels import kernel
 from fcac._typing import Floats, Integers
 from fcac.communities.coarsen import at_borders, between, inside, mostly, pieces_of, settled, within
 
@@ -29,7 +29,7 @@ PIECES_FROM, _SWEEPS = 20_000, 9
 _PIECE = 64
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _in_sweeps(n: int, sweeps: int) -> Any:
     """Numbers below n: every so many-th first, then the ones between."""
     queue = np.empty(n, dtype=np.int32)
@@ -41,7 +41,7 @@ def _in_sweeps(n: int, sweeps: int) -> Any:
     return queue
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _move(
     indptr: Any, indices: Any, weights: Any, volume: Any, resolution: float, label: Any, first: Any, fence: Any = None
 ) -> Any:
@@ -116,7 +116,7 @@ def _move(
     return moved
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _build_up(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: float, label: Any) -> Any:
     """Return pieces of the communities: single nodes merged, within their community, with the piece that gains most.
 
@@ -164,7 +164,7 @@ def _build_up(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
     return piece
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def numbered(label: Any, bound: int) -> Any:
     """Number labels, all below the bound, in order of first appearance; returns how many there are."""
     number = np.full(bound, -1, dtype=np.int32)
@@ -177,7 +177,7 @@ def numbered(label: Any, bound: int) -> Any:
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _merged(indptr: Any, indices: Any, weights: Any, volume: Any, piece: Any, n_pieces: int) -> Any:
     """The graph whose nodes are the pieces; weight inside pieces lives on in their volume alone."""
     n = volume.shape[0]
@@ -243,7 +243,7 @@ def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
     return label
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _connected(indptr: Any, indices: Any, weights: Any, label: Any) -> Any:
     """Split communities that are not connected; numbers by first node."""
     n = label.shape[0]

@@ -6,10 +6,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from fcac._kernels import inner_kernel, kernel
 from fcac._typing import Floats
 
 # Features are put on one scale if the distance would otherwise listen to fewer than this share of them. Above it they
@@ -74,7 +74,7 @@ def moments(nodes: Floats, counts: Floats) -> tuple[Floats, Floats]:
     return centre, np.average((nodes - centre) ** 2, axis=0, weights=counts)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _weighted_mean(nodes: Any, counts: Any, centre: Any, power: int) -> Any:
     """Weighted mean of each feature's gap to a centre, or of its square."""
     total, weight = np.zeros(nodes.shape[1]), 0.0
@@ -141,7 +141,7 @@ def dimension_of(middle: Floats, farthest: Floats, k: int) -> float:
     return math.log(k / (k // 2)) / growth if growth > 0 else math.inf
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _back_lists(lists: Any) -> Any:
     """Who has a node in its list: where each node's part begins, and the names, ascending."""
     n, k = lists.shape
@@ -160,7 +160,7 @@ def _back_lists(lists: Any) -> Any:
     return starts, names
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _either_way(lists: Any) -> Any:
     """Pattern of the graph that ties two nodes if either is in the other's list; the lists are sorted."""
     n, k = lists.shape
@@ -183,7 +183,7 @@ def _either_way(lists: Any) -> Any:
     return starts, ends[:at].copy()
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _shared(lists: Any, starts: Any, ends: Any) -> Any:
     """How many points the lists at both ends of every edge share, each node being in its own."""
     n, k = lists.shape
@@ -207,7 +207,7 @@ def _shared(lists: Any, starts: Any, ends: Any) -> Any:
     return shared
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _added(starts: Any, ends: Any, moved: Any, old: Any, lists: Any, changed: Any) -> Any:
     """Edges that changed lists bring and that were not there: where each node's part begins, and the other ends."""
     n, k = lists.shape
@@ -255,7 +255,7 @@ def _added(starts: Any, ends: Any, moved: Any, old: Any, lists: Any, changed: An
     return begins, names
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _mended(starts: Any, ends: Any, shared: Any, moved: Any, lists: Any, changed: Any) -> Any:
     """Edges and what they share after a change, row by row: old ones that are still true, and added ones."""
     n, k = lists.shape
@@ -305,7 +305,7 @@ def _mended(starts: Any, ends: Any, shared: Any, moved: Any, lists: Any, changed
     return out_starts, out_ends[:at], out_shared[:at]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any, reach: Any, power: int) -> Any:
     """Jaccard overlap of the lists at both ends of every edge, times the mass it stands for.
 

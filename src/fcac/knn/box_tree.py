@@ -13,9 +13,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fcac._kernels import inner_kernel, kernel
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
 
@@ -23,7 +23,7 @@ from fcac._typing import Floats, Integers
 _BOX = 48
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _scrambled(x: Any) -> Any:
     """A number that looks random, from another: the same everywhere, without a generator's state."""
     x = np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)
@@ -31,7 +31,7 @@ def _scrambled(x: Any) -> Any:
     return x ^ (x >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _direction(rows: Any, low: int, high: int, tree: int, out: Any) -> None:
     """Where to cut: across the feature that varies most (tree 0), or between two of the points."""
     d = rows.shape[1]
@@ -63,7 +63,7 @@ def _direction(rows: Any, low: int, high: int, tree: int, out: Any) -> None:
     out[at] = 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _swap(rows: Any, names: Any, value: Any, a: int, b: int) -> None:
     for j in range(rows.shape[1]):
         rows[a, j], rows[b, j] = rows[b, j], rows[a, j]
@@ -71,7 +71,7 @@ def _swap(rows: Any, names: Any, value: Any, a: int, b: int) -> None:
     value[a], value[b] = value[b], value[a]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def halve(rows: Any, names: Any, leaf: int, tree: int) -> Any:
     """Put rows (and their names) in the order of a tree, in place; returns where leaves begin, and the end."""
     n, d = rows.shape
@@ -124,7 +124,7 @@ def halve(rows: Any, names: Any, leaf: int, tree: int) -> Any:
     return starts[: n_leaves + 1].copy()
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def insert(distances: Any, positions: Any, row: int, filled: Any, distance: Any, position: Any) -> Any:
     """Keep the best of a row in order of (distance, position); return how many places are filled."""
     size = distances.shape[1]
@@ -144,7 +144,7 @@ def insert(distances: Any, positions: Any, row: int, filled: Any, distance: Any,
     return filled + 1 if filled < size else size
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _fill(points: Any, names: Any, starts: Any, blocks: Any, held: Any, low: Any, high: Any) -> None:
     """Write each box's points feature by feature, their positions, and the box's corners."""
     for box in range(starts.shape[0] - 1):
@@ -158,7 +158,7 @@ def _fill(points: Any, names: Any, starts: Any, blocks: Any, held: Any, low: Any
                 high[box, j] = max(high[box, j], value)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _bound(query: Any, r: int, low: Any, high: Any, box: int) -> Any:
     """Squared distance from a query to a box, 0 inside."""
     total = 0.0
@@ -168,7 +168,7 @@ def _bound(query: Any, r: int, low: Any, high: Any, box: int) -> Any:
     return total
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _distances(query: Any, r: int, blocks: Any, box: int, out: Any) -> None:
     """Squared distances to all points of a box, each summed feature by feature."""
     out[:] = 0.0
@@ -179,7 +179,7 @@ def _distances(query: Any, r: int, blocks: Any, box: int, out: Any) -> None:
             out[at] += gap * gap
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _search(
     queries: Any,
     own: Any,
@@ -232,7 +232,7 @@ def _search(
                         limit = out_d[r, k - 1]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _search_reached(
     queries: Any,
     blocks: Any,

@@ -11,9 +11,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fcac._kernels import inner_kernel, kernel
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
 from fcac.knn.box_tree import Boxes, insert
@@ -28,7 +28,7 @@ _APPROXIMATE_FROM, _ALWAYS_EXACT_FEATURES = 100_000, 10
 _REBUILD_ABOVE = 0.15
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def squared_distance(a: Any, b: Any) -> float:
     total = 0.0
     for j in range(a.shape[0]):
@@ -37,7 +37,7 @@ def squared_distance(a: Any, b: Any) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _pick_from_screen(screen: Any, queries: Any, points: Any, own: Any, slack: Any, out_d: Any, out_i: Any) -> None:
     """Exact nearest of each row, where ``screen`` holds squared distances wrong by at most ``slack`` of the row.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fcac._kernels import inner_kernel, kernel
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
 from fcac.knn.box_tree import insert
@@ -54,7 +54,7 @@ def _short(near: Integers, squared: Floats) -> Lists:
     return Lists(near.astype(np.int32), np.ascontiguousarray(squared[:, [0, max(k // 2 - 1, 0), k - 1]]))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _moved(near: Any, squared: Any, moved: Any, n: int) -> Any:
     """The earlier lists in the new positions; -1 in place of points that are gone. And which of them are whole."""
     k = near.shape[1]
@@ -81,7 +81,7 @@ def _moved(near: Any, squared: Any, moved: Any, n: int) -> Any:
     return out, out_squared, intact, is_new
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _insert_pairs(new: Any, asked: Any, gaps: Any, points: Any, near: Any, squared: Any, changed: Any) -> None:
     """Put new points into the lists of those that they are near to."""
     k = near.shape[1]
@@ -98,7 +98,7 @@ def _insert_pairs(new: Any, asked: Any, gaps: Any, points: Any, near: Any, squar
         squared[v, 0], squared[v, 1], squared[v, 2] = row_d[0, 0], row_d[0, max(k // 2 - 1, 0)], row_d[0, k - 1]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _gap_below(points: Any, a: int, b: int, limit: Any) -> Any:
     """Squared distance of two points, or some part of it that is above the limit already."""
     total = 0.0
@@ -110,7 +110,7 @@ def _gap_below(points: Any, a: int, b: int, limit: Any) -> Any:
     return total
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _refill(points: Any, near: Any, rows: Any, first: int, beyond: int, out_i: Any, out_d: Any) -> None:
     """The nearest of each row among its present neighbours and their neighbours; distances stay infinite for gaps."""
     n, k = near.shape
@@ -137,7 +137,7 @@ def _refill(points: Any, near: Any, rows: Any, first: int, beyond: int, out_i: A
                         filled = insert(out_d, out_i, r, filled, gap, w)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _reached_nearby(points: Any, near: Any, new: Any, reach: Any, starts: Any, ends: Any, moved: Any) -> Any:
     """Pairs of a new point and one whose own reach extends to it, among those tied to the new one's neighbours before.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from fcac._kernels import inner_kernel, kernel
 from fcac._typing import Floats, Integers
 from fcac.knn.exact import distinct
 
@@ -50,7 +50,7 @@ def grid_of(centre: Floats, variances: Floats, scales: Floats) -> Grid:
     return wide[feature], depth, low[feature], 8 * spread[feature]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _codes(rows: Any, bits: Any, feature: Any, depth: Any, low: Any, width: Any) -> Any:
     """Code of each row, and a number made of all its bits."""
     codes, keys = np.empty(rows.shape[0], dtype=np.uint64), np.empty(rows.shape[0], dtype=np.uint64)
@@ -69,7 +69,7 @@ def _codes(rows: Any, bits: Any, feature: Any, depth: Any, low: Any, width: Any)
     return codes, keys
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _find(codes: Any, keys: Any, code: Any, key: Any) -> Any:
     """First place that is not before this code and key."""
     low, high = 0, codes.shape[0]
@@ -82,7 +82,7 @@ def _find(codes: Any, keys: Any, code: Any, key: Any) -> Any:
     return low
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _find_all(codes: Any, keys: Any, wanted_codes: Any, wanted_keys: Any) -> Any:
     """Where each wanted code and key stands, or -1 - where it would stand."""
     out = np.empty(wanted_codes.shape[0], dtype=np.int64)
@@ -93,7 +93,7 @@ def _find_all(codes: Any, keys: Any, wanted_codes: Any, wanted_keys: Any) -> Any
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _renumbered(used: Any, before: Any) -> Any:
     """New positions of the old places in use, and of new places, each of which comes before some old one."""
     moved = np.full(used.shape[0], -1, dtype=np.int32)
@@ -110,7 +110,7 @@ def _renumbered(used: Any, before: Any) -> Any:
     return moved, fresh, count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _first_of(point_of: Any, n_points: int) -> Any:
     first = np.empty(n_points, dtype=np.int64)
     for i in range(point_of.shape[0] - 1, -1, -1):

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from fcac._kernels import inner_kernel, kernel
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
 from fcac.knn.box_tree import halve, insert, single, spatial_order
@@ -23,7 +23,7 @@ from fcac.knn.box_tree import halve, insert, single, spatial_order
 _TREES, _LEAF, _ROUNDS, _SETTLED = 6, 128, 3, 0.005
 
 
-@njit(cache=True, nogil=True, fastmath=True)  # type: ignore[untyped-decorator]
+@inner_kernel(fastmath=True)
 def _gap(rows: Any, a: int, b: int) -> Any:
     """Squared distance of two rows in single precision: to choose by, not to report."""
     total = np.float32(0)
@@ -33,7 +33,7 @@ def _gap(rows: Any, a: int, b: int) -> Any:
     return total
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@inner_kernel
 def _offer(near: Any, gaps: Any, fresh: Any, to: int, gap: Any, name: Any) -> None:
     """Put a point into a list ordered by gap if it is nearer than the last and not in it."""
     last = near.shape[1] - 1
@@ -50,7 +50,7 @@ def _offer(near: Any, gaps: Any, fresh: Any, to: int, gap: Any, name: Any) -> No
     near[to, at], gaps[to, at], fresh[to, at] = name, gap, True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _compare_leaves(
     rows: Any, names: Any, starts: Any, wanted: Any, first: int, beyond: int, near: Any, gaps: Any, fresh: Any
 ) -> None:
@@ -71,7 +71,7 @@ def _compare_leaves(
                     _offer(near, gaps, fresh, other, gap, name)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _explore(
     rows: Any, low: int, high: int, near: Any, fresh: Any, wanted: Any, out_near: Any, out_gaps: Any, out_fresh: Any
 ) -> None:
@@ -103,7 +103,7 @@ def _explore(
                         _offer(out_near, out_gaps, out_fresh, v, gap, w)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _tell_back(near: Any, gaps: Any, fresh: Any) -> Any:
     """Offer every point to its new neighbours; returns how many places are new."""
     n, k = near.shape
@@ -115,7 +115,7 @@ def _tell_back(near: Any, gaps: Any, fresh: Any) -> Any:
     return fresh.sum()
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _near_change(near: Any, fresh: Any) -> Any:
     """Which points have something new in their list or in the list of a neighbour."""
     n, k = near.shape
@@ -132,7 +132,7 @@ def _near_change(near: Any, fresh: Any) -> Any:
     return around
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _take_known(known: Any, order: Any, rank: Any, rows: Any, near: Any, gaps: Any, fresh: Any) -> None:
     """Begin with known lists; one that has gaps is new as a whole, so that it is looked at again."""
     k = known.shape[1]
@@ -154,7 +154,7 @@ def _take_known(known: Any, order: Any, rank: Any, rows: Any, near: Any, gaps: A
             fresh[v] = False
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _measured(ordered: Any, order: Any, near: Any, first: int, beyond: int, out_d: Any, out_i: Any) -> None:
     """Exact distances of the neighbours found, and their order by these."""
     for v in range(first, beyond):
