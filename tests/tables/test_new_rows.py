@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from fcac.exceptions import DataError, RequestError
+from fcac.tables import open_tables
 from fcac.tables.new_rows import Cursor, Watcher
 from fcac.tables.schema import Column, Schema
 
@@ -198,3 +199,124 @@ def test_a_missing_column_or_tag_is_named(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("x,person\n1,2\n")
     with pytest.raises(RequestError, match=r"b\.csv: no column y: the schema needs it"):
         watcher.check_columns()
+
+
+# ------------------------------------------------------------ one reader for `fcac fit` and for sites
+
+WARDS = Schema([Column("ward", categories=("NA", "EU", "null")), "smoker", "age"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz"])
+@pytest.mark.parametrize("head", ["", "\n\n", "\ufeff"], ids=["plain", "blank lines first", "byte order mark"])
+def test_a_site_reads_a_file_as_fit_does(tmp_path: Path, ending: str, head: str) -> None:
+    text = head + 'ward,smoker,age,note\nNA,true,71,"a, b"\nEU,false,38,\nnull,TRUE,2.5,x\n'
+    text = text if ending != "tsv" else text.replace(",", "\t")
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(gzip.compress(text.encode()) if ending == "csv.gz" else text.encode())
+    rows = [[1, 0, 0, 1, 71], [0, 1, 0, 0, 38], [0, 0, 1, 1, 2.5]]
+    assert [block.tolist() for _, block in open_tables([path], WARDS).pieces()] == [rows]
+    assert Reader(path, WARDS).new() == rows
+
+
+def test_rows_added_later_are_read_as_the_first_ones_were(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("ward,smoker,age\nNA,true,71\n")
+    reader = Reader(file, WARDS)
+    assert reader.new() == [[1, 0, 0, 1, 71]]
+    with file.open("a") as stream:
+        stream.write("null,false,38\nNA,1,2.5\nEU,tr")  # the last line is still being written
+    assert reader.new() == [[0, 0, 1, 0, 38], [1, 0, 0, 1, 2.5]]
+    with file.open("a") as stream:
+        stream.write("ue,5\n")
+    assert reader.new() == [[0, 1, 0, 1, 5]]
+
+
+def test_a_site_tells_a_missing_category_from_one_called_na(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ward,smoker,age\nNA,true,1\n,true,2\n")
+    with pytest.raises(DataError, match=r"a\.csv: missing or infinite values in column ward \(1\)"):
+        Reader(tmp_path, WARDS).new()
+    schema = Schema([Column("ward", categories=("NA",), missing="drop"), Column("age", missing="fill", fill=-1)])
+    (tmp_path / "a.csv").write_text("ward,smoker,age\nNA,true,1\n,true,2\nNA,false,NA\n")
+    assert Reader(tmp_path, schema).new() == [[1, 1], [1, -1]]
+
+
+def test_what_version_0_1_0_remembered_of_files_still_holds(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,y\n5,6\n", mtime=0))
+    cursor: Cursor = {  # written by version 0.1.0
+        "a.csv": {
+            "rows": 0,
+            "bytes": 12,
+            "edges": "d28bf1e98155a70450d40591774cc8a5e06afdc38d5b569813e44161a41ab0f5",
+        },
+        "b.csv.gz": {
+            "rows": 1,
+            "bytes": 28,
+            "stamp": 1,
+            "digest": "9bb4833ece80484c0fb4bcbd256d3ad2a68476fdbce3a92298484932837041c7",
+        },
+    }
+    watcher = Watcher(tmp_path, SCHEMA)
+    assert watcher.look(cursor) == []
+    with (tmp_path / "a.csv").open("a") as stream:
+        stream.write("7,8\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,y\n5,6\n9,10\n"))
+    parts = watcher.look(cursor)
+    assert [block.tolist() for block in watcher.rows(parts)] == [[[7, 8]], [[9, 10]]]
+
+
+def test_columns_that_are_not_used_may_have_odd_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(",x,y,z,z\n0,1,2,5,6\n")
+    (tmp_path / "b.csv").write_text("x,y\n3,4\n")
+    Watcher(tmp_path, SCHEMA).check_columns()
+    assert Reader(tmp_path).new() == [[1, 2], [3, 4]]
+    assert [block.tolist() for _, block in open_tables([tmp_path], SCHEMA).pieces()] == [[[1, 2]], [[3, 4]]]
+    with pytest.raises(DataError, match=r"a\.csv: column z appears more than once"):
+        Reader(tmp_path / "a.csv", Schema(["z"])).new()
+
+
+def test_an_error_names_the_line_in_the_file_and_not_in_what_is_new(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("x,y\n1,2\n3,4\n")
+    reader = Reader(file)
+    reader.new()
+    with file.open("a") as stream:
+        stream.write("5,6\n7,8,SECRET\n")
+    with pytest.raises(DataError, match=r"a\.csv: a row in line 5 has 3 cells") as caught:
+        reader.new()
+    assert "SECRET" not in str(caught.value)
+    file.write_text("x,y\n1,2\n3,4\n5,SECRET\n")
+    with pytest.raises(DataError, match=r"a\.csv: column y holds text, numbers are needed") as caught:
+        reader.new()
+    assert "SECRET" not in str(caught.value)
+
+
+def test_text_far_down_is_counted_and_not_quoted(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("x,y\n1,2\n")
+    reader = Reader(file)
+    assert len(reader.new()) == 1
+    with file.open("a") as stream:
+        stream.write("1.25,2.5\n" * 200_000 + "SECRET,2\n" * 3 + "1,2\n")
+    with pytest.raises(DataError, match=r"text where numbers are expected in column x \(3\)") as caught:
+        reader.new()
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["", "NA", "null"])
+def test_an_id_that_says_there_is_none_is_refused(tmp_path: Path, word: str) -> None:
+    (tmp_path / "a.csv").write_text(f"x,y,person\n1,2,p\n3,4,{word}\n")
+    watcher = Watcher(tmp_path, SCHEMA, tag="person")
+    with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
+        list(watcher.pieces(watcher.look({})))
+
+
+def test_used_rows_are_not_looked_at_again(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("x,y\n1,2\n3,4")
+    os.utime(file, (time.time() - 60,) * 2)
+    reader = Reader(file)
+    assert reader.new() == [[1, 2], [3, 4]]
+    with file.open("a") as stream:  # by a program that forgot the line break: as one line it would have three cells
+        stream.write("5,6\n")
+    assert reader.new() == [[5, 6]]

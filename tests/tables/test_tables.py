@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fcac import FCAC
-from fcac.tables import DataError, RequestError, Schema, Split, files, open_tables, site_from_text
+from fcac.tables import DataError, RequestError, Schema, Split, delimited, open_tables, readers, site_from_text
 from fcac.tables.draft import draft_schema
 from fcac.tables.schema import Column
 from fcac.tables.simulate import Dealer
@@ -52,8 +54,8 @@ def joined(tables):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(files, "_BATCH_BYTES", 8 * 3 * 64)
-    monkeypatch.setattr(files, "_CSV_BLOCK", 2048)
+    monkeypatch.setattr(readers, "_BATCH_BYTES", 8 * 3 * 64)
+    monkeypatch.setattr(delimited, "_CSV_BLOCK", 2048)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".feather", ".npz"])
@@ -166,7 +168,7 @@ def test_simulated_sites_are_even_and_do_not_depend_on_batches(tmp_path, rows, m
     path = write(tmp_path / "x.parquet", rows)
     whole = joined(open_tables([path], split=Split(7, seed=3)))
     assert sorted({len(block) for block in whole.values()}) == [71, 72]
-    monkeypatch.setattr(files, "_BATCH_BYTES", 8 * 3 * 11)
+    monkeypatch.setattr(readers, "_BATCH_BYTES", 8 * 3 * 11)
     pieces = joined(open_tables([path], split=Split(7, seed=3)))
     assert all((whole[site] == pieces[site]).all() for site in whole)
     other = joined(open_tables([path], split=Split(7, seed=4)))
@@ -407,3 +409,9 @@ def test_an_index_left_by_pandas_is_not_clustered_by(tmp_path):
     pandas = pytest.importorskip("pandas")
     pandas.DataFrame({"a": [1.0, 2.0]}, index=[5, 9]).to_parquet(tmp_path / "x.parquet")
     assert open_tables([tmp_path / "x.parquet"]).feature_names == ["a"]
+
+
+def test_tables_are_read_without_scikit_learn():
+    code = "import sys, fcac.tables, fcac.tables.draft; print([n for n in ('sklearn', 'scipy') if n in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.files import TableFile, find_files, open_file
-from fcac.tables.schema import FORMAT, Column, _key, column_line, is_numeric, kind_in_words
+from fcac.tables.files import TableFile, find_files, open_table
+from fcac.tables.readers import TableFile
+from fcac.tables.rows import read_rows
+from fcac.tables.schema import FORMAT, Column, Schema, _key, column_line, is_numeric, kind_in_words
 
 _HEAD = """\
 # What the columns of the tables mean. The same file serves every site, so that all mean the same by a column.
@@ -85,7 +87,9 @@ def draft_schema(
     >>> Schema.from_toml(text).columns
     ['age']
     """
-    files = [open_file(source.path) for source in find_files(paths)]
+    files = [open_table(source.path) for source in find_files(paths)]
+    for file in files:
+        file.check_names()
     first = files[0]
     for name in apart:
         if name not in first.schema.names:
@@ -113,15 +117,13 @@ def _look(files: list[TableFile], used: list[str], progress: Any) -> dict[str, _
     """Read all files once and note each column's range and missing values."""
     import numpy as np
 
-    from fcac.tables.schema import _numbers
-
+    as_they_are = Schema(used)
     seen = {name: _Seen() for name in used}
     n = 0
     for number, file in enumerate(files):
-        for batch, share in file.batches(used, []):
-            n += batch.num_rows
-            for name in used:
-                values = _numbers(batch.column(batch.schema.names.index(name)), name)
+        for table, converted, share in read_rows(file, as_they_are):
+            n += table.num_rows
+            for name, values in zip(used, converted.block.T, strict=True):
                 finite = values[np.isfinite(values)]
                 column = seen[name]
                 column.missing += len(values) - len(finite)

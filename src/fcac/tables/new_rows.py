@@ -14,7 +14,6 @@ rows under a new file name are new rows.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import time
 from collections.abc import Iterator
@@ -26,6 +25,10 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError
+from fcac.tables.delimited import end_of_names, missing_words
+from fcac.tables.files import FORMATS, format_of, open_table
+from fcac.tables.readers import TableFile
+from fcac.tables.rows import read_rows
 from fcac.tables.schema import Schema, describe_problems
 
 #: What is remembered of a file: plain values, so that it can be stored as JSON.
@@ -35,7 +38,6 @@ Cursor = dict[str, Mark]
 _UNUSED: Mark = {"rows": 0, "bytes": 0}
 _CSV_ENDINGS = (".csv", ".tsv", ".txt")
 _EDGE = 65_536
-_CSV_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,11 @@ class Watcher:
 
     def check_columns(self) -> None:
         """Look at the head of every file that is there: it must have all columns that will be needed."""
-        from fcac.tables.files import open_file
-
         for path, _ in self._files():
             if path.stat().st_size:  # an empty file has no rows either
-                self._require(path, _names_of_csv(path) if _is_csv(path) else open_file(path).schema.names)
+                # of a CSV file the line of names alone: the lines below may be in the making
+                end = _first_row(path) if _is_csv(path) else None
+                self._require(path, open_table(path, end=end).schema.names)
 
     def _require(self, path: Path, names: list[str]) -> None:
         lacking = [name for name in self.schema.columns if name not in names]
@@ -139,8 +141,6 @@ class Watcher:
         return {**cursor, **{part.name: part.after for part in parts}}
 
     def _files(self) -> list[tuple[Path, str]]:
-        from fcac.tables.files import FORMATS, format_of
-
         if self.path.is_file():
             if format_of(self.path) is None:
                 raise RequestError(f"{self.path}: unknown kind of file; it must end in {', '.join(FORMATS)}")
@@ -155,69 +155,34 @@ class Watcher:
                 found.append((path, relative.as_posix()))
         return found
 
-    def _converted(self, batch: Any, path: Path) -> tuple[Floats, list[Any] | None]:
-        result = self.schema.convert(batch)
-        if result.missing or result.unknown:
-            raise DataError(f"{path}: {describe_problems(result.missing, result.unknown)}")
-        if self.tag is None:
-            return result.block, None
-        tags = batch.column(batch.schema.names.index(self.tag)).to_pylist()
-        if result.kept is not None:
-            tags = [tag for tag, kept in zip(tags, result.kept, strict=True) if kept]
-        if any(tag is None or tag == "" for tag in tags):
-            raise DataError(f"{path}: a row has nothing in column {self.tag}, which was named for the ledger")
-        return result.block, tags
+    def _blocks(self, file: TableFile) -> Iterator[tuple[Floats, list[Any] | None]]:
+        """Yield the rows of a table as the schema makes them, with their tags."""
+        path = file.path
+        self._require(path, file.schema.names)
+        for table, converted, _ in read_rows(file, self.schema, [] if self.tag is None else [self.tag]):
+            if converted.missing or converted.unknown:
+                raise DataError(f"{path}: {describe_problems(converted.missing, converted.unknown)}")
+            if self.tag is None:
+                yield converted.block, None
+                continue
+            tags = table.column(table.schema.names.index(self.tag)).to_pylist()
+            if converted.kept is not None:
+                tags = [tag for tag, kept in zip(tags, converted.kept, strict=True) if kept]
+            # A category may be called NA. A person is not, and a ledger that took all who have no id for one person
+            # would not see what the others of their rows cost them.
+            nobody = missing_words() if format_of(path) == "csv" else {""}
+            if any(tag is None or tag in nobody for tag in tags):
+                raise DataError(f"{path}: a row has nothing in column {self.tag}, which was named for the ledger")
+            yield converted.block, tags
 
     # ------------------------------------------------------------ CSV: by byte offset
 
     def _new_lines(self, part: NewPart) -> Iterator[Piece]:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        with part.path.open("rb") as stream:
-            header = stream.readline()
-            start = max(part.before["bytes"], len(header))
-            stream.seek(start)
-            parse = csv.ParseOptions(delimiter=_separator(header))
-            try:
-                names = csv.read_csv(io.BytesIO(header), parse_options=parse).column_names
-                self._require(part.path, names)
-                kinds = {f.name: pa.float64() if f.categories is None else pa.string() for f in self.schema.fields}
-                wanted = list(self.schema.columns)
-                if self.tag is not None and self.tag not in wanted:
-                    wanted.append(self.tag)
-                    kinds[self.tag] = pa.string()
-                reader = csv.open_csv(
-                    _Window(stream, part.after["bytes"] - start),
-                    read_options=csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK, use_threads=False),
-                    parse_options=parse,
-                    convert_options=csv.ConvertOptions(
-                        include_columns=wanted, column_types=kinds, strings_can_be_null=True
-                    ),
-                )
-                for batch in reader:
-                    if batch.num_rows:
-                        yield Piece(*self._converted(batch, part.path), part.name)
-            except pa.ArrowException:
-                # the library's own words may quote a row, so they are not passed on
-                raise DataError(
-                    f"{part.path}: lines after byte {start} cannot be read: every row needs the cells that the first "
-                    "line names, numbers where the schema has numbers"
-                ) from None
+        start = max(part.before["bytes"], _first_row(part.path))
+        for block, tags in self._blocks(open_table(part.path, start=start, end=part.after["bytes"])):
+            yield Piece(block, tags, part.name)
 
     # ------------------------------------------------------------ other tables: by row count and digest
-
-    def _blocks(self, path: Path) -> Iterator[tuple[Floats, list[Any] | None]]:
-        from fcac.tables.files import open_file
-
-        numbers = [field.name for field in self.schema.fields if field.categories is None]
-        texts = [field.name for field in self.schema.fields if field.categories is not None]
-        file = open_file(path)
-        self._require(path, file.schema.names)
-        if self.tag is not None and self.tag not in [*numbers, *texts]:
-            texts.append(self.tag)
-        for batch, _ in file.batches(numbers, texts):
-            yield self._converted(batch, path)
 
     def _mark_table(self, path: Path, before: Mark) -> Mark | None:
         facts = path.stat()
@@ -225,7 +190,7 @@ class Watcher:
             return None
         used, n_rows, digest = before["rows"], 0, hashlib.sha256()
         unchanged = used == 0
-        for block, _ in self._blocks(path):
+        for block, _ in self._blocks(open_table(path)):
             cut = min(max(used - n_rows, 0), len(block))
             digest.update(np.ascontiguousarray(block[:cut]).tobytes())
             if used and n_rows < used <= n_rows + len(block):
@@ -240,45 +205,20 @@ class Watcher:
 
     def _new_table_rows(self, part: NewPart) -> Iterator[Piece]:
         first, last, seen = part.before["rows"], part.after["rows"], 0
-        for block, tags in self._blocks(part.path):
+        for block, tags in self._blocks(open_table(part.path)):
             fresh = slice(max(first - seen, 0), max(last - seen, 0))
             seen += len(block)
             if len(block[fresh]):
                 yield Piece(np.ascontiguousarray(block[fresh]), None if tags is None else tags[fresh], part.name)
 
 
-class _Window(io.RawIOBase):
-    """The next bytes of a stream, for a reader that would read to the end."""
-
-    def __init__(self, stream: BinaryIO, length: int) -> None:
-        super().__init__()
-        self._stream, self._left = stream, length
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(self._left if size is None or size < 0 else min(size, self._left))
-        self._left -= len(data)
-        return data
-
-
-def _names_of_csv(path: Path) -> list[str]:
-    from pyarrow import csv
-
-    with path.open("rb") as stream:
-        header = stream.readline()
-    parse = csv.ParseOptions(delimiter=_separator(header))
-    names: list[str] = csv.read_csv(io.BytesIO(header), parse_options=parse).column_names if header.strip() else []
-    return names
-
-
-def _separator(header: bytes) -> str:
-    return max(",;\t|", key=lambda sign: header.count(sign.encode()))
-
-
 def _is_csv(path: Path) -> bool:
     return path.suffix.lower() in _CSV_ENDINGS
+
+
+def _first_row(path: Path) -> int:
+    with path.open("rb") as stream:
+        return end_of_names(stream)
 
 
 def _changed(path: Path) -> DataError:
@@ -292,7 +232,7 @@ def _mark_lines(path: Path, before: Mark, settle: float) -> Mark | None:
     with path.open("rb") as stream:
         if used and (facts.st_size < used or _edges(stream, used) != before["edges"]):
             raise _changed(path)
-        first = max(used, len(stream.readline()))
+        first = max(used, end_of_names(stream))
         end = _end_of_last_line(stream, first, facts.st_size)
         if end < facts.st_size and time.time() - facts.st_mtime >= settle:
             end = facts.st_size

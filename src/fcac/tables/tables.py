@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from fcac._sites import SiteName, plain_site
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.files import SourceFile, TableFile, find_files, open_file, site_from_text, stem
+from fcac.tables.files import SourceFile, TableFile, find_files, open_table, site_from_text, stem
+from fcac.tables.readers import TableFile
+from fcac.tables.rows import read_rows, wanted_columns
 from fcac.tables.schema import Column, Schema, describe_problems, is_numeric, kind_in_words
 from fcac.tables.simulate import Dealer, Split
 
@@ -108,9 +110,11 @@ def open_tables(
     if schema is not None and (columns is not None or drop):
         raise RequestError("a schema says which columns are used: leave out the list of columns")
     sources = find_files(paths)
-    files = [open_file(source.path) for source in sources]
+    files = [open_table(source.path) for source in sources]
     apart = [name for name in (site_column, label_column, record_id_column, *keep) if name is not None]
     for file in files:
+        if schema is None and columns is None:
+            file.check_names()
         lacking = [name for name in [*apart, *drop] if name not in file.schema.names]
         if lacking:
             known = ", ".join(file.schema.names[:12]) + (", ..." if len(file.schema.names) > 12 else "")
@@ -208,12 +212,8 @@ class Tables:
         self.n_read, self.n_dropped, self.record_ids = 0, 0, {}
         troubles = _Troubles()
         for number, (file, site) in enumerate(zip(self.files, self._sites, strict=True)):
-            apart = [name for name in (self._site_column, self._record_id_column, *self._keep) if name is not None]
-            texts = [field.name for field in self.schema.fields if field.categories is not None]
-            numbers = [field.name for field in self.schema.fields if field.categories is None]
-            extra = list(dict.fromkeys([*texts, *(name for name in apart if name not in numbers)]))
-            for table, share in file.batches(numbers, extra):
-                converted = self.schema.convert(table)
+            beside = [name for name in (self._site_column, self._record_id_column, *self._keep) if name is not None]
+            for table, converted, share in read_rows(file, self.schema, beside):
                 troubles.note(file.path, table, converted.missing, converted.unknown, self._site_column)
                 self.n_read += table.num_rows
                 self.n_dropped += table.num_rows - len(converted.block)
@@ -363,17 +363,12 @@ def _check_columns(files: list[TableFile], schema: Schema) -> None:
     for file in files:
         lacking = [name for name in schema.columns if name not in file.schema.names]
         if lacking:
+            file.check_names()  # names that make no sense are the likelier reason
             more = f" and {len(lacking) - 8} more" if len(lacking) > 8 else ""
             raise DataError(
                 f"{file.path} has no column {', '.join(lacking[:8])}{more}: all tables need the same columns"
             )
-        for field in schema.fields:
-            kind = file.schema.field(field.name).type
-            if field.categories is None and not is_numeric(kind):
-                raise DataError(
-                    f"{file.path}: column {field.name} holds {kind_in_words(kind)}, numbers are needed: leave it out, "
-                    "or list its public categories in a schema"
-                )
+        file.check_columns(*wanted_columns(schema))
 
 
 def _check_names(sources: list[SourceFile]) -> None:

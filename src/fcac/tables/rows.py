@@ -1,0 +1,55 @@
+"""From a table to numbers: the one place where a schema is applied to what a reader gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from fcac.tables.readers import TableFile
+from fcac.tables.schema import Converted, Schema
+
+
+class ReadRows(NamedTuple):
+    """Some rows of a table.
+
+    Attributes
+    ----------
+    table : pyarrow.RecordBatch
+        The rows as read: the columns of the schema and those asked for beside it.
+    converted : Converted
+        The rows as the schema makes them, and counts of what is wrong with them.
+    share : float
+        How much of the table has been read, 0 to 1.
+    """
+
+    table: pa.RecordBatch
+    converted: Converted
+    share: float
+
+
+def read_rows(file: TableFile, schema: Schema, beside: Sequence[str] = ()) -> Iterator[ReadRows]:
+    """Read a table batch by batch, as numbers.
+
+    Parameters
+    ----------
+    file : TableFile
+    schema : Schema
+    beside : sequence of str
+        Further columns wanted as they are, such as those of sites and ids.
+
+    Yields
+    ------
+    ReadRows
+    """
+    numbers, texts = wanted_columns(schema)
+    texts = list(dict.fromkeys([*texts, *(name for name in beside if name not in numbers)]))
+    for table, share in file.batches(numbers, texts):
+        yield ReadRows(table, schema.convert(table), share)
+
+
+def wanted_columns(schema: Schema) -> tuple[list[str], list[str]]:
+    """Return the columns that a schema needs as numbers and those it needs as text."""
+    numbers = [field.name for field in schema.fields if field.categories is None]
+    return numbers, [field.name for field in schema.fields if field.categories is not None]
