@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.files import TableFile, find_files, open_table
+from fcac.tables.files import find_files, open_table
 from fcac.tables.readers import TableFile
 from fcac.tables.rows import read_rows
 from fcac.tables.schema import FORMAT, Column, Schema, _key, column_line, is_numeric, kind_in_words

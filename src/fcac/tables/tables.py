@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fcac._sites import SiteName, plain_site
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.files import SourceFile, TableFile, find_files, open_table, site_from_text, stem
+from fcac.tables.files import SourceFile, find_files, open_table, site_from_text, stem
 from fcac.tables.readers import TableFile
 from fcac.tables.rows import read_rows, wanted_columns
 from fcac.tables.schema import Column, Schema, describe_problems, is_numeric, kind_in_words
