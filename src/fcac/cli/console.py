@@ -16,6 +16,8 @@ from typing import Any, Self
 
 import click
 
+from fcac._text import duration
+
 _PATIENCE_SECONDS = 2.0
 _LINE_EVERY_SECONDS = 10.0
 
@@ -50,37 +52,6 @@ def help_text(command: Callable[..., Any]) -> str:
 
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
     return "\n\n".join(one_line(paragraph) for paragraph in paragraphs)
-
-
-def counted(n: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun.
-
-    Examples
-    --------
-    >>> from fcac.cli.console import counted
-    >>> counted(1, "site"), counted(1200, "row"), counted(2, "community", "communities")
-    ('1 site', '1,200 rows', '2 communities')
-    """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time as people say it.
-
-    Examples
-    --------
-    >>> from fcac.cli.console import duration
-    >>> duration(0.25), duration(75), duration(7300)
-    ('0.2 s', '1 min 15 s', '2 h 1 min')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 class Progress:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fcac.cli.console import BadUse, Progress, counted, duration, note, say
+from fcac._text import counted, duration
+from fcac.cli.console import BadUse, Progress, note, say
 
 if TYPE_CHECKING:
     from fcac.tables import Tables

@@ -7,11 +7,6 @@ from collections.abc import Iterable, Sequence
 from fcac.report.markup import Child, Markup, tag
 
 
-def plural(n: int, one: str, many: str | None = None) -> str:
-    """A number with its noun."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
 def shortened(text: str, most: int = 17) -> str:
     """A long name without its middle, since names often differ at the end.
 

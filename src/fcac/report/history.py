@@ -7,10 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from fcac._text import counted
 from fcac.federation.replay import SMALLEST_SHARE, Event
 from fcac.report import charts
 from fcac.report.cluster_style import Look
-from fcac.report.components import details, image, plot, plural, section, shortened, table
+from fcac.report.components import details, image, plot, section, shortened, table
 from fcac.report.data import Facts, ReadOut, SiteFacts
 from fcac.report.markup import Markup, tag
 
@@ -50,10 +51,10 @@ def rounds_section(facts: Facts) -> Markup | None:
             axes=False,
         )
         n_nodes, n_clusters = len(r.snapshot.nodes), r.snapshot.n_clusters
-        alt = f"{name}: {plural(n_nodes, 'node')} in {plural(n_clusters, 'cluster')}."
-        heading = tag("h3", name, tag("span", f"{plural(n_clusters, 'cluster')}"))
+        alt = f"{name}: {counted(n_nodes, 'node')} in {counted(n_clusters, 'cluster')}."
+        heading = tag("h3", name, tag("span", f"{counted(n_clusters, 'cluster')}"))
         sites = [s for s in facts.sites if r.snapshot.round - 1 in s.parts]
-        took_part = f"{plural(n_nodes, 'node')}; {len(sites)} of {plural(len(facts.sites), 'site')} took part."
+        took_part = f"{counted(n_nodes, 'node')}; {len(sites)} of {counted(len(facts.sites), 'site')} took part."
         pictures.append(tag("figure", heading, image(picture, alt), tag("figcaption", took_part), class_="panel"))
     names = [f"Round {facts.round_names[r.snapshot.round - 1]}" for r in rounds]
     flow_rows = [
@@ -131,7 +132,7 @@ def _event_list(facts: Facts) -> Markup | None:
 def _listed(lines: Sequence[str]) -> Markup:
     older = len(lines) - _MAX_EVENTS
     shown = tag("ul", [tag("li", line) for line in lines[-_MAX_EVENTS:]], class_="events")
-    earlier = tag("p", f"and {plural(older, 'earlier event')}", class_="caption") if older > 0 else None
+    earlier = tag("p", f"and {counted(older, 'earlier event')}", class_="caption") if older > 0 else None
     return tag("div", shown, earlier)
 
 
@@ -152,8 +153,8 @@ def _event_words(event: Event) -> str:
     if event.kind in ("merged", "split"):
         return f"{_clusters(event.before)} of the round before {event.kind} into {_clusters(event.after)}."
     if event.kind == "died":
-        return f"{_clusters(event.before)} died; it stood for {plural(event.rows[0], 'row')}."
-    return f"{_clusters(event.after)} {event.kind} from {event.rows[0]:,} to {plural(event.rows[1], 'row')}."
+        return f"{_clusters(event.before)} died; it stood for {counted(event.rows[0], 'row')}."
+    return f"{_clusters(event.after)} {event.kind} from {event.rows[0]:,} to {counted(event.rows[1], 'row')}."
 
 
 def _clusters(labels: Sequence[int]) -> str:
@@ -217,7 +218,7 @@ def _presence(site: SiteFacts, k: int) -> Markup:
     part = site.parts.get(k)
     if part is None:
         return tag("td", "away", class_="out")
-    tip = f"{site.name}: {plural(part.n_nodes, 'node')} for {plural(part.rows, 'row')}"
+    tip = f"{site.name}: {counted(part.n_nodes, 'node')} for {counted(part.rows, 'row')}"
     if part.late:
         return tag("td", f"{part.n_nodes:,} late", class_="late", data_t=f"{tip}, for an earlier round")
     return tag("td", f"{part.n_nodes:,}", class_="in", data_t=tip)

@@ -6,8 +6,8 @@ import base64
 import datetime
 import hashlib
 
+from fcac._text import counted
 from fcac.report import history, sections
-from fcac.report.components import plural
 from fcac.report.data import Facts
 from fcac.report.markup import Markup, tag
 from fcac.report.style import CSS, SCRIPT
@@ -22,7 +22,7 @@ def page(facts: Facts, title: str | None = None) -> str:
     title : str, optional
     """
     sites, rounds = len(facts.sites), len(facts.round_names)
-    title = title or f"Clusters of {plural(sites, 'site')} after {plural(rounds, 'round')}"
+    title = title or f"Clusters of {counted(sites, 'site')} after {counted(rounds, 'round')}"
     parts = [
         ("network", "Network", sections.network_section(facts)),
         ("clusters", "Clusters", sections.clusters_section(facts)),

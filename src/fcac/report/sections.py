@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fcac._text import counted
 from fcac.report import charts
-from fcac.report.components import details, plot, plural, section, shortened, table
+from fcac.report.components import details, plot, section, shortened, table
 from fcac.report.data import Cluster, Comparison, Facts, ReadOut
 from fcac.report.markup import Child, Markup, tag
 from fcac.report.privacy_statement import PrivacyWords
@@ -61,8 +62,8 @@ def opening(facts: Facts) -> list[Markup]:
 def lead(facts: Facts) -> Markup:
     """What was found, in one sentence."""
     clusters = facts.read.clusters
-    rows, sites = plural(facts.n_rows, "row"), plural(len(facts.sites), "site")
-    rounds = plural(len(facts.round_names), "round")
+    rows, sites = counted(facts.n_rows, "row"), counted(len(facts.sites), "site")
+    rounds = counted(len(facts.round_names), "round")
     if not clusters:
         return tag(
             "p", f"{sites} took part in {rounds}; no node has arrived yet, so there is no cluster.", class_="lead"
@@ -74,7 +75,7 @@ def lead(facts: Facts) -> Markup:
     return tag(
         "p",
         f"{about}{rows} at {sites}, seen over {rounds}, fall into ",
-        tag("strong", plural(len(clusters), "cluster")),
+        tag("strong", counted(len(clusters), "cluster")),
         f".{tail}",
         class_="lead",
     )
@@ -105,7 +106,7 @@ def network_section(facts: Facts) -> Markup:
         tag(
             "div",
             tag("ul", legend, class_="legend", aria_label="Clusters: choose one to single it out in the picture"),
-            tag("p", f"and {plural(more, 'smaller cluster')}", class_="caption") if more else None,
+            tag("p", f"and {counted(more, 'smaller cluster')}", class_="caption") if more else None,
         ),
         class_="stage panel",
     )
@@ -122,7 +123,7 @@ def _network_alt(read: ReadOut) -> str:
         return "An empty network."
     first = read.clusters[0]
     return (
-        f"Network of {plural(read.n_nodes, 'node')} in {plural(len(read.clusters), 'cluster')}; "
+        f"Network of {counted(read.n_nodes, 'node')} in {counted(len(read.clusters), 'cluster')}; "
         f"the largest, cluster {first.label}, holds {first.share:.0%} of the rows."
     )
 
@@ -143,7 +144,7 @@ def _network_caption(facts: Facts) -> str:
         least = f", so that each stands for at least {MIN_ROWS} rows" if facts.read.kind == "communities" else ""
         parts.append(f"Neighbouring nodes of a cluster are drawn as one dot{least}.")
     if dots.n_hidden:
-        parts.append(f"{plural(dots.n_hidden, 'node')} of clusters with fewer than {MIN_ROWS} rows are not drawn.")
+        parts.append(f"{counted(dots.n_hidden, 'node')} of clusters with fewer than {MIN_ROWS} rows are not drawn.")
     parts.append("Positions are rounded to three digits.")
     if facts.n_sent_nodes > _HARDLY_CONDENSED * facts.n_rows:
         parts.append(
@@ -197,7 +198,7 @@ def clusters_section(facts: Facts) -> Markup | None:
     if rest:
         body = [(str(c.label), f"{c.rows:,}", f"{c.share:.1%}", _top_site(c), _top_difference(c)) for c in rest]
         more = details(
-            f"Show the {plural(len(rest), 'smaller cluster')}",
+            f"Show the {counted(len(rest), 'smaller cluster')}",
             table(
                 ["Cluster", "Rows", "Share", "Mostly at", "Most telling"],
                 body,
@@ -212,7 +213,7 @@ def clusters_section(facts: Facts) -> Markup | None:
 
 
 def _card(cluster: Cluster, facts: Facts, widest: float) -> Markup:
-    size = plural(cluster.rows, "row")
+    size = counted(cluster.rows, "row")
     if not facts.exact_counts:
         size = f"about {size}"
     sites = list(cluster.site_shares.items())
@@ -259,7 +260,7 @@ def _difference_list(cluster: Cluster, widest: float) -> Markup:
     return (
         listed
         if not more
-        else tag("div", listed, tag("p", f"and {plural(more, 'less telling feature')}", class_="caption"))
+        else tag("div", listed, tag("p", f"and {counted(more, 'less telling feature')}", class_="caption"))
     )
 
 
@@ -298,7 +299,7 @@ def comparison_section(facts: Facts) -> Markup | None:
         panels.append(
             tag(
                 "figure",
-                tag("h3", _KIND[read.kind].capitalize(), ": ", plural(len(read.clusters), "cluster")),
+                tag("h3", _KIND[read.kind].capitalize(), ": ", counted(len(read.clusters), "cluster")),
                 plot(picture, _network_alt(read)),
                 class_="panel",
             )

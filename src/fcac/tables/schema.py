@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac._text import listed
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError, SchemaError
 
@@ -232,7 +233,7 @@ class Schema:
     def _why_no_bounds(self) -> str:
         lacking = [field.name for field in self.fields if field.bounds is None]
         if lacking:
-            return f"the schema has no bounds for {_listed(lacking)}: give min and max, from public knowledge"
+            return f"the schema has no bounds for {listed(lacking)}: give min and max, from public knowledge"
         if not self.bounds_are_public:
             return (
                 "the schema says bounds_are_public = false: check that every min and max is public knowledge "
@@ -278,7 +279,7 @@ class Schema:
         places = {name: place for place, name in enumerate(batch.schema.names)}
         lacking = [name for name in self.columns if name not in places]
         if lacking:
-            raise RequestError(f"no column {_listed(lacking)}: the schema needs it")
+            raise RequestError(f"no column {listed(lacking)}: the schema needs it")
         n = batch.num_rows
         # feature by feature first, rows at the end: a wide table is turned once and not cell by cell
         features = np.empty((self.n_features, n))
@@ -360,7 +361,7 @@ class Schema:
             raise SchemaError(f"a schema file starts with fcac_schema = {FORMAT}; `fcac schema DATA` writes one")
         strange = [name for name in found if name not in _TOP]
         if strange:
-            raise SchemaError(f"unknown field {_listed(strange)}; known are {', '.join(_TOP)}")
+            raise SchemaError(f"unknown field {listed(strange)}; known are {', '.join(_TOP)}")
         columns = found.get("columns")
         if not isinstance(columns, dict) or not columns:
             raise SchemaError("a schema needs at least one column under [columns]")
@@ -371,9 +372,7 @@ class Schema:
                 raise SchemaError(f"column {name!r}: write {_key(name)} = {{ }} with its settings between the braces")
             strange = [key for key in own if key not in _SETTINGS]
             if strange:
-                raise SchemaError(
-                    f"column {name!r}: unknown field {_listed(strange)}; known are {', '.join(_SETTINGS)}"
-                )
+                raise SchemaError(f"column {name!r}: unknown field {listed(strange)}; known are {', '.join(_SETTINGS)}")
             # numbers meant for all columns have no meaning for a column of categories
             base = shared if "categories" not in own else {k: v for k, v in shared.items() if v == "drop"}
             fields.append(Column(name, **{**base, **own}))
@@ -429,13 +428,13 @@ def describe_problems(missing: dict[str, int], unknown: dict[str, int], n_rows: 
     of = "" if n_rows is None else f" of {n_rows:,} rows"
     parts = []
     if missing:
-        counts = _listed([f"{name} ({count:,})" for name, count in missing.items()])
+        counts = listed([f"{name} ({count:,})" for name, count in missing.items()])
         parts.append(
             f"missing or infinite values in column {counts}{of}: "
             'complete the data, or let a schema say what to do (missing = "drop" or "fill"; see `fcac schema --help`)'
         )
     if unknown:
-        counts = _listed([f"{name} ({count:,})" for name, count in unknown.items()])
+        counts = listed([f"{name} ({count:,})" for name, count in unknown.items()])
         parts.append(f"values that are not among the categories of column {counts}{of}: add them to the schema")
     return "; ".join(parts)
 
@@ -511,11 +510,6 @@ def kind_in_words(kind: Any) -> str:
     if is_type.is_temporal(kind):
         return "dates or times"
     return f"values of type {kind}"
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def _key(name: str) -> str:

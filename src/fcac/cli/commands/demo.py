@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fcac._text import counted, duration
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, counted, duration, say
+from fcac.cli.console import BadUse, say
 
 if TYPE_CHECKING:
     pass

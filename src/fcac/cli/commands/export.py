@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, check_out, counted, note, say
+from fcac.cli.console import BadUse, check_out, note, say
 
 if TYPE_CHECKING:
     pass

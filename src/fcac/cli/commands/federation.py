@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import click
 import typer
 
-from fcac.cli.console import BadUse, check_out, counted, help_text, note, say
+from fcac._text import counted
+from fcac.cli.console import BadUse, check_out, help_text, note, say
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, check_out, counted, say
+from fcac.cli.console import BadUse, check_out, say
 
 if TYPE_CHECKING:
     pass

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.console import counted, say
+from fcac.cli.console import say
 
 if TYPE_CHECKING:
     pass

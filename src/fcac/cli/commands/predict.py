@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcac._text import counted, duration
 from fcac.cli import options as opt
-from fcac.cli.console import Progress, check_out, counted, duration, say
+from fcac.cli.console import Progress, check_out, say
 
 if TYPE_CHECKING:
     pass

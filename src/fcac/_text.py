@@ -1,0 +1,49 @@
+"""Numbers, times and lists as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def counted(n: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> from fcac._text import counted
+    >>> counted(1, "site"), counted(1200, "row"), counted(2, "community", "communities")
+    ('1 site', '1,200 rows', '2 communities')
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it.
+
+    Examples
+    --------
+    >>> from fcac._text import duration
+    >>> duration(0.25), duration(75), duration(7300)
+    ('0.2 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return names as a list that does not grow without bound.
+
+    Examples
+    --------
+    >>> from fcac._text import listed
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
