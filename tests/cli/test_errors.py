@@ -162,7 +162,7 @@ def test_an_interrupt_is_130_and_changes_nothing(data, capfd, monkeypatch):
         raise KeyboardInterrupt
 
     before = (data / "m.fcac").read_bytes()
-    monkeypatch.setattr(rounds, "_map", interrupted)
+    monkeypatch.setattr(rounds, "in_threads", interrupted)
     assert run(["update", str(data / "m.fcac"), str(data / "x.csv")]) == 130
     assert "interrupted" in capfd.readouterr().err
     assert (data / "m.fcac").read_bytes() == before
