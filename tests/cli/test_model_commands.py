@@ -129,7 +129,7 @@ def test_predict_labels_every_row_in_order(clinics, model, capfd, ending):
     table = pa.table({"age": rows[:, 0], "dose": rows[:, 1]}).to_pandas()
     assert labels["label"].to_pylist() == known.predict(table).tolist()
     np.testing.assert_allclose(labels["distance"].to_numpy(), -known.score_samples(table), rtol=1e-12)
-    assert labels["novel"].to_pylist() == (labels["distance"].to_numpy() > known.server_.threshold).tolist()
+    assert labels["novel"].to_pylist() == known.is_novel(table).tolist()
 
 
 def test_predict_with_a_codebook_of_the_papers_server_gives_the_same_labels(clinics, capfd):

@@ -385,7 +385,7 @@ def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     assert data == study.desk.model_bytes()
     meta, arrays = persistence.unpack(data, kind="model")
     assert meta["estimator"] == "Codebook"
-    assert set(arrays) == {"nodes", "labels"}
+    assert set(arrays) == {"nodes", "labels", "reach"}
     assert b"privacy" not in data
     rows = blobs(500, 999)
     assert (models.from_bytes(data).predict(rows) == study.server.predict(rows)).mean() > 0.9

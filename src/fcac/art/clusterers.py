@@ -17,6 +17,7 @@ from fcac._rows import Rows, as_arrow_table, is_arrow
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
 from fcac.exceptions import DegenerateBandwidthWarning
+from fcac.novelty import is_novel
 
 # From this many rows on, a call learns on a copy and takes it over at the end, so that an interrupt leaves no
 # half-learned call behind; below it the single kernel call cannot be interrupted.
@@ -176,6 +177,26 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
             Between -1 (nothing in common) and 0 (equal to a node).
         """
         return -self._nearest(X)[1]
+
+    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+        """Tell for each row whether it is unlike anything seen: whether learning it would open a new node.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        novel : ndarray of bool, shape (n_samples,)
+        """
+        return self._label_rows(X)[2]
+
+    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Cluster, distance to the nearest node, and novelty of every row, from one search."""
+        position, distance = self._nearest(X)
+        labels = self._node_clusters()
+        reach = np.full(len(labels), self._settled().threshold)
+        return labels[position], distance, is_novel(position, distance, reach)
 
     def transform(self, X: Any) -> Floats:
         """Return the CIM of each row to every node.

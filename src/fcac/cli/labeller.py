@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fcac.cli.console import BadUse
+from fcac.codebook import Codebook
 from fcac.tables import Batch, DataError, Tables
 
 _ENDINGS = (".parquet", ".pq", ".feather", ".arrow", ".csv")
@@ -31,32 +33,18 @@ class Labeller:
 
     def __init__(self, model: Any, tables: Tables) -> None:
         self._model = model
-        self._is_book = hasattr(model, "nearest")
-        expected = model.n_features if self._is_book else model.n_features_in_
+        expected = model.n_features if isinstance(model, Codebook) else model.n_features_in_
         if tables.n_features != expected:
             raise DataError(f"the data have {tables.n_features} features, the model has {expected}")
-        if self._is_book:
-            self._threshold = model.threshold
-        else:
-            self._threshold = model.server_.threshold if hasattr(model, "server_") else model.threshold_
 
     def __call__(self, block: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
         if not len(block):
             return np.empty(0, np.int64), np.empty(0), np.empty(0, bool)
-        if self._is_book:
-            position, distance = self._model.nearest(block)
-            label = self._model.labels[position]
-        else:
-            # names were checked when the tables were opened
-            label, distance = self._unnamed("predict", block), -self._unnamed("score_samples", block)
-        return label, distance, distance > self._threshold
-
-    def _unnamed(self, method: str, block: NDArray[np.float64]) -> Any:
-        import warnings
-
         with warnings.catch_warnings():
+            # names were checked when the tables were opened
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            return getattr(self._model, method)(block)
+            label, distance, novel = self._model._label_rows(block)
+        return label, distance, novel
 
 
 class LabelWriter:

@@ -8,8 +8,9 @@ from sklearn.cluster import KMeans
 from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
 from fcac.knn.exact import nearest
+from fcac.novelty import reach_of_means
 
-__all__ = ["Codebook", "condensed"]
+__all__ = ["Codebook", "condensed", "reaching"]
 
 
 def condensed(nodes: Floats, counts: Floats, ids: Integers, scales: Floats, max_nodes: int, min_nodes: int) -> Codebook:
@@ -30,7 +31,16 @@ def condensed(nodes: Floats, counts: Floats, ids: Integers, scales: Floats, max_
             words.append(np.average(nodes[here], axis=0, weights=counts[here]))
             labels.append(name)
             masses.append(counts[here].sum())
-    return Codebook(words, labels, scale=1.0 / scales, counts=masses)
+    return Codebook(words, labels, scales=scales, counts=masses)
+
+
+def reaching(means: Codebook, nodes: Floats, reach: Floats) -> Codebook:
+    """Return the means with the reach that nodes give to the mean nearest to each of them.
+
+    Nodes of clusters that are left out count too: their rows are not novel, although none of the means is of them.
+    """
+    position, distance = means.nearest(nodes)
+    return means.replace(reach=reach_of_means(len(means.nodes), position, distance, reach))
 
 
 def _grouped(points: Floats, counts: Floats, wanted: int, min_nodes: int) -> Integers:

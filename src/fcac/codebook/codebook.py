@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,15 @@ from numpy.typing import NDArray
 from fcac._rows import Rows
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
+from fcac.novelty import is_novel
 from fcac.tables.schema import Schema, schema_in
+
+if TYPE_CHECKING:
+    from fcac.knn.exact import Searcher
+
+# What a network accepts as a bandwidth at least; next to any real bandwidth it is nothing.
+_NO_WIDTH = 1e-170
+_LARGEST_SUM = 1e150
 
 
 class Codebook:
@@ -24,8 +33,12 @@ class Codebook:
         Kernel bandwidth of the correntropy-induced metric. None: Euclidean distance after dividing by `scale`.
     scale : array of shape (d,), optional
         Divisor of each feature, with Euclidean distance.
+    scales : array of shape (d,), optional
+        In place of `scale`: the factor of each feature.
     threshold : float
-        Distance beyond which a row is unlike anything seen.
+        Distance beyond which a row is unlike anything seen, if it is the same for all nodes.
+    reach : array of shape (K,), optional
+        In place of `threshold`: this distance for every node; see :mod:`fcac.novelty`.
     feature_names : list of str, optional
     counts : array of shape (K,), optional
         Records behind each node, where they may be known; an exported codebook has none.
@@ -47,7 +60,9 @@ class Codebook:
         *,
         bandwidth: float | None = None,
         scale: Any = None,
+        scales: Any = None,
         threshold: float = np.inf,
+        reach: Any = None,
         feature_names: list[str] | None = None,
         counts: Any = None,
         schema: Schema | None = None,
@@ -55,8 +70,18 @@ class Codebook:
         self.nodes: Floats = np.ascontiguousarray(nodes, dtype=np.float64)
         self.labels: Integers = np.ascontiguousarray(labels, dtype=np.int64)
         self.bandwidth = None if bandwidth is None else float(bandwidth)
+        if scale is not None and scales is not None:
+            raise ValueError("a codebook takes scale or scales, not both: one is the inverse of the other")
+        if reach is not None and threshold != np.inf:
+            raise ValueError("a codebook takes a reach for every node or one threshold for all, not both")
+        # a factor is kept as it was given: its inverse, inverted again, may differ in the last bit
+        self._factors: Floats | None = None if scales is None else np.ascontiguousarray(scales, dtype=np.float64)
+        if self._factors is not None:
+            with np.errstate(divide="ignore"):  # refused below
+                scale = 1.0 / self._factors
         self.scale: Floats | None = None if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
-        self.threshold = float(threshold)
+        alike = np.full(len(self.nodes), threshold) if reach is None else reach
+        self.reach: Floats = np.ascontiguousarray(alike, dtype=np.float64)
         self.feature_names = feature_names
         self.counts: Floats | None = None if counts is None else np.ascontiguousarray(counts, dtype=np.float64)
         self.schema = schema
@@ -71,6 +96,8 @@ class Codebook:
             raise ValueError("the bandwidth of a codebook must be positive")
         if self.scale is not None and (self.scale.shape != (self.n_features,) or not (self.scale > 0).all()):
             raise ValueError("the scale of a codebook must be positive, one value per feature")
+        if self.reach.shape != (len(self.nodes),) or not (self.reach >= 0).all():
+            raise ValueError("the reach (or threshold) of a codebook must not be negative, one value per node")
         if self.feature_names is not None and len(self.feature_names) != self.n_features:
             raise ValueError("a codebook needs one name per feature")
         if self.counts is not None and (self.counts.shape != (len(self.nodes),) or not (self.counts >= 0).all()):
@@ -88,14 +115,41 @@ class Codebook:
     @property
     def scales(self) -> Floats:
         """Factor of every feature in the Euclidean distance: one over `scale`."""
+        if self._factors is not None:
+            return self._factors
         return np.ones(self.n_features) if self.scale is None else 1.0 / self.scale
+
+    @property
+    def threshold(self) -> float:
+        """The farthest reach of any node: beyond it every row is novel."""
+        return float(self.reach.max())
+
+    def replace(self, **changes: Any) -> Codebook:
+        """Return a codebook that differs in the parameters named here, by their names in the constructor."""
+        kept: dict[str, Any] = {
+            "nodes": self.nodes,
+            "labels": self.labels,
+            "bandwidth": self.bandwidth,
+            "feature_names": self.feature_names,
+            "counts": self.counts,
+            "schema": self.schema,
+        }
+        kept |= {"scale": self.scale} if self._factors is None else {"scales": self._factors}
+        if "threshold" not in changes:
+            kept["reach"] = self.reach
+        return type(self)(**kept | changes)
+
+    def only(self, which: NDArray[Any]) -> Codebook:
+        """Return a codebook of some of the nodes, named by position or by a mask."""
+        counts = None if self.counts is None else self.counts[which]
+        return self.replace(nodes=self.nodes[which], labels=self.labels[which], reach=self.reach[which], counts=counts)
 
     def nearest(self, X: Any) -> tuple[Integers, Floats]:
         """Return position of, and distance to, the nearest node of every row."""
         rows = Rows(X, "Codebook")
         if rows.n_features != self.n_features:
             raise ValueError(f"X has {rows.n_features} features, the codebook has {self.n_features}")
-        read = self._network().nearest if self.bandwidth is not None else self._nearest_euclidean
+        read = self._network.nearest if self.bandwidth is not None else self._nearest_euclidean
         parts = [read(block) for block in rows.blocks()]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
@@ -105,9 +159,16 @@ class Codebook:
 
     def is_novel(self, X: Any) -> NDArray[np.bool_]:
         """Tell for every row whether it is unlike anything seen."""
-        return self.nearest(X)[1] > self.threshold
+        return self._label_rows(X)[2]
 
+    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Cluster, distance to the nearest node, and novelty of every row, from one search."""
+        position, distance = self.nearest(X)
+        return self.labels[position], distance, is_novel(position, distance, self.reach)
+
+    @cached_property
     def _network(self) -> Network:
+        assert self.bandwidth is not None
         n = len(self.nodes)
         rules = Rules(topological=False)
         meta = {
@@ -121,7 +182,7 @@ class Codebook:
         arrays: dict[str, NDArray[Any]] = {
             "nodes": self.nodes,
             "counts": np.ones(n, np.int64),
-            "bandwidths": np.full(n, self.bandwidth),
+            "bandwidths": _widths_of_mean(self.bandwidth, n),
             "recency": np.arange(n),
             "edges": np.empty((0, 2), np.int64),
             "edge_ages": np.empty(0, np.int64),
@@ -130,12 +191,20 @@ class Codebook:
         }
         return Network.from_parts(meta, arrays)
 
-    def _nearest_euclidean(self, block: Floats) -> tuple[Integers, Floats]:
-        from sklearn.metrics import pairwise_distances_argmin_min
+    @cached_property
+    def _searcher(self) -> Searcher:
+        from fcac.knn.exact import Searcher
 
-        scale = 1.0 if self.scale is None else self.scale
-        position, distance = pairwise_distances_argmin_min(block / scale, self.nodes / scale)
-        return position.astype(np.int64), distance
+        return Searcher(self.nodes * self.scales)
+
+    def _nearest_euclidean(self, block: Floats) -> tuple[Integers, Floats]:
+        # the search of the communities, so that both find the same node at the same distance
+        position, squared = self._searcher.nearest(block * self.scales, 1)
+        return position[:, 0], np.sqrt(squared[:, 0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # copies prepare their search themselves
+        return {name: value for name, value in self.__dict__.items() if name not in ("_network", "_searcher")}
 
     # ------------------------------------------------------------ storage
 
@@ -146,8 +215,13 @@ class Codebook:
         arrays: dict[str, NDArray[Any]] = {"nodes": self.nodes, "labels": self.labels}
         if self.scale is not None:
             arrays["scale"] = self.scale
+            if not np.array_equal(1.0 / self.scale, self.scales):
+                arrays["scales"] = self.scales
         if self.counts is not None:
             arrays["counts"] = self.counts
+        if self.reach.min() != self.reach.max():
+            arrays["reach"] = self.reach
+        # with a reach for every node this is for versions that know one threshold only
         threshold = self.threshold if np.isfinite(self.threshold) else None
         meta: dict[str, Any] = {
             "bandwidth": self.bandwidth,
@@ -160,13 +234,26 @@ class Codebook:
 
     @classmethod
     def _from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Codebook:
+        measure = {"scales": arrays["scales"]} if "scales" in arrays else {"scale": arrays.get("scale")}
+        threshold = np.inf if meta["threshold"] is None else meta["threshold"]
         return cls(
             arrays["nodes"],
             arrays["labels"],
             bandwidth=meta["bandwidth"],
-            scale=arrays.get("scale"),
-            threshold=np.inf if meta["threshold"] is None else meta["threshold"],
+            **measure,
+            **({"reach": arrays["reach"]} if "reach" in arrays else {"threshold": threshold}),
             feature_names=meta["feature_names"],
             counts=arrays.get("counts"),
             schema=schema_in(meta),
         )
+
+
+def _widths_of_mean(bandwidth: float, n: int) -> Floats:
+    """Bandwidths of n nodes with this mean to the last bit; the mean of n equal ones is rounded on the way."""
+    total = n * bandwidth
+    for sum_ in (total, np.nextafter(total, 0.0), np.nextafter(total, np.inf)):
+        if sum_ / n == bandwidth and sum_ < _LARGEST_SUM and n * _NO_WIDTH < np.spacing(sum_) / 4:
+            widths = np.full(n, _NO_WIDTH)
+            widths[0] = sum_
+            return widths
+    return np.full(n, bandwidth)

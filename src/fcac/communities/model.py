@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fcac._sites import site_order
 from fcac._typing import Floats, Integers
-from fcac.codebook.coarse import Codebook, condensed
+from fcac.codebook.coarse import Codebook, condensed, reaching
 from fcac.communities.hierarchy import by_first
 from fcac.communities.snapshot import Fitted
 from fcac.communities.tracking import Change, carry_names
+from fcac.novelty import is_novel
 
 # Nodes around a row that vote on how firmly it belongs.
 _VOTERS = 5
@@ -230,8 +231,7 @@ class Communities:
             Also return how firmly each row belongs: the share of its nearest nodes, nearer ones counting more, that
             belong to the same cluster.
         novelty : bool, default=False
-            Label -1 rows that lie farther from every node, measured by the spacing of nodes there, than 99.9 % of the
-            nodes lie from their own nearest.
+            Label -1 rows that are unlike anything seen; see :mod:`fcac.novelty`.
 
         Returns
         -------
@@ -244,12 +244,38 @@ class Communities:
         around = result.point_ids()[near]
         labels, confidence = around[:, 0], _support(around, squared)
         if novelty:
-            labels = np.where(result.relative(near[:, 0], squared[:, 0]) > result.novel_beyond(), -1, labels)
+            labels = np.where(is_novel(near[:, 0], np.sqrt(squared[:, 0]), result.reach()), -1, labels)
         return (labels, confidence) if return_confidence else labels
 
     def distance_to_nearest(self, X: ArrayLike) -> Floats:
         """Return the distance of each row to its nearest node, in the scaled features the clusters were found in."""
         return np.sqrt(self._result().searcher().nearest(self._rows(X), 1)[1][:, 0])
+
+    def is_novel(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Tell for every row whether it is unlike anything seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        novel : ndarray of bool, shape (n,)
+        """
+        return self.label_rows(X)[2]
+
+    def label_rows(self, X: ArrayLike) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Return cluster, distance to the nearest node, and novelty of each row, from one search."""
+        result = self._result()
+        near, squared = result.searcher().nearest(self._rows(X), 1)
+        position, distance = near[:, 0], np.sqrt(squared[:, 0])
+        return result.point_ids()[position], distance, is_novel(position, distance, result.reach())
+
+    @property
+    def reach(self) -> Floats:
+        """Distance from each node, in scaled features, beyond which a row is novel; in the order of ``nodes``."""
+        result = self._result()
+        return result.reach()[result.point_of]
 
     def _rows(self, X: ArrayLike) -> Floats:
         result = self._result()
@@ -259,6 +285,22 @@ class Communities:
         if not np.isfinite(rows).all():
             raise ValueError("X holds NaN or infinity: remove or fill these rows first")
         return rows * result.scales
+
+    def codebook(self) -> Codebook:
+        """Return all nodes as a codebook, which reads rows exactly as this model does.
+
+        A node that several sites sent is in it once. The order is that of the search, so that of several nodes at the
+        same distance from a row both take the same one.
+        """
+        result = self._result()
+        first = result.places.first
+        return Codebook(
+            result.nodes[first],
+            result.ids[first],
+            scales=result.scales,
+            reach=result.reach(),
+            counts=np.bincount(result.point_of, weights=result.counts),
+        )
 
     def condense(self, max_nodes: int = 256, min_nodes: int = 3) -> Codebook:
         """Return a small codebook that predicts nearly the same and holds no site's node.
@@ -278,7 +320,8 @@ class Communities:
         if max_nodes < 1 or min_nodes < 1:
             raise ValueError(f"max_nodes and min_nodes must be at least 1; they are {max_nodes} and {min_nodes}")
         result = self._result()
-        return condensed(result.nodes, result.counts, result.ids, result.scales, int(max_nodes), int(min_nodes))
+        means = condensed(result.nodes, result.counts, result.ids, result.scales, int(max_nodes), int(min_nodes))
+        return reaching(means, result.nodes, self.reach)
 
     # ------------------------------------------------------------ storage
 

@@ -14,9 +14,8 @@ from fcac.communities.snn_graph import Ties, dimension_of, moments, neighbours_f
 from fcac.knn.exact import Searcher, distinct, is_approximate
 from fcac.knn.knn_lists import Lists, made, made_approximate, mended
 from fcac.knn.morton_order import Places, grid_of
+from fcac.novelty import is_novel, reach_from_spacing
 
-# A row is novel if it lies farther out than all but this share of the nodes do.
-_NOVEL_SHARE = 0.001
 # If more than this share of the nodes changed, starting over is cheaper than mending the lists.
 _MEND_BELOW = 0.3
 
@@ -64,7 +63,7 @@ class Fitted:
         self._ties: Ties | None = None
         self._tree: Tree | None = None
         self._searcher: Searcher | None = None
-        self._novel_beyond: float | None = None
+        self._reach: Floats | None = None
 
     def holds(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> bool:
         """Whether these are the nodes."""
@@ -165,9 +164,9 @@ class Fitted:
         new = np.flatnonzero(is_new)
         places = self.nodes[self.places.first[new]]
         near, squared = before.searcher().nearest(places * before.scales, 1)
-        within = before.relative(near[:, 0], squared[:, 0]) <= before.novel_beyond()
+        far = is_novel(near[:, 0], np.sqrt(squared[:, 0]), before.reach())
         old_ids = before.point_ids()
-        origin[new] = np.where(within, old_ids[near[:, 0]], -1)
+        origin[new] = np.where(far, -1, old_ids[near[:, 0]])
         origin[moved[stayed]] = old_ids[stayed]
         return origin[self.point_of]
 
@@ -177,23 +176,13 @@ class Fitted:
         present = np.flatnonzero(np.bincount(self.ids))
         return dict(zip(present.tolist(), records[present].tolist(), strict=True))
 
-    def relative(self, position: NDArray[Any], squared: Floats) -> Floats:
-        """Distance to a node in units of that node's distance to its farthest listed neighbour."""
-        lists = self.lists()
-        if not lists.near.shape[1]:
-            return np.where(squared > 0, np.inf, 0.0)
-        local = lists.squared[position, 2]
-        ratio: Floats = np.divide(squared, local, out=np.where(squared > 0, np.inf, 0.0), where=local > 0)
-        return np.sqrt(ratio)
-
-    def novel_beyond(self) -> float:
-        """From which relative distance on a row is novel."""
-        if self._novel_beyond is None:
-            lists = self.lists()
-            if not lists.near.shape[1]:
-                return 0.0
-            ratios = self.relative(lists.near[:, 0], lists.squared[:, 0])
-            finite = ratios[np.isfinite(ratios)]
-            # never stricter than the spacing itself: with few nodes the quantile says little
-            self._novel_beyond = max(1.0, float(np.quantile(finite, 1 - _NOVEL_SHARE))) if len(finite) else 1.0
-        return self._novel_beyond
+    def reach(self) -> Floats:
+        """How far from each point rows are still like what was seen."""
+        if self._reach is None:
+            near, squared, _ = self.lists()
+            if near.shape[1]:
+                self._reach = reach_from_spacing(near[:, 0], squared[:, 0], squared[:, 2])
+            else:
+                # a point alone has no spacing: it knows nothing but itself
+                self._reach = np.zeros(len(self.points))
+        return self._reach

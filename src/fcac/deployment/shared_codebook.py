@@ -47,28 +47,21 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
     kept = np.ones(len(book.nodes), bool) if released else ~_among(book.nodes, _contributed(server))
     if not kept.any():
         return None
-    return Codebook(
-        book.nodes[kept],
-        book.labels[kept],
-        bandwidth=book.bandwidth,
-        scale=book.scale,
-        threshold=book.threshold,
-        feature_names=feature_names,
-    )
+    return book.only(kept).replace(feature_names=feature_names)
 
 
 def _condensed(server: Server) -> Codebook:
     """Group the contributed nodes of each cluster of the paper's server and take means."""
-    from fcac.codebook.coarse import condensed
+    from fcac.codebook.coarse import condensed, reaching
 
     whole = server.export()
     nodes = np.unique(np.concatenate([item.nodes for item in server.latest().values()]), axis=0)
     even = np.ones(len(nodes))
-    words = condensed(nodes, even, whole.predict(nodes), np.ones(nodes.shape[1]), _MOST_CODEWORDS, _NODES_PER_CODEWORD)
+    position, _ = whole.nearest(nodes)
+    labels = whole.labels[position]
+    words = condensed(nodes, even, labels, np.ones(nodes.shape[1]), _MOST_CODEWORDS, _NODES_PER_CODEWORD)
     draft = Codebook(words.nodes, words.labels, bandwidth=whole.bandwidth)
-    # a codeword stands for a region, so "novel" begins where no node of the region lies
-    reach = float(draft.nearest(nodes)[1].max())
-    return Codebook(draft.nodes, draft.labels, bandwidth=whole.bandwidth, threshold=max(whole.threshold, reach))
+    return reaching(draft, nodes, whole.reach[position])
 
 
 def _contributed(server: Server) -> np.ndarray:

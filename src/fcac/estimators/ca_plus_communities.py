@@ -130,6 +130,13 @@ class CAPlusCommunities(ClusterMixin, BaseEstimator):
 
     # ------------------------------------------------------------ reading
 
+    def _rows_to_read(self, X: Any) -> Rows:
+        check_is_fitted(self, "_plus")
+        rows = Rows(X, self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        self._check_width(rows)
+        return rows
+
     def predict(self, X: Any, return_confidence: bool = False, novelty: bool = False) -> Any:
         """Return the cluster of the node nearest to each row.
 
@@ -146,13 +153,42 @@ class CAPlusCommunities(ClusterMixin, BaseEstimator):
         labels : ndarray of shape (n_samples,)
         confidence : ndarray of shape (n_samples,), if asked for
         """
-        check_is_fitted(self, "_plus")
-        rows = Rows(X, self)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        self._check_width(rows)
+        rows = self._rows_to_read(X)
         parts = [self._communities.predict(block, True, novelty) for block in rows.blocks()]
         labels, confidence = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         return (labels, confidence) if return_confidence else labels
+
+    def score_samples(self, X: Any) -> Floats:
+        """Return minus the distance of each row to the nearest node, in scaled features: low means novel.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        return -self._label_rows(X)[1]
+
+    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+        """Tell for each row whether it is unlike anything seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        novel : ndarray of bool, shape (n_samples,)
+        """
+        return self._label_rows(X)[2]
+
+    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        rows = self._rows_to_read(X)
+        parts = [self._communities.label_rows(block) for block in rows.blocks()]
+        label, distance, novel = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return label, distance, novel
 
     def clusters_at(self, level: int) -> Integers:
         """Return a label for every node at another cut of the same tree, of ``level`` clusters."""

@@ -306,7 +306,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         return -np.concatenate([self.server_.distance_to_nearest(b, _threads(len(b))) for b in rows.blocks()])
 
     def is_novel(self, X: Any) -> NDArray[np.bool_]:
-        """Tell for each row whether it is unlike anything seen.
+        """Tell for each row whether it is unlike anything seen; see :mod:`fcac.novelty`.
 
         Parameters
         ----------
@@ -316,8 +316,14 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         -------
         novel : ndarray of bool, shape (n,)
         """
+        return self._label_rows(X)[2]
+
+    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Cluster, distance to the nearest node, and novelty of every row, from one search."""
         rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.is_novel(b, _threads(len(b))) for b in rows.blocks()])
+        parts = [self.server_.label_rows(b, _threads(len(b))) for b in rows.blocks()]
+        label, distance, novel = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return label, distance, novel
 
     def predict_with_confidence(self, X: Any) -> tuple[Integers, Floats]:
         """Return the cluster of each row and how firmly it belongs; for ``server="communities"``.

@@ -81,17 +81,14 @@ class CommunityReader:
         return self._model.node_labels
 
     @property
-    def threshold(self) -> float:
-        """Largest distance of a node to its nearest neighbour: a row farther out is unlike anything seen."""
-        _, squared = self._model._result().near()
-        return float(np.sqrt(squared[:, 0].max())) if squared.shape[1] else 0.0
+    def reach(self) -> Floats:
+        return self._model.reach
 
     def predict(self, X: Floats, n_threads: int) -> Integers:
         return self._model.predict(X)
 
-    def is_novel(self, X: Floats, n_threads: int) -> NDArray[np.bool_]:
-        novel: NDArray[np.bool_] = self._model.predict(X, novelty=True) == -1
-        return novel
+    def label_rows(self, X: Floats, n_threads: int) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        return self._model.label_rows(X)
 
     def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
         return self._model.distance_to_nearest(X)
@@ -105,13 +102,7 @@ class CommunityReader:
 
     def export(self, share_nodes: bool) -> Codebook:
         """All nodes if they may be shared; otherwise means of several nodes each."""
-        scale = 1.0 / self._model.feature_scales
-        if share_nodes:
-            return Codebook(self.nodes, self.node_labels, scale=scale, threshold=self.threshold)
-        book = self._model.condense()
-        draft = Codebook(book.nodes, book.labels, scale=scale)
-        # a codeword stands for a region, so "novel" begins where no node of the region lies
-        return Codebook(book.nodes, book.labels, scale=scale, threshold=float(draft.nearest(self.nodes)[1].max()))
+        return self._model.codebook() if share_nodes else self._model.condense()
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         # nodes and counts are in the server's log already

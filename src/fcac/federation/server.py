@@ -13,6 +13,7 @@ from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
 from fcac.codebook import Codebook
 from fcac.federation.contribution import Contribution
+from fcac.novelty import is_novel
 from fcac.tables.schema import Schema
 
 KINDS = ("cae-fc", "communities")
@@ -223,8 +224,15 @@ class Server:
 
     @property
     def threshold(self) -> float:
-        """Distance to the nearest node beyond which a row is unlike anything seen."""
-        return float(self._reader.threshold)
+        """The farthest reach of any node: a row farther from all of them is unlike anything seen."""
+        return float(self.reach.max())
+
+    @property
+    def reach(self) -> Floats:
+        """Distance from each node beyond which a row is unlike anything seen; see :mod:`fcac.novelty`."""
+        self._require_nodes()
+        reach: Floats = self._reader.reach
+        return reach
 
     def predict(self, X: Floats, n_threads: int = 1) -> Integers:
         """Return the cluster of every row of a float64 array."""
@@ -240,9 +248,13 @@ class Server:
 
     def is_novel(self, X: Floats, n_threads: int = 1) -> NDArray[np.bool_]:
         """Tell for every row whether it is unlike anything seen."""
+        return self.label_rows(X, n_threads)[2]
+
+    def label_rows(self, X: Floats, n_threads: int = 1) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Return cluster, distance to the nearest node, and novelty of every row, from one search."""
         self._require_nodes()
-        novel: NDArray[np.bool_] = self._reader.is_novel(X, n_threads)
-        return novel
+        read: tuple[Integers, Floats, NDArray[np.bool_]] = self._reader.label_rows(X, n_threads)
+        return read
 
     def distances(self, X: Floats, n_threads: int = 1) -> Floats:
         """Return the distance of every row to every node."""
@@ -257,15 +269,7 @@ class Server:
         self._require_nodes()
         released = all(item.privacy.get("mechanism") == "NodeRelease" for batch in self.log for item in batch)
         book: Codebook = self._reader.export(share_nodes or released)
-        return Codebook(
-            book.nodes,
-            book.labels,
-            bandwidth=book.bandwidth,
-            scale=book.scale,
-            threshold=book.threshold,
-            feature_names=feature_names,
-            schema=schema,
-        )
+        return book.replace(feature_names=feature_names, schema=schema, counts=None)
 
     def _require_nodes(self) -> None:
         if not self.log:
@@ -396,8 +400,9 @@ class _ComponentReader:
         return self.settled().components()
 
     @property
-    def threshold(self) -> float:
-        return self.settled().threshold
+    def reach(self) -> Floats:
+        network = self.settled()
+        return np.full(len(network.readable_labels()), network.threshold)
 
     def predict(self, X: Floats, n_threads: int) -> Integers:
         network = self.settled()
@@ -406,8 +411,10 @@ class _ComponentReader:
     def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
         return self.settled().nearest(X, n_threads)[1]
 
-    def is_novel(self, X: Floats, n_threads: int) -> NDArray[np.bool_]:
-        return self.distance_to_nearest(X, n_threads) > self.threshold
+    def label_rows(self, X: Floats, n_threads: int) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        network = self.settled()
+        position, distance = network.nearest(X, n_threads)
+        return network.readable_labels()[position], distance, is_novel(position, distance, self.reach)
 
     def distances(self, X: Floats, n_threads: int) -> Floats:
         return self.settled().distances(X, n_threads)
@@ -417,7 +424,7 @@ class _ComponentReader:
         network = self.settled()
         _, arrays = network.to_parts()
         width = float(arrays["bandwidths"].mean())
-        return Codebook(arrays["nodes"], network.readable_labels(), bandwidth=width, threshold=self.threshold)
+        return Codebook(arrays["nodes"], network.readable_labels(), bandwidth=width, reach=self.reach)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return ({}, {}) if self._network is None else self._network.to_parts()

@@ -385,7 +385,10 @@ def _count_rows(server: Server, rows: Any) -> _Counted:
     from fcac._rows import Rows
 
     threshold = server.threshold
-    reach = _REACH * threshold if 0 < threshold < np.inf else 1.0
+    is_same = bool((server.reach == threshold).all())
+    # where nodes reach differently far, a node of few rows must not stretch the picture
+    usual = threshold if is_same else float(np.average(server.reach, weights=server.counts))
+    reach = _REACH * usual if 0 < usual < np.inf else 1.0
     edges = np.linspace(0.0, reach, _N_BINS + 1)
     bars = np.zeros((2, _N_BINS), np.int64)
     by_cluster: dict[int, int] = {}
@@ -394,16 +397,15 @@ def _count_rows(server: Server, rows: Any) -> _Counted:
         if table.n_features != server.n_features:
             raise ValueError(f"rows have {table.n_features} features, the model has {server.n_features}")
         for block in table.blocks():
-            distance = np.minimum(server.distance_to_nearest(block), reach)
-            novel = server.is_novel(block)
+            labels, distance, novel = server.label_rows(block)
+            distance = np.minimum(distance, reach)
             bars[0] += np.histogram(distance[~novel], edges)[0]
             bars[1] += np.histogram(distance[novel], edges)[0]
-            for label, n in zip(*np.unique(server.predict(block), return_counts=True), strict=True):
+            for label, n in zip(*np.unique(labels, return_counts=True), strict=True):
                 by_cluster[int(label)] = by_cluster.get(int(label), 0) + int(n)
     if not by_cluster:
         raise ValueError("rows are empty: leave rows out, or pass the rows the model has learned")
-    line = threshold if server.kind == "cae-fc" else None
-    return _Counted(by_cluster, Novelty(edges, bars[0], bars[1], line))
+    return _Counted(by_cluster, Novelty(edges, bars[0], bars[1], threshold if is_same else None))
 
 
 def _pieces(rows: Any) -> Iterator[Any]:
