@@ -1,0 +1,88 @@
+"""Every name of the package that the golden tests use: when a module moves, this file is the one to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fcac import CAE, CAEFC, FCAC, CAPlus, load, save
+from fcac.codebook import Codebook
+from fcac.federation import Contribution, Server, Site
+from fcac.flower.agent import SiteAgent
+from fcac.flower.coordinator import Coordinator
+from fcac.flower.settings import FederationSettings, SiteSettings
+from fcac.privacy import (
+    BudgetExceeded,
+    InsecureTestSampler,
+    Ledger,
+    LocalNoise,
+    NodeRelease,
+    PaperLaplace,
+    PrivacyWarning,
+    ReleasedState,
+    RepeatedBatch,
+)
+from fcac.readout import CAPlusCommunities
+from fcac.schema import Schema
+from fcac.storage import pack, unpack
+
+__all__ = [
+    "CAE",
+    "CAEFC",
+    "FCAC",
+    "BudgetExceeded",
+    "CAPlus",
+    "CAPlusCommunities",
+    "Codebook",
+    "Contribution",
+    "Coordinator",
+    "FederationSettings",
+    "InsecureTestSampler",
+    "Ledger",
+    "LocalNoise",
+    "NodeRelease",
+    "PaperLaplace",
+    "PrivacyWarning",
+    "ReleasedState",
+    "RepeatedBatch",
+    "Schema",
+    "Server",
+    "Site",
+    "SiteAgent",
+    "SiteSettings",
+    "load",
+    "pack",
+    "run_over_grid",
+    "save",
+    "unpack",
+    "write_app",
+]
+
+
+def run_over_grid(sites: dict[int, str], keys: dict[int, str], root: str) -> None:
+    """Play one round of a federation over the Grid inside this process; needs flwr.
+
+    Parameters
+    ----------
+    sites : dict
+        Settings file of every node.
+    keys : dict
+        Public key of every node, as `federation.toml` has it; empty for a federation without keys.
+    root : str
+        Directory of the federation.
+    """
+    from flwr.app import Context, RecordDict
+
+    from fcac.flower import server_app
+    from fcac.flower.inprocess import InProcessGrid
+    from fcac.flower.keys import public_pem
+
+    grid = InProcessGrid(sites, keys={node: public_pem(key) for node, key in keys.items()})
+    config = {"fcac-federation": root, "fcac-rounds": 1, "fcac-poll": 0.01}
+    server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
+
+
+def write_app(root: Any) -> Any:
+    """Write what Flower calls an app into the directory of a federation, and return its folder."""
+    from fcac.flower.deploy import write_app as write
+
+    return write(root)
