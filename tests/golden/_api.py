@@ -6,13 +6,14 @@ from typing import Any
 
 from fcac import CAE, CAEFC, FCAC, CAPlus, load, save
 from fcac.codebook import Codebook
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.settings import FederationSettings, SiteSettings
+from fcac.deployment.site_agent import SiteAgent
+from fcac.estimators import CAPlusCommunities
 from fcac.federation import Contribution, Server, Site
-from fcac.flower.agent import SiteAgent
-from fcac.flower.coordinator import Coordinator
-from fcac.flower.settings import FederationSettings, SiteSettings
+from fcac.persistence import pack, unpack
 from fcac.privacy import (
     BudgetExceeded,
-    InsecureTestSampler,
     Ledger,
     LocalNoise,
     NodeRelease,
@@ -21,9 +22,8 @@ from fcac.privacy import (
     ReleasedState,
     RepeatedBatch,
 )
-from fcac.readout import CAPlusCommunities
-from fcac.schema import Schema
-from fcac.storage import pack, unpack
+from fcac.privacy.samplers import InsecureTestSampler
+from fcac.tables.schema import Schema
 
 __all__ = [
     "CAE",
@@ -70,11 +70,11 @@ def run_over_grid(sites: dict[int, str], keys: dict[int, str], root: str) -> Non
     root : str
         Directory of the federation.
     """
+    from fcac.deployment.certificates import public_pem
     from flwr.app import Context, RecordDict
 
     from fcac.flower import server_app
-    from fcac.flower.inprocess import InProcessGrid
-    from fcac.flower.keys import public_pem
+    from fcac.flower.in_process import InProcessGrid
 
     grid = InProcessGrid(sites, keys={node: public_pem(key) for node, key in keys.items()})
     config = {"fcac-federation": root, "fcac-rounds": 1, "fcac-poll": 0.01}
@@ -83,6 +83,6 @@ def run_over_grid(sites: dict[int, str], keys: dict[int, str], root: str) -> Non
 
 def write_app(root: Any) -> Any:
     """Write what Flower calls an app into the directory of a federation, and return its folder."""
-    from fcac.flower.deploy import write_app as write
+    from fcac.deployment.study import write_app as write
 
     return write(root)

@@ -19,7 +19,7 @@ _SAVABLE = {
     "CAEFC": "fcac.art.clusterers",
     "FCAC": "fcac.estimators.fcac",
     "Codebook": "fcac.codebook",
-    "CAPlusCommunities": "fcac.communities",
+    "CAPlusCommunities": "fcac.estimators.ca_plus_communities",
 }
 
 
