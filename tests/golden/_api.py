@@ -70,9 +70,9 @@ def run_over_grid(sites: dict[int, str], keys: dict[int, str], root: str) -> Non
     root : str
         Directory of the federation.
     """
-    from fcac.deployment.certificates import public_pem
     from flwr.app import Context, RecordDict
 
+    from fcac.deployment.certificates import public_pem
     from fcac.flower import server_app
     from fcac.flower.in_process import InProcessGrid
 

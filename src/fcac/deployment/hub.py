@@ -2,12 +2,14 @@
 
 In the state directory:
 
-- ``server.fcac``: the server (model and all contributions), with the number of the last closed round;
-- ``inbox/ROUND/SITE.fcac``: contributions of the open round, stored the moment they arrive;
+- ``inbox/ROUND/SITE.fcac``: contributions to the open round, stored the moment they arrive;
+- ``hub.db``: the hub's store (:mod:`fcac.deployment.store`): what closed rounds have taken in, the state of the server
+  after every round, and the number of the last closed round;
 - ``global.fcac``: what sites may fetch (a codebook); ``journal.jsonl``: what happened; ``report.html``.
 
-A round is closed by one atomic write of ``server.fcac``. Before it, the inbox says who need not be asked again; after
-it, the inbox is rubbish. So a crash at any moment neither loses a contribution that arrived nor counts one twice.
+A round is closed by one transaction of the store. Before it, the inbox says who need not be asked again; after it, the
+inbox is rubbish. So a crash at any moment neither loses a contribution that arrived nor counts one twice. A directory
+of fcac 0.1.0 is taken over when it is first used.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,13 +27,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcac import persistence
+from fcac.deployment import legacy
+from fcac.deployment.inbox import Inbox
 from fcac.deployment.limits import cap_round
 from fcac.deployment.settings import FederationSettings, outside_bounds
 from fcac.deployment.shared_codebook import for_sites
+from fcac.deployment.store import Held, HubStore, Summary
 from fcac.estimators import models
 from fcac.federation import Contribution, Server
 
-_SERVER_FILE = "server.fcac"
+_STORE_FILE = "hub.db"
 _MODEL_FILE = "global.fcac"
 _JOURNAL = "journal.jsonl"
 # Squares of such values still fit a float with room to spare.
@@ -47,11 +51,11 @@ class Verdict(NamedTuple):
 
 
 class Book(NamedTuple):
-    """The durable heart: server, last closed round, and digests of the newest contribution of every site as sent."""
+    """What the store holds: server, last closed round, and digests of the newest contribution of every site as sent."""
 
     server: Server
     closed: int
-    newest: dict[str, tuple[int, str]]
+    newest: dict[str, Held]
 
 
 class Coordinator:
@@ -86,61 +90,75 @@ class Coordinator:
         self.state = Path(state)
         self.settings = settings
         self.state.mkdir(parents=True, exist_ok=True)
+        self.store = HubStore(self.state / _STORE_FILE)
+        self._inbox = Inbox(self.state / "inbox")
+        if legacy.is_pending(self.state):
+            self._take_over()
+
+    def _take_over(self) -> None:
+        with self._alone():
+            if legacy.is_pending(self.state):  # another process may have done it meanwhile
+                self.note("taken over", contributions=legacy.take_over(self.state, self.store))
 
     # ------------------------------------------------------------ reading
 
     def book(self) -> Book:
-        """Read what is on disk."""
-        path = self.state / _SERVER_FILE
-        if not path.exists():
-            return Book(Server(self.settings.server, self.settings.seed), 0, {})
-        meta, arrays = persistence.read(path, kind="federation")
-        newest = {site: (int(number), str(digest)) for site, (number, digest) in meta["newest"].items()}
-        return Book(Server.from_parts(meta["server"], arrays), int(meta["closed"]), newest)
+        """Return the server as it is on disk; its log is read when it is asked for."""
+        server = self.store.server() or Server(self.settings.server, self.settings.seed)
+        return Book(server, self.store.closed, self.store.newest())
 
     @property
     def open_round(self) -> int:
         """Number of the round that is being collected."""
-        path = self.state / _SERVER_FILE
-        return 1 + (int(persistence.read(path, kind="federation")[0]["closed"]) if path.exists() else 0)
+        return 1 + self.store.closed
 
     def inbox(self) -> dict[str, Contribution]:
         """Return the contributions of the open round that have arrived."""
-        folder = self._inbox(self.open_round)
-        files = sorted(folder.glob("*.fcac")) if folder.is_dir() else []
-        return {path.stem: Contribution.from_bytes(path.read_bytes()) for path in files}
+        return {site: Contribution.from_bytes(data) for site, data in self._waiting(self.open_round).items()}
+
+    def _waiting(self, number: int) -> dict[str, bytes]:
+        found = {site: self._inbox.get(number, site) for site in self._inbox.sites(number)}
+        return {site: data for site, data in found.items() if data is not None}
+
+    def arrived(self) -> list[str]:
+        """Return the sites whose contribution to the open round is here."""
+        return self._inbox.sites(self.open_round)
 
     def missing(self) -> list[str]:
         """Return the active sites whose contribution to the open round is not here."""
-        folder = self._inbox(self.open_round)
-        return [name for name in self.settings.active if not (folder / f"{name}.fcac").exists()]
+        here = set(self.arrived())
+        return [name for name in self.settings.active if name not in here]
 
     def holdings(self) -> dict[str, int]:
         """Return the newest round held of every site."""
-        return {site: number for site, (number, _) in self.book().newest.items()}
+        return {site: number for site, (number, _) in self.store.newest().items()}
+
+    def summary(self) -> Summary | None:
+        """Return the size of the model that sites may fetch; None while there is none."""
+        return self.store.summary() if (self.state / _MODEL_FILE).exists() else None
 
     # ------------------------------------------------------------ a round
 
     def receive(self, site: str, data: bytes) -> Verdict:
         """Check a delivery of this site (as its key says) and store it durably if it is good."""
         with self._alone():
-            book = self.book()
-            verdict, item = self._judge(book, site, data)
-            if verdict.outcome == "accepted" and item is not None:
-                folder = self._inbox(book.closed + 1)
-                folder.mkdir(parents=True, exist_ok=True)
-                persistence.write_atomic(folder / f"{site}.fcac", data)
+            closed, held = self.store.held(site)
+            number = closed + 1
+            verdict, item = self._judge(number, held, site, data)
+            if verdict.outcome == "accepted":
+                self._inbox.add(number, site, data)
             facts: dict[str, Any] = {"bytes": len(data)}
             if item is not None:
                 facts |= {"nodes": len(item.nodes), "answers": item.round, "privacy": item.privacy}
             if verdict.reason:
                 facts["reason"] = verdict.reason
-            self.note(verdict.outcome, site=site, round=book.closed + 1, **facts)
+            self.note(verdict.outcome, site=site, round=number, **facts)
             return verdict
 
-    def _judge(self, book: Book, site: str, data: bytes) -> tuple[Verdict, Contribution | None]:
+    def _judge(self, number: int, held: Held, site: str, data: bytes) -> tuple[Verdict, Contribution | None]:
         d, limits = self.settings.schema.n_features, self.settings.limits
-        if site not in self.settings.active:
+        member = self.settings.members.get(site)
+        if member is None or member.status != "active":
             return Verdict("rejected", "the site does not take part"), None
         # Before anything is parsed: a contribution cannot be longer than the most nodes allowed.
         most = limits.max_nodes * (d + 1) * 8 + 2000
@@ -150,20 +168,16 @@ class Coordinator:
             item = Contribution.from_bytes(data)
         except ValueError as error:
             return Verdict("rejected", str(error)[:300]), None
-        digest = hashlib.sha256(data).hexdigest()
-        held_round, held_digest = book.newest.get(site, (0, ""))
-        waiting = self._inbox(book.closed + 1) / f"{site}.fcac"
-        if waiting.exists():
-            kept = waiting.read_bytes()
-            held_round, held_digest = Contribution.from_bytes(kept).round, hashlib.sha256(kept).hexdigest()
         if item.site != site:
             return Verdict("rejected", f"it bears the name of another site ({str(item.site)[:70]!r})"), None
-        if item.round == held_round and digest == held_digest:
+        waiting = self._inbox.get(number, site)
+        known = item.round == held.round and hashlib.sha256(data).hexdigest() == held.digest
+        if waiting == data or (waiting is None and known):
             return Verdict("duplicate"), item
-        if waiting.exists():
+        if waiting is not None:
             return Verdict("rejected", "another contribution of this site is in already"), item
-        if not held_round < item.round <= book.closed + 1:
-            return Verdict("rejected", f"it answers round {item.round}; newest held is {held_round}"), item
+        if not held.round < item.round <= number:
+            return Verdict("rejected", f"it answers round {item.round}; newest held is {held.round}"), item
         if item.n_features != d:
             return Verdict("rejected", f"nodes have {item.n_features} features, the schema has {d}"), item
         if len(item.nodes) > limits.max_nodes:
@@ -176,50 +190,43 @@ class Coordinator:
         return Verdict("accepted"), item
 
     def close_round(self) -> list[Contribution]:
-        """Let the server learn what is in the inbox; nothing in it: the round stays open."""
+        """Let the server learn what has arrived; if nothing has, the round stays open."""
         with self._alone():
-            book = self.book()
-            number = book.closed + 1
-            arrived = {path.stem: path.read_bytes() for path in sorted(self._inbox(number).glob("*.fcac"))}
+            number = self.open_round
+            arrived = self._waiting(number)
             # a site may have been forgotten or revoked after it contributed
-            arrived = {site: data for site, data in arrived.items() if site in self.settings.active}
-            if not arrived:
+            active = set(self.settings.active)
+            batch = [Contribution.from_bytes(data) for site, data in arrived.items() if site in active]
+            if not batch:
                 return []
-            batch = cap_round([Contribution.from_bytes(data) for data in arrived.values()], self.settings.limits)
-            accepted = book.server.absorb(batch)
-            newest = dict(book.newest)
-            for item in accepted:
-                newest[str(item.site)] = (item.round, hashlib.sha256(arrived[str(item.site)]).hexdigest())
-            self._write(Book(book.server, number, newest))
-            shutil.rmtree(self._inbox(number), ignore_errors=True)
+            server = self.store.server() or Server(self.settings.server, self.settings.seed)
+            accepted = server.absorb(cap_round(batch, self.settings.limits))
+            digests = {site: hashlib.sha256(data).hexdigest() for site, data in arrived.items()}
+            self.store.close_round(number, server, accepted, digests)
+            self._inbox.clear(number)
             self.note("closed", round=number, sites=[item.site for item in accepted])
-            self._publish(book.server, number)
+            self._publish(server, number)
             return accepted
 
     def forget(self, site: str) -> bool:
         """Become the federation in which this site never contributed; False if it never had."""
         with self._alone():
-            book = self.book()
-            known = site in book.server.sites
+            server, closed = self.book().server, self.store.closed
+            known = site in server.sites
+            self._inbox.remove(closed + 1, site)
             if known:
-                book.server.forget(site)
-            self._write(Book(book.server, book.closed, {k: v for k, v in book.newest.items() if k != site}))
-            (self._inbox(book.closed + 1) / f"{site}.fcac").unlink(missing_ok=True)
-            self.note("forgotten", site=site, round=book.closed)
-            self._publish(book.server, book.closed)
+                server.forget(site)
+                self.store.forget(site, server)
+            self.note("forgotten", site=site, round=closed)
+            self._publish(self.book().server, closed)
             return known
-
-    def _write(self, book: Book) -> None:
-        meta, arrays = book.server.to_parts()
-        header = {"server": meta, "closed": book.closed, "newest": {k: list(v) for k, v in book.newest.items()}}
-        persistence.write_atomic(self.state / _SERVER_FILE, persistence.pack("federation", header, arrays))
 
     # ------------------------------------------------------------ what others see
 
     def _publish(self, server: Server, round: int) -> None:
         """Write what sites may fetch; afterwards, and only as well as it goes, the report."""
         path = self.state / _MODEL_FILE
-        if not server.log or not any(len(item.nodes) for batch in server.log for item in batch):
+        if not server.has_nodes:
             path.unlink(missing_ok=True)
             return
         book = for_sites(server, list(self.settings.schema.feature_names))
@@ -258,17 +265,26 @@ class Coordinator:
             stream.flush()
             os.fsync(stream.fileno())
 
+    def journal_since(self, offset: int) -> tuple[list[dict[str, Any]], int]:
+        """Return the complete lines from a byte offset on, and the offset after them."""
+        path = self.state / _JOURNAL
+        if not path.exists():
+            return [], 0
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            data = stream.read()
+        data = data[: data.rfind(b"\n") + 1]
+        return _entries(data), offset + len(data)
+
+    def journal_size(self) -> int:
+        """Return the offset at which the next line of the journal will begin."""
+        path = self.state / _JOURNAL
+        return path.stat().st_size if path.exists() else 0
+
     def journal(self) -> list[dict[str, Any]]:
         """Read the journal; half a line, left by a crash, is passed over."""
         path = self.state / _JOURNAL
-        entries = []
-        for line in path.read_text("utf-8").splitlines() if path.exists() else []:
-            with contextlib.suppress(json.JSONDecodeError):
-                entries.append(json.loads(line))
-        return entries
-
-    def _inbox(self, round: int) -> Path:
-        return self.state / "inbox" / f"{round:09d}"
+        return _entries(path.read_bytes()) if path.exists() else []
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -276,3 +292,11 @@ class Coordinator:
         with (self.state / "lock").open("w") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             yield
+
+
+def _entries(data: bytes) -> list[dict[str, Any]]:
+    entries = []
+    for line in data.splitlines():
+        with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError):
+            entries.append(json.loads(line))
+    return entries

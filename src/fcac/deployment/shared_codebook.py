@@ -38,13 +38,14 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
     >>> any(codeword.tobytes() in sent for codeword in book.nodes)
     False
     """
-    released = all(item.privacy.get("mechanism") == "NodeRelease" for batch in server.log for item in batch)
+    released = server.released
     try:
         # communities condense by themselves where nodes may not be shared
         book = server.export() if released or server.kind == "communities" else _condensed(server)
     except ValueError:
         return None
-    kept = np.ones(len(book.nodes), bool) if released else ~_among(book.nodes, _contributed(server))
+    # of all rounds: earlier nodes of a site may be records too
+    kept = np.ones(len(book.nodes), bool) if released else ~server.was_contributed(book.nodes)
     if not kept.any():
         return None
     return book.only(kept).replace(feature_names=feature_names)
@@ -62,14 +63,3 @@ def _condensed(server: Server) -> Codebook:
     words = condensed(nodes, even, labels, np.ones(nodes.shape[1]), _MOST_CODEWORDS, _NODES_PER_CODEWORD)
     draft = Codebook(words.nodes, words.labels, bandwidth=whole.bandwidth)
     return reaching(draft, nodes, whole.reach[position])
-
-
-def _contributed(server: Server) -> np.ndarray:
-    """All nodes that have ever been contributed: earlier ones of a site may be records too."""
-    return np.concatenate([item.nodes for batch in server.log for item in batch])
-
-
-def _among(points: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Tell for every point whether it is, bit for bit, one of the others."""
-    known = {row.tobytes() for row in np.ascontiguousarray(others + 0.0)}
-    return np.array([row.tobytes() in known for row in np.ascontiguousarray(points + 0.0)], bool)

@@ -24,18 +24,17 @@ def describe(root: Path, rejected: bool = False) -> list[str]:
     """
     settings = FederationSettings.load(root)
     desk = Coordinator(root / STATE, settings)
-    book, journal = desk.book(), desk.journal()
+    closed, summary, journal = desk.store.closed, desk.summary(), desk.journal()
     lines = [f"{settings.name} at {settings.address} ({_protection(root, settings)})"]
-    lines.append(f"rounds closed: {book.closed}; round {book.closed + 1} is open")
-    if desk.model_bytes() is not None:
-        server = book.server
-        lines.append(f"model: {server.n_clusters} clusters, {len(server.nodes)} nodes ({server.kind})")
+    lines.append(f"rounds closed: {closed}; round {closed + 1} is open")
+    if summary is not None:
+        lines.append(f"model: {summary.n_clusters} clusters, {summary.n_nodes} nodes ({summary.kind})")
     else:
         lines.append("model: none yet")
-    waiting = desk.inbox()
+    waiting = desk.arrived()
     if waiting:
         lines.append(f"in for the open round: {', '.join(waiting)}")
-    lines += ["", *_table(settings, book.newest, journal)]
+    lines += ["", *_table(settings, desk.holdings(), journal)]
     if any(line.partition(" eps ")[1] for line in lines):
         lines += [
             "",
@@ -55,13 +54,14 @@ def _protection(root: Path, settings: FederationSettings) -> str:
     return f"TLS, node keys; server certificate until {ends:%Y-%m-%d}" + (", RENEW IT" if left < 30 else "")
 
 
-def _table(
-    settings: FederationSettings, newest: dict[str, tuple[int, str]], journal: list[dict[str, Any]]
-) -> list[str]:
+def _table(settings: FederationSettings, newest: dict[str, int], journal: list[dict[str, Any]]) -> list[str]:
     heads = ("site", "status", "last heard", "contributed", "newest", "rejected", "missed", "privacy spent")
     rows = [heads]
+    by_site: dict[str, list[dict[str, Any]]] = {}
+    for entry in journal:
+        by_site.setdefault(str(entry.get("site")), []).append(entry)
     for name in sorted(settings.members):
-        mine = _since_forgotten([entry for entry in journal if entry.get("site") == name])
+        mine = _since_forgotten(by_site.get(name, []))
         events = Counter(entry["event"] for entry in mine)
         heard = [e for e in mine if e["event"] in ("accepted", "nothing new", "unavailable", "model taken", "rejected")]
         missed = events["no reply"] + events["failed"] + events["unavailable"]
@@ -71,7 +71,7 @@ def _table(
                 settings.members[name].status,
                 heard[-1]["time"][:19].replace("T", " ") if heard else "never",
                 _times(events["accepted"]),
-                f"round {newest[name][0]}" if name in newest else "-",
+                f"round {newest[name]}" if name in newest else "-",
                 str(events["rejected"]),
                 str(missed),
                 _spent([entry["privacy"] for entry in mine if entry["event"] == "accepted"]),

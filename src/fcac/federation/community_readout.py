@@ -13,6 +13,7 @@ from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
 from fcac.communities import Communities
 from fcac.federation.contribution import Contribution
+from fcac.federation.log import Log
 
 
 class CommunityReader:
@@ -110,9 +111,9 @@ class CommunityReader:
         meta["rounds"] = [[site, number] for site, number in self._rounds.items()]
         return meta, {name: array for name, array in arrays.items() if name not in ("nodes", "counts")}
 
-    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: list[list[Contribution]]) -> None:
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> None:
         rounds = dict(meta["rounds"])
-        held = {item.site: item for batch in log for item in batch if rounds.get(item.site) == item.round}
+        held = {item.site: item for item in log.find_all(rounds.items()) if item is not None}
         if set(held) != set(rounds) or list(meta["sites"]) != [s for s in meta["sites"] if s in held]:
             raise ValueError("the communities in this file do not fit its contributions")
         parts = dict(arrays)

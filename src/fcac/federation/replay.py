@@ -1,8 +1,8 @@
-"""What the server was after each round, replayed from the contributions it keeps."""
+"""What the server was after each round: as it was kept, or replayed from the contributions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -122,25 +122,36 @@ def rounds_to_show(n_rounds: int, most: int = MAX_SHOWN) -> list[int]:
 
 
 def replay(server: Server) -> list[Snapshot] | None:
-    """Play the server's rounds again and keep what it was after those that are shown.
+    """Return what the server was after the rounds that are shown: as it was kept, or else by playing them again.
 
     Returns None where that would take too long; the last state alone is then in the server itself.
     """
     shown = rounds_to_show(server.n_rounds)
+    if server.past is not None:
+        kept = [server if number == server.n_rounds else server.past(number) for number in shown]
+        return _snapshots((number, source) for number, source in zip(shown, kept, strict=True) if source is not None)
     if sum(len(item.counts) for batch in server.log for item in batch) > MAX_REPLAYED_NODES[server.kind]:
         return None
+    return _snapshots(_played(server, shown))
+
+
+def _played(server: Server, shown: Sequence[int]) -> Iterator[tuple[int, Server]]:
     again = Server(server.kind, server.random_state, server.n_clusters_wanted)
-    snapshots: list[Snapshot] = []
-    before: Material | None = None
-    labels_before: Integers | None = None
     for number, batch in enumerate(server.log, start=1):
         again.absorb(batch)
         if number in shown:
             # the last one is read off the server itself, whatever path led to it
-            source = server if number == server.n_rounds else again
-            snapshots.append(_snapshot(source, number, before, labels_before))
-            before = material(source.latest(), batch[0].n_features)
-            labels_before = labels_of(source, before)
+            yield number, server if number == server.n_rounds else again
+
+
+def _snapshots(states: Iterable[tuple[int, Server]]) -> list[Snapshot]:
+    snapshots: list[Snapshot] = []
+    before: Material | None = None
+    labels_before: Integers | None = None
+    for number, source in states:
+        snapshots.append(_snapshot(source, number, before, labels_before))
+        before = material(source.latest(), source.n_features or 1)
+        labels_before = labels_of(source, before)
     return snapshots
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
 from fcac.codebook import Codebook
 from fcac.federation.contribution import Contribution
+from fcac.federation.log import Entry, Log
 from fcac.novelty import is_novel
 from fcac.tables.schema import Schema
 
@@ -62,9 +63,9 @@ class Server:
         self.kind = kind
         self.random_state = int(random_state)
         self.n_clusters_wanted = n_clusters
-        #: absorbed contributions, one list per round, sites in order
-        self.log: list[list[Contribution]] = []
-        self._known: dict[tuple[SiteName, int], Contribution] = {}
+        #: returns this server as it was after its first n rounds, where those states were kept; None where not
+        self.past: Callable[[int], Server | None] | None = None
+        self._log = Log()
         self._reader = _make_reader(kind, n_clusters)
 
     # ------------------------------------------------------------ rounds
@@ -78,7 +79,7 @@ class Server:
             raise ValueError(
                 f"site {contribution.site} sent nodes of {contribution.n_features} features, the federation has {d}"
             )
-        known = self._known.get(contribution.key)
+        known = self._log.find(contribution.key)
         if known is None:
             return True
         if known == contribution:
@@ -116,8 +117,7 @@ class Server:
             raise ValueError(f"contributions differ in their number of features ({widths})")
         if accepted:
             self._reader.take(accepted, self._shuffler(accepted))
-            self.log.append(accepted)
-            self._known.update(fresh)
+            self._log.add(accepted)
         return accepted
 
     def forget(self, site: SiteName) -> None:
@@ -134,17 +134,15 @@ class Server:
         if name not in self.sites:
             known = ", ".join(map(str, self.sites)) or "none"
             raise ValueError(f"no contribution of site {name!r} is here; sites known: {known}")
-        remaining = [[item for item in batch if item.site != name] for batch in self.log]
-        log = [batch for batch in remaining if batch]
+        log = self._log.without(name)
         if self.kind == "communities":
             self._reader.drop(name)
         else:
             reader = _ComponentReader()
-            for batch in log:
+            for batch in log.rounds:
                 reader.take(batch, self._shuffler(batch))
             self._reader = reader
-        self.log = log
-        self._known = {key: item for key, item in self._known.items() if key[0] != name}
+        self._log, self.past = log, None
 
     def _shuffler(self, batch: Sequence[Contribution]) -> np.random.RandomState:
         """Random generator of a round, from the seed and the round's number only."""
@@ -156,28 +154,47 @@ class Server:
     # ------------------------------------------------------------ what there is
 
     @property
+    def log(self) -> list[list[Contribution]]:
+        """Absorbed contributions, one list per round, sites in order."""
+        return self._log.rounds
+
+    @property
+    def history(self) -> list[list[Entry]]:
+        """The log without nodes: who contributed how much, and under which privacy."""
+        return self._log.entries()
+
+    @property
     def n_rounds(self) -> int:
         """Rounds closed with at least one contribution."""
-        return len(self.log)
+        return self._log.n_rounds
 
     @property
     def sites(self) -> list[SiteName]:
         """Sites that have contributed, in order."""
-        return sorted({item.site for batch in self.log for item in batch}, key=order_key)
+        return self._log.sites
 
     @property
     def n_features(self) -> int | None:
         """Number of features; None before the first contribution."""
-        return self.log[0][0].n_features if self.log else None
+        return self._log.n_features
 
     def latest(self) -> dict[SiteName, Contribution]:
         """Return the contribution with the highest round of every site."""
-        result: dict[SiteName, Contribution] = {}
-        for batch in self.log:
-            for item in batch:
-                if item.site not in result or item.round > result[item.site].round:
-                    result[item.site] = item
-        return {site: result[site] for site in self.sites}
+        return self._log.latest()
+
+    @property
+    def released(self) -> bool:
+        """Whether every contribution came from `NodeRelease`, so that nodes may be shared."""
+        return self._log.released
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether any node was ever contributed."""
+        return self._log.has_nodes
+
+    def was_contributed(self, points: Floats) -> NDArray[np.bool_]:
+        """Tell for every point whether it is, bit for bit, a node that a site has ever contributed."""
+        return self._log.holds(points)
 
     # ------------------------------------------------------------ reading
 
@@ -267,65 +284,75 @@ class Server:
     ) -> Codebook:
         """Return only what predict needs; see :meth:`fcac.FCAC.export`."""
         self._require_nodes()
-        released = all(item.privacy.get("mechanism") == "NodeRelease" for batch in self.log for item in batch)
-        book: Codebook = self._reader.export(share_nodes or released)
+        book: Codebook = self._reader.export(share_nodes or self.released)
         return book.replace(feature_names=feature_names, schema=schema, counts=None)
 
     def _require_nodes(self) -> None:
-        if not self.log:
+        if not self.n_rounds:
             raise ValueError("this server has no contributions yet")
 
     # ------------------------------------------------------------ storage
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a description and arrays that restore this server, contributions included."""
-        items = [item for batch in self.log for item in batch]
+        log = self.log
+        items = [item for batch in log for item in batch]
         statements: list[dict[str, Any]] = []
         entries = []
-        for number, batch in enumerate(self.log):
+        for number, batch in enumerate(log):
             for item in batch:
                 if item.privacy not in statements:
                     statements.append(item.privacy)
                 entries.append([item.site, item.round, number, statements.index(item.privacy)])
-        meta = {
-            "kind": self.kind,
-            "random_state": self.random_state,
-            "n_clusters": self.n_clusters_wanted,
-            "entries": entries,
-            "statements": statements,
-        }
-        arrays: dict[str, NDArray[Any]] = {}
+        meta, arrays = self.state_parts()
+        meta |= {"entries": entries, "statements": statements}
         if items:
             arrays["log_nodes"] = np.concatenate([item.nodes for item in items])
             arrays["log_counts"] = np.concatenate([item.counts for item in items])
             arrays["log_sizes"] = np.array([len(item.nodes) for item in items], np.int64)
-        reader_meta, reader_arrays = self._reader.to_parts()
-        meta["reader"] = reader_meta
-        arrays.update({f"reader_{name}": array for name, array in reader_arrays.items()})
         return meta, arrays
+
+    def state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a description and arrays that restore this server beside its log; see :meth:`resume`."""
+        reader_meta, arrays = self._reader.to_parts()
+        meta = {
+            "kind": self.kind,
+            "random_state": self.random_state,
+            "n_clusters": self.n_clusters_wanted,
+            "reader": reader_meta,
+        }
+        return meta, {f"reader_{name}": array for name, array in arrays.items()}
+
+    @classmethod
+    def resume(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> Server:
+        """Rebuild a server from :meth:`state_parts` and its log; it goes on exactly as the original would have."""
+        server = cls(meta["kind"], meta["random_state"], meta["n_clusters"])
+        server._log = log
+        parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}
+        server._reader.restore(meta["reader"], parts, log)
+        return server
 
     @classmethod
     def from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Server:
         """Rebuild a server from :meth:`to_parts`; it goes on exactly as the original would have."""
-        server = cls(meta["kind"], meta["random_state"], meta["n_clusters"])
         entries, statements = meta["entries"], meta["statements"]
+        batches: list[list[Contribution]] = []
         if entries:
             nodes, counts, sizes = arrays["log_nodes"], arrays["log_counts"], arrays["log_sizes"]
             ends = np.cumsum(sizes)
             if len(sizes) != len(entries) or (sizes < 0).any() or ends[-1] != len(nodes) or len(counts) != len(nodes):
                 raise ValueError("the contributions in this file do not fit their index")
             for (site, number, batch, statement), end, size in zip(entries, ends, sizes, strict=True):
-                if batch not in (len(server.log) - 1, len(server.log)):
+                if batch not in (len(batches) - 1, len(batches)):
                     raise ValueError("the rounds in this file are out of order")
-                if batch == len(server.log):
-                    server.log.append([])
+                if batch == len(batches):
+                    batches.append([])
                 rows = slice(int(end - size), int(end))
-                item = Contribution(site, number, nodes[rows], counts[rows], statements[statement])
-                server.log[-1].append(item)
-                server._known[item.key] = item
-        parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}
-        server._reader.restore(meta["reader"], parts, server.log)
-        return server
+                batches[-1].append(Contribution(site, number, nodes[rows], counts[rows], statements[statement]))
+        log = Log()
+        for items in batches:
+            log.add(items)
+        return cls.resume(meta, arrays, log)
 
 
 def hand_over(batch: Sequence[Contribution], shuffler: np.random.RandomState) -> Floats:
@@ -429,9 +456,9 @@ class _ComponentReader:
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return ({}, {}) if self._network is None else self._network.to_parts()
 
-    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: list[list[Contribution]]) -> None:
-        self._network = Network.from_parts(meta, arrays) if log else None
-        if self._network is not None and self._network.n_features != log[0][0].n_features:
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> None:
+        self._network = Network.from_parts(meta, arrays) if log.n_rounds else None
+        if self._network is not None and self._network.n_features != log.n_features:
             raise ValueError("the network in this file does not fit its contributions")
 
 

@@ -286,7 +286,7 @@ def run_rounds(
     home = processes.write_connection(root, port, settings.insecure)
     desk = Coordinator(root / STATE, settings)
     ticket = secrets.token_hex(8)
-    seen = len(desk.journal())
+    seen = desk.journal_size()
     config: dict[str, Any] = {"fcac-federation": str(root.resolve()), "fcac-rounds": rounds, "fcac-ticket": ticket}
     config["fcac-hand-out"] = hand_out
     pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
@@ -337,10 +337,10 @@ def _result(path: Path, ticket: str) -> dict[str, Any] | None:
 
 
 def _tell(desk: Coordinator, seen: int, say: Say) -> int:
-    entries = desk.journal()
-    for entry in entries[seen:]:
+    entries, seen = desk.journal_since(seen)
+    for entry in entries:
         say(in_words(entry))
-    return len(entries)
+    return seen
 
 
 def in_words(entry: dict[str, Any]) -> str:

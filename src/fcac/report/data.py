@@ -13,6 +13,7 @@ from fcac._sites import SiteName
 from fcac._typing import Floats, Integers
 from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
+from fcac.federation.log import Entry
 from fcac.federation.replay import (
     Event,
     Material,
@@ -210,19 +211,25 @@ def gather(
     read = _read_out(server, known, plane, names, counted)
     snapshots = replay(server) if server.n_rounds > 1 else None
     comparison = None if compare is None else _compare(server, read, known, plane, names, compare)
+    history = server.history
     return Facts(
         read=read,
         plane=plane,
         feature_names=names,
         n_rows=int(known.counts.sum()),
         n_sent_nodes=len(known.nodes),
-        sites=_sites(server),
-        round_names=[max(item.round for item in batch) for batch in server.log],
+        sites=_sites(server, history),
+        round_names=[max(entry.round for entry in batch) for batch in history],
         rounds=None if snapshots is None else _rounds(server, snapshots, plane),
         events=_told_lineage(server) or events(snapshots or []),
-        privacy=privacy_words(server.log, None if estimator is None else estimator.privacy, federation=in_federation),
+        privacy=privacy_words(
+            history,
+            list(server.latest().values()),
+            None if estimator is None else estimator.privacy,
+            federation=in_federation,
+        ),
         federation=in_federation,
-        exact_counts=all(_mechanism(item) != "NodeRelease" for batch in server.log for item in batch),
+        exact_counts=all(_mechanism(entry) != "NodeRelease" for batch in history for entry in batch),
         novelty=None if counted is None else counted.novelty,
         comparison=comparison,
     )
@@ -237,7 +244,7 @@ def _server_of(model: FCAC | Server, field: str) -> tuple[Server, FCAC | None]:
         server, estimator = model, None
     else:
         raise TypeError(f"{field} must be a fitted FCAC or a Server, got {type(model).__name__}")
-    if not server.log:
+    if not server.n_rounds:
         raise ValueError(f"{field} has no contributions yet: play a round before writing a report")
     return server, estimator
 
@@ -255,7 +262,7 @@ def _check_rows_allowed(server: Server, estimator: FCAC | None, rows: Any, feder
         raise ValueError(
             "rows need the FCAC model, which knows that it ran in one process: pass it instead of a Server"
         )
-    private = estimator.privacy is not None or any(_mechanism(i) != "none" for batch in server.log for i in batch)
+    private = estimator.privacy is not None or any(_mechanism(i) != "none" for batch in server.history for i in batch)
     if private:
         raise ValueError("rows are not read for a report where privacy is set: leave rows out")
 
@@ -303,8 +310,7 @@ def _read_out(server: Server, known: Material, plane: Plane, names: list[str], c
 
 def _dots(server: Server, points: Floats, counts: Integers, labels: Integers, edges: Integers, most: int) -> Dots:
     """Dots of a picture; the sites' own nodes are merged unless they were released, for one node can be one row."""
-    released = all(_mechanism(item) == "NodeRelease" for batch in server.log for item in batch)
-    if server.kind == "communities" and not released:
+    if server.kind == "communities" and not server.released:
         return condense(points, counts, labels, edges, min_rows=MIN_ROWS, cells=40 if most == _MAX_DOTS else 24)
     if len(points) > most:
         return condense(points, counts, labels, edges, cells=40 if most == _MAX_DOTS else 24)
@@ -338,13 +344,13 @@ def _differences(known: Material, labels: Integers, names: list[str]) -> dict[in
 # ------------------------------------------------------------ sites and rounds
 
 
-def _sites(server: Server) -> list[SiteFacts]:
+def _sites(server: Server, history: list[list[Entry]]) -> list[SiteFacts]:
     parts: dict[SiteName, dict[int, Part]] = {site: {} for site in server.sites}
-    for position, batch in enumerate(server.log):
-        newest = max(item.round for item in batch)
-        for item in batch:
-            late = item.round < newest and position not in parts[item.site]
-            parts[item.site][position] = Part(len(item.counts), int(item.counts.sum()), late)
+    for position, batch in enumerate(history):
+        newest = max(entry.round for entry in batch)
+        for entry in batch:
+            late = entry.round < newest and position not in parts[entry.site]
+            parts[entry.site][position] = Part(entry.n_nodes, entry.n_rows, late)
     return [
         SiteFacts(site, int(item.counts.sum()), len(item.counts), parts[site]) for site, item in server.latest().items()
     ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from fcac._sites import SiteName
 from fcac.federation import Contribution
+from fcac.federation.log import Entry
 
 _MECHANISMS = ("none", "PaperLaplace", "LocalNoise", "NodeRelease")
 
@@ -80,22 +81,24 @@ class PrivacyWords:
     groups: list[SiteGroup] = field(default_factory=list)
 
 
-def privacy_words(log: Sequence[Sequence[Contribution]], mechanism: Any, *, federation: bool) -> PrivacyWords:
+def privacy_words(
+    history: Sequence[Sequence[Entry]], latest: Sequence[Contribution], mechanism: Any, *, federation: bool
+) -> PrivacyWords:
     """Say what was promised to the records behind these contributions, and what was not.
 
     Parameters
     ----------
-    log : rounds of contributions
+    history : rounds of contributions, without their nodes
+    latest : the newest contribution of every site
     mechanism : privacy mechanism or None
         Of an in-process run; its own description is quoted.
     federation : bool
         Whether the contributions crossed from sites to a server.
     """
-    items = [item for batch in log for item in batch]
+    items = [entry for batch in history for entry in batch]
     groups = _groups(items)
     used = {group.mechanism for group in groups}
-    described = _description(mechanism, items)
-    latest = list({item.site: item for item in sorted(items, key=lambda item: item.round)}.values())
+    described = _description(mechanism)
     common: dict[str, Any] = {
         "groups": groups,
         "facts": _facts(described),
@@ -177,18 +180,18 @@ def _small(value: float) -> str:
     return power if mantissa == "1" else f"{mantissa} × {power}"
 
 
-def _name(item: Contribution) -> str:
+def _name(item: Contribution | Entry) -> str:
     return str(item.privacy.get("mechanism", "none")).split(":")[0].strip() or "none"
 
 
-def _number(item: Contribution, key: str) -> float | None:
+def _number(item: Contribution | Entry, key: str) -> float | None:
     value = item.privacy.get(key)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _groups(items: Sequence[Contribution]) -> list[SiteGroup]:
+def _groups(items: Sequence[Entry]) -> list[SiteGroup]:
     rounds: dict[SiteName, int] = {}
-    newest: dict[SiteName, Contribution] = {}
+    newest: dict[SiteName, Entry] = {}
     for item in items:
         rounds[item.site] = rounds.get(item.site, 0) + 1
         if item.site not in newest or item.round > newest[item.site].round:
@@ -243,7 +246,7 @@ def _paper_figures(latest: Sequence[Contribution]) -> list[tuple[str, str]]:
     return [*figures, *_single_figures(latest)]
 
 
-def _description(mechanism: Any, items: Sequence[Contribution]) -> dict[str, Any]:
+def _description(mechanism: Any) -> dict[str, Any]:
     if mechanism is None or not hasattr(mechanism, "describe"):
         return {}
     described: dict[str, Any] = mechanism.describe()

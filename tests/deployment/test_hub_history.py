@@ -1,0 +1,154 @@
+"""What a delivery and a round cost the hub does not depend on how many rounds there were; counted, not timed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fcac import persistence
+from fcac.deployment import status, study
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.settings import FederationSettings, Member
+from fcac.federation import Contribution, Server
+from fcac.tables.schema import Schema
+
+N_SITES = 200
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda handle: None)  # bytes are counted here, not what survives a power cut
+
+
+def names(n_sites: int = N_SITES) -> list[str]:
+    return [f"s{i:03d}" for i in range(n_sites)]
+
+
+def sent(site: str, round: int, n_nodes: int = 20) -> bytes:
+    rng = np.random.default_rng([int(site[1:]), round])
+    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
+    nodes = centres[rng.integers(3, size=n_nodes)] + rng.normal(0, 0.4, size=(n_nodes, 2))
+    return Contribution(site, round, nodes, rng.integers(1, 50, size=n_nodes)).to_bytes()
+
+
+def make(folder: Path, n_sites: int = N_SITES, server: str = "cae-fc") -> Coordinator:
+    members = {name: Member() for name in names(n_sites)}
+    return Coordinator(folder / "state", FederationSettings(Schema(["x", "y"]), server=server, members=members))
+
+
+def play(desk: Coordinator, number: int) -> None:
+    for site in desk.settings.active:
+        assert desk.receive(site, sent(site, number)).outcome == "accepted"
+    assert len(desk.close_round()) == len(desk.settings.active)
+
+
+class Work:
+    """Counts what is decoded, and how many bytes go from and to files."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.calls: Counter[str] = Counter()
+        for owner, name in ((Contribution, "from_bytes"), (Server, "from_parts"), (Server, "resume")):
+            if hasattr(owner, name):
+                patch.setattr(owner, name, self._counted(name, getattr(owner, name)))
+        patch.setattr(persistence, "unpack", self._counted("unpack", persistence.unpack))
+
+    def _counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls[name] += 1
+            return real(*args, **kwargs)
+
+        return call
+
+    def of(self, task: Callable[[], Any]) -> tuple[Counter[str], int]:
+        """Return what a task calls and how many bytes it reads and writes."""
+        self.calls.clear()
+        before = _bytes_moved()
+        task()
+        return Counter(self.calls), _bytes_moved() - before
+
+
+def _bytes_moved() -> int:
+    lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(lines["rchar"]) + int(lines["wchar"])
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes are counted by /proc")
+
+
+@needs_proc
+def test_a_delivery_costs_its_own_weight_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = make(tmp_path)
+    work = Work(monkeypatch)
+    moved = {}
+    for number in (1, 2, 3, 4, 5):
+        for site in desk.settings.active[:100]:
+            desk.receive(site, sent(site, number))
+        message = sent("s150", number)
+        calls, moved[number] = work.of(lambda message=message: desk.receive("s150", message))
+        # a repeated delivery and a refused one are no dearer
+        again, moved_again = work.of(lambda message=message: desk.receive("s150", message))
+        other = sent("s151", number + 7)
+        refused, moved_refused = work.of(lambda other=other: desk.receive("s151", other))
+        for counted in (calls, again, refused):
+            assert counted == {"from_bytes": 1, "unpack": 1}
+        assert max(moved_again, moved_refused) <= moved[number] + 4096
+        for site in desk.settings.active[100:]:
+            desk.receive(site, sent(site, number))
+        assert len(desk.close_round()) == N_SITES
+    # a page or two more as the tree grows, never the history: the contributions of one round are 200 kB
+    assert max(moved.values()) <= moved[2] + 10_000, moved
+
+
+@needs_proc
+def test_asking_for_the_open_round_reads_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = make(tmp_path, 20)
+    for number in (1, 2, 3):
+        play(desk, number)
+    desk.receive("s003", sent("s003", 4))
+    work = Work(monkeypatch)
+    calls, _ = work.of(lambda: (desk.open_round, desk.missing(), desk.holdings()))
+    assert not calls
+    assert desk.open_round == 4
+    assert len(desk.missing()) == 19
+    assert set(desk.holdings().values()) == {3}
+
+
+@needs_proc
+@pytest.mark.parametrize("kind", ["cae-fc", "communities"])
+def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    n_sites = 4
+    desk = make(tmp_path, n_sites, kind)
+    work = Work(monkeypatch)
+    decoded, moved = {}, {}
+    for number in range(1, 13):
+        for site in desk.settings.active:
+            desk.receive(site, sent(site, number))
+        calls, moved[number] = work.of(desk.close_round)
+        decoded[number] = calls["from_bytes"]
+    # a report shows six rounds, each with the sites' nodes as they were then; beyond six nothing is added
+    assert decoded[12] == decoded[9] == decoded[7]
+    assert moved[12] < 1.5 * moved[7]
+    assert not list((tmp_path / "state").glob("*.part"))
+
+
+@needs_proc
+def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
+    root = study.init(tmp_path / "study", names(5), tmp_path / "schema.toml", insecure=True)
+    desk = Coordinator(root / "state", FederationSettings.load(root))
+    for number in (1, 2, 3):
+        play(desk, number)
+    desk.receive("s003", sent("s003", 4))
+    expected = desk.book().server
+    work = Work(monkeypatch)
+    lines: list[str] = []
+    calls, _ = work.of(lambda: lines.extend(status.describe(root)))
+    assert not calls
+    assert f"model: {expected.n_clusters} clusters, {len(expected.nodes)} nodes (cae-fc)" in lines
+    assert "in for the open round: s003" in lines
+    assert "rounds closed: 3; round 4 is open" in lines

@@ -1,0 +1,343 @@
+"""The hub's store: exact, all or nothing under kill -9, and filled by itself from a directory of 0.1.0."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fcac import persistence
+from fcac.deployment import legacy, seen
+from fcac.deployment.hub import Coordinator
+from fcac.deployment.settings import FederationSettings, Limits, Member
+from fcac.deployment.store import HubStore, StoreError
+from fcac.federation import Contribution, Server
+from fcac.federation.replay import replay
+from fcac.tables.schema import Schema
+
+OLD = Path(__file__).parent / "data" / "hub_0_1_0"
+KINDS = ("cae-fc", "communities")
+
+
+def sent(site: str, round: int, n_nodes: int = 25, privacy: dict[str, Any] | None = None) -> Contribution:
+    """Return what a site sends to a round; the directories of 0.1.0 were made from the same."""
+    rng = np.random.default_rng([ord(site), round])
+    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
+    nodes = centres[rng.integers(3, size=n_nodes)] + rng.normal(0, 0.4, size=(n_nodes, 2))
+    return Contribution(site, round, nodes, rng.integers(1, 9, size=n_nodes), privacy or {})
+
+
+def settings_of(kind: str = "cae-fc", sites: str = "abcd", **limits: Any) -> FederationSettings:
+    members = {name: Member() for name in sites}
+    return FederationSettings(Schema(["x", "y"]), server=kind, members=members, limits=Limits(**limits))
+
+
+def assert_same(one: Server, other: Server) -> None:
+    (meta, arrays), (other_meta, other_arrays) = one.to_parts(), other.to_parts()
+    assert persistence.pack("x", meta, arrays) == persistence.pack("x", other_meta, other_arrays)
+
+
+def play(desk: Coordinator, number: int, sites: str = "abcd") -> list[Contribution]:
+    for site in sites:
+        assert desk.receive(site, sent(site, number).to_bytes()).outcome == "accepted"
+    return desk.close_round()
+
+
+# ------------------------------------------------------------ exact
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> None:
+    desk, expected = Coordinator(tmp_path, settings_of(kind)), Server(kind)
+    for number, sites in enumerate(("abcd", "abd", "abcd", "cd"), 1):
+        play(desk, number, sites)
+        expected.absorb([sent(site, number) for site in sites])
+        stored = desk.book().server
+        assert stored.history == expected.history
+        assert stored.sites == expected.sites
+        assert {s: item.to_bytes() for s, item in stored.latest().items()} == {
+            s: item.to_bytes() for s, item in expected.latest().items()
+        }
+        assert_same(stored, expected)
+    desk.forget("b")
+    expected.forget("b")
+    assert_same(desk.book().server, expected)
+    play(desk, 5)
+    expected.absorb([sent(site, 5) for site in "abcd"])
+    assert_same(desk.book().server, expected)
+    points = np.concatenate([sent("a", 2).nodes, sent("b", 2).nodes, sent("a", 9).nodes])
+    assert (desk.book().server.was_contributed(points) == expected.was_contributed(points)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_earlier_states_are_those_of_a_replay(tmp_path: Path, kind: str) -> None:
+    desk = Coordinator(tmp_path, settings_of(kind))
+    for number in range(1, 9):
+        play(desk, number)
+    kept, again = desk.book().server, desk.book().server
+    again.past = None
+    found, played = replay(kept), replay(again)
+    assert found is not None
+    assert played is not None
+    assert [one.round for one in found] == [other.round for other in played] == [1, 2, 4, 5, 7, 8]
+    for one, other in zip(found, played, strict=True):
+        assert (one.cluster_rows, one.flow) == (other.cluster_rows, other.flow)
+        assert (one.nodes == other.nodes).all()
+        assert (one.labels == other.labels).all()
+
+
+def test_what_caps_leave_is_stored_and_the_delivery_is_still_recognised(tmp_path: Path) -> None:
+    desk = Coordinator(tmp_path, settings_of(max_node_share=0.4))
+    big = sent("d", 1, 500)
+    for item in (sent("a", 1), sent("b", 1), sent("c", 1), big):
+        desk.receive(str(item.site), item.to_bytes())
+    assert [len(item.nodes) for item in desk.close_round()] == [25, 25, 25, 50]
+    assert len(desk.book().server.latest()["d"].nodes) == 50
+    assert desk.receive("d", big.to_bytes()).outcome == "duplicate"
+
+
+def test_forgotten_nodes_are_not_left_in_the_file(tmp_path: Path) -> None:
+    desk = Coordinator(tmp_path, settings_of())
+    for number in (1, 2, 3):
+        play(desk, number)
+    traces = [sent("b", number).nodes[5].tobytes() for number in (1, 2, 3)]
+    assert all(trace in (tmp_path / "hub.db").read_bytes() for trace in traces)
+    desk.forget("b")
+    assert not any(trace in (tmp_path / "hub.db").read_bytes() for trace in traces)
+    assert desk.receive("b", sent("b", 2).to_bytes()).outcome == "accepted"
+
+
+def test_forgetting_everybody_leaves_an_empty_federation(tmp_path: Path) -> None:
+    desk = Coordinator(tmp_path, settings_of(sites="ab"))
+    play(desk, 1, "ab")
+    assert desk.forget("a")
+    assert desk.forget("b")
+    assert not desk.forget("b")
+    assert desk.book().server.n_rounds == 0
+    assert (desk.open_round, desk.summary(), desk.model_bytes()) == (2, None, None)
+    play(desk, 2, "ab")
+    assert desk.book().server.n_rounds == 1
+
+
+def test_nodes_seen_are_found_after_segments_were_merged() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for statement in seen.TABLES.split(";")[:-1]:
+        connection.execute(statement)
+    rng = np.random.default_rng(0)
+    blocks = [rng.normal(size=(300, 3)) for _ in range(70)]
+    blocks[3][7] = [0.0, 1.0, 2.0]
+    for block in blocks:
+        seen.add(connection, [block[:100], block[100:]])
+    assert connection.execute("SELECT level, count(*) FROM segments GROUP BY level").fetchall() == [(0, 6), (2, 1)]
+    points = np.array([blocks[0][0], blocks[69][299], [-0.0, 1.0, 2.0], [0.0, 1.0, 2.5], blocks[35][150] + 1e-9])
+    assert seen.holds(connection, points).tolist() == [True, True, True, False, False]
+    connection.close()
+
+
+def test_a_damaged_or_newer_store_is_refused(tmp_path: Path) -> None:
+    store = HubStore(tmp_path / "hub.db")
+    store.path.write_bytes(b"no database" * 100)
+    with pytest.raises(StoreError, match="damaged"):
+        _ = store.closed
+    store.path.unlink()
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreError, match="upgrade fcac"):
+        _ = store.closed
+
+
+def test_a_copy_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
+    desk = Coordinator(tmp_path / "state", settings_of())
+    play(desk, 1)
+    (tmp_path / "copy").mkdir()
+    desk.store.copy_to(tmp_path / "copy" / "hub.db")
+    play(desk, 2)
+    restored = Coordinator(tmp_path / "copy", settings_of())
+    play(restored, 2)
+    assert_same(restored.book().server, desk.book().server)
+
+
+# ------------------------------------------------------------ all or nothing
+
+
+class Crash(BaseException):
+    """Ends a process as kill -9 would: nothing catches it."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    expected = Server(kind)
+    for number in (1, 2):
+        expected.absorb([sent(site, number) for site in "ab"])
+    expected.forget("b")
+    expected.absorb([sent("a", 3)])
+    commit, write = HubStore._commit, persistence.write_atomic
+    monkeypatch.setattr("os.fsync", lambda handle: None)  # a crash of the process, not of the machine
+    monkeypatch.setattr(Coordinator, "_report", lambda self, server, number: None)
+
+    def run(folder: Path, fatal: int) -> bool:
+        """Play it all, crash at one step, go on; tell whether there was a crash."""
+        steps = 0
+
+        def crashing(real: Any) -> Any:
+            def step(*args: Any) -> None:
+                nonlocal steps
+                steps += 1
+                if steps == fatal:
+                    raise Crash
+                real(*args)
+                steps += 1
+                if steps == fatal:
+                    raise Crash
+
+            return step
+
+        monkeypatch.setattr(HubStore, "_commit", crashing(commit))
+        monkeypatch.setattr(persistence, "write_atomic", crashing(write))
+        crashed = False
+        for number, sites in ((1, "ab"), (2, "ab"), (0, "b"), (3, "a")):
+            while True:
+                desk = Coordinator(folder, settings_of(kind, sites="ab"))
+                try:
+                    if number == 0:
+                        if "b" in desk.book().server.sites:
+                            desk.forget("b")
+                        break
+                    if desk.open_round > number:
+                        break
+                    for site in sites:
+                        assert desk.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
+                    desk.close_round()
+                except Crash:
+                    crashed = True
+        assert_same(Coordinator(folder, settings_of(kind, sites="ab")).book().server, expected)
+        return crashed
+
+    fatal = 1
+    while run(tmp_path / str(fatal), fatal):
+        fatal += 1
+    assert fatal > 20
+
+
+WORKER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_deployment_store import Coordinator, sent, settings_of
+desk = Coordinator(Path(sys.argv[2]), settings_of(sites="ab"))
+desk._report = lambda server, number: None
+print("ready", flush=True)
+while desk.open_round <= 25:
+    number = desk.open_round
+    for site in "ab":
+        assert desk.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
+    desk.close_round()
+print("done", flush=True)
+"""
+
+
+def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    kills = 0
+    while True:
+        command = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(tmp_path / "state")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            if kills < 3:
+                try:
+                    process.wait(float(rng.uniform(0.02, 0.3)))
+                except subprocess.TimeoutExpired:
+                    process.send_signal(signal.SIGKILL)
+                    kills += 1
+            rest = process.stdout.read()
+        if rest == "done\n":
+            break
+        assert process.returncode == -signal.SIGKILL
+    expected = Server()
+    for number in range(1, 26):
+        expected.absorb([sent(site, number) for site in "ab"])
+    assert_same(Coordinator(tmp_path / "state", settings_of(sites="ab")).book().server, expected)
+    assert kills >= 1
+
+
+# ------------------------------------------------------------ directories of 0.1.0
+
+
+def old_server(state: Path) -> tuple[dict[str, Any], Server]:
+    meta, arrays = persistence.read(state / legacy.SERVER_FILE, kind="federation")
+    return meta, Server.from_parts(meta["server"], arrays)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: str) -> None:
+    state = tmp_path / "state"
+    shutil.copytree(OLD / kind, state)
+    meta, expected = old_server(state)
+    desk = Coordinator(state, settings_of(kind))
+    assert_same(desk.book().server, expected)
+    assert {site: list(held) for site, held in desk.book().newest.items()} == meta["newest"]
+    assert (desk.open_round, desk.arrived()) == (4, ["a"])
+    assert desk.journal()[-1]["event"] == "taken over"
+    # repeats are answered as before, what waits is counted once, and the forgotten site may come back
+    assert desk.receive("b", sent("b", 3).to_bytes()).outcome == "duplicate"
+    assert desk.receive("a", sent("a", 4).to_bytes()).outcome == "duplicate"
+    assert desk.receive("b", sent("b", 2).to_bytes()).outcome == "rejected"
+    assert desk.receive("c", sent("c", 4).to_bytes()).outcome == "accepted"
+    desk.close_round()
+    expected.absorb([sent("a", 4), sent("c", 4)])
+    assert_same(desk.book().server, expected)
+    snapshots = replay(desk.book().server)
+    assert snapshots is not None
+    assert [snapshot.round for snapshot in snapshots] == [1, 2, 3, 4]
+    assert not legacy.is_pending(state)
+
+
+def test_0_1_0_refuses_a_directory_that_was_taken_over(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    shutil.copytree(OLD / "cae-fc", state)
+    Coordinator(state, settings_of())
+    with pytest.raises(ValueError, match="upgrade fcac"):
+        persistence.read(state / legacy.SERVER_FILE, kind="federation")
+
+
+@pytest.mark.parametrize("step", ["before the commit", "after the commit", "before the marker"])
+def test_a_crash_while_taking_over_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    state = tmp_path / "state"
+    shutil.copytree(OLD / "cae-fc", state)
+    expected = old_server(state)[1]
+    commit = HubStore._commit
+
+    def crash(*args: Any) -> None:
+        if step == "after the commit":
+            commit(*args)
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        if step == "before the marker":
+            patch.setattr(persistence, "write_atomic", crash)
+        else:
+            patch.setattr(HubStore, "_commit", crash)
+        with pytest.raises(Crash):
+            Coordinator(state, settings_of())
+    desk = Coordinator(state, settings_of())
+    assert_same(desk.book().server, expected)
+    assert not legacy.is_pending(state)
+
+
+def test_two_federations_in_one_directory_are_refused(tmp_path: Path) -> None:
+    desk = Coordinator(tmp_path, settings_of())
+    play(desk, 1)
+    shutil.copy(OLD / "cae-fc" / legacy.SERVER_FILE, tmp_path)
+    with pytest.raises(StoreError, match="two different federations"):
+        Coordinator(tmp_path, settings_of())
