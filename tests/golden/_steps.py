@@ -32,6 +32,7 @@ from _api import (
     Site,
     SiteAgent,
     SiteSettings,
+    pack,
     run_over_grid,
 )
 
@@ -314,6 +315,14 @@ def go_on_federation(name: str, folder: Path) -> dict[str, Any]:
     return {"outcomes": outcomes, "played": played, "forgotten": tree(folder / "study" / "state")}
 
 
+def as_v010_wrote(root: Path) -> bytes:
+    """Return the state of a hub in the form of 0.1.0."""
+    book = Coordinator(root / "state", FederationSettings.load(root)).book()
+    meta, arrays = book.server.to_parts()
+    newest = {site: list(known) for site, known in book.newest.items()}
+    return pack("federation", {"closed": book.closed, "newest": newest, "server": meta}, arrays)
+
+
 def tree(folder: Path) -> dict[str, Any]:
     """Return digests of all files whose bytes do not depend on the hour, the place or the program's version."""
     found: dict[str, Any] = {}
@@ -321,11 +330,14 @@ def tree(folder: Path) -> dict[str, Any]:
         name = path.relative_to(folder).as_posix()
         if path.name == "journal.jsonl":
             lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            # since 0.2.0 the journal also says when a directory of 0.1.0 was taken over
+            lines = [line for line in lines if line["event"] != "taken over"]
             found[name] = [{k: v for k, v in line.items() if k != "time"} for line in lines]
         elif path.name == "ledger.db":
             found[name] = ledger_facts(Ledger.open(path))
         elif path.suffix == ".fcac":
-            data = path.read_bytes()
+            # since 0.2.0 the hub keeps rounds in a store: what 0.1.0 would have written is made from it
+            data = as_v010_wrote(path.parents[1]) if path.name == "server.fcac" else path.read_bytes()
             found[name] = sha(with_versions(data, {} if versions_in(data) else None))
         elif path.name in ("cursor.json", "parts.json", "nodes.json"):
             found[name] = json.loads(path.read_text("utf-8"))

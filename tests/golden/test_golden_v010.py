@@ -181,7 +181,7 @@ def test_federation_loads(folder: Path, tmp_path: Path) -> None:
     book = desk.book()
     assert (book.closed, sorted(book.server.sites), desk.settings.active) == (2, ["a", "b"], ["a", "b"])
     assert sorted(desk.inbox()) == (["a"] if folder.name == "private" else [])
-    data = (desk.state / "server.fcac").read_bytes()
+    data = (folder / desk.state.relative_to(tmp_path / "copy") / "server.fcac").read_bytes()
     meta, arrays = unpack(data, kind="federation")
     said, held = Server.from_parts(meta["server"], arrays).to_parts()
     assert pack("federation", {**meta, "server": said}, held) == data
