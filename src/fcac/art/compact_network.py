@@ -12,7 +12,7 @@ from fcac._typing import Floats, Integers
 from fcac.art.network import Network
 
 
-class RestingNetwork:
+class CompactNetwork:
     """The parts of a network that is not learning, without its working arrays and spare room.
 
     Waking it gives a network that goes on exactly as the one laid to rest would have. Its nodes and counts are
@@ -26,12 +26,12 @@ class RestingNetwork:
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.art.compact_network import RestingNetwork
+    >>> from fcac.art.compact_network import CompactNetwork
     >>> from fcac.art.network import Network, Rules
     >>> network = Network(2, Rules(topological=False))
     >>> network.learn(np.random.default_rng(0).normal(size=(50, 2)))
-    >>> resting = RestingNetwork(*network.to_parts())
-    >>> bool((resting.wake().nodes == network.nodes).all()), resting.n_features
+    >>> compact = CompactNetwork(*network.to_parts())
+    >>> bool((compact.wake().nodes == network.nodes).all()), compact.n_features
     (True, 2)
     """
 
