@@ -23,7 +23,7 @@ Take = Callable[[str, messages.Reply], None]
 
 
 @dataclass
-class Pace:
+class Timeouts:
     """How long to wait for replies, for sites to connect, and between two looks; in seconds."""
 
     timeout: float = 300.0
@@ -31,7 +31,7 @@ class Pace:
     poll: float = 0.5
 
 
-class Conductor:
+class RoundRunner:
     """Plays rounds of a federation over a Grid.
 
     Which site a node is, its key tells. Without keys (loopback only) its first reply does, and the first node to claim
@@ -41,7 +41,7 @@ class Conductor:
     ----------
     grid : flwr.serverapp.Grid
     coordinator : Coordinator
-    pace : Pace
+    timeouts : Timeouts
     reload : callable, optional
         Returns fresh settings before and after asking, so that sites can be added and revoked while it runs.
     """
@@ -50,10 +50,10 @@ class Conductor:
         self,
         grid: Grid,
         coordinator: Coordinator,
-        pace: Pace,
+        timeouts: Timeouts,
         reload: Callable[[], FederationSettings] | None = None,
     ) -> None:
-        self.grid, self.desk, self.pace = grid, coordinator, pace
+        self.grid, self.desk, self.timeouts = grid, coordinator, timeouts
         self._reload = reload
         self._claimed = _Names(coordinator)
 
@@ -116,13 +116,13 @@ class Conductor:
         if not requests:
             return
         letters = [
-            Message(content, node, kind, group_id=str(number), ttl=self.pace.timeout)
+            Message(content, node, kind, group_id=str(number), ttl=self.timeouts.timeout)
             for node, content in sorted(requests.items())
         ]
         ids = self.grid.push_messages(letters)
         sent = {key: letter.metadata.dst_node_id for key, letter in zip(ids, letters, strict=True) if key}
         waiting = set(sent)
-        deadline = time.monotonic() + self.pace.timeout
+        deadline = time.monotonic() + self.timeouts.timeout
         while waiting:
             replies = list(self.grid.pull_messages(sorted(waiting)))
             # by site, so that nothing depends on which of them arrived first
@@ -133,7 +133,7 @@ class Conductor:
                     self._handle(sent[key], nodes, reply, number, take)
             if not waiting or time.monotonic() >= deadline:
                 break
-            time.sleep(self.pace.poll)
+            time.sleep(self.timeouts.poll)
         self._claimed.store()
         for key in waiting:
             self.desk.note("no reply", site=nodes[sent[key]] or f"node {sent[key]}", round=number)
@@ -166,14 +166,14 @@ class Conductor:
 
     def _connected(self, wait_for: set[str]) -> dict[int, str | None]:
         """Return the nodes of active sites (None: not known yet which); wait a while for those named."""
-        deadline = time.monotonic() + self.pace.wait
+        deadline = time.monotonic() + self.timeouts.wait
         while True:
             nodes = self._nodes()
             unknown = sum(site is None for site in nodes.values())
             lacking = wait_for - {site for site in nodes.values() if site is not None}
             if len(lacking) <= unknown or time.monotonic() >= deadline:
                 return nodes
-            time.sleep(self.pace.poll)
+            time.sleep(self.timeouts.poll)
 
     def _nodes(self) -> dict[int, str | None]:
         active = set(self.desk.settings.active)
