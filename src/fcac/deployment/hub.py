@@ -58,7 +58,7 @@ class Book(NamedTuple):
     newest: dict[str, Held]
 
 
-class Coordinator:
+class Hub:
     """Keeps a federation's server on disk and takes contributions, round by round.
 
     Parameters
@@ -71,17 +71,17 @@ class Coordinator:
     --------
     >>> import tempfile
     >>> from fcac.federation import Contribution
-    >>> from fcac.deployment.hub import Coordinator
+    >>> from fcac.deployment.hub import Hub
     >>> from fcac.deployment.settings import FederationSettings, Member
     >>> from fcac.tables.schema import Schema
     >>> settings = FederationSettings(Schema(["x", "y"]), members={"a": Member(), "b": Member()})
     >>> folder = tempfile.TemporaryDirectory()
-    >>> desk = Coordinator(folder.name, settings)
-    >>> desk.receive("a", Contribution("a", 1, [[0.0, 1.0]], [3]).to_bytes()).outcome
+    >>> hub = Hub(folder.name, settings)
+    >>> hub.receive("a", Contribution("a", 1, [[0.0, 1.0]], [3]).to_bytes()).outcome
     'accepted'
-    >>> desk.receive("b", b"no contribution").outcome
+    >>> hub.receive("b", b"no contribution").outcome
     'rejected'
-    >>> desk.missing(), [item.site for item in desk.close_round()], desk.open_round
+    >>> hub.missing(), [item.site for item in hub.close_round()], hub.open_round
     (['b'], ['a'], 2)
     >>> folder.cleanup()
     """

@@ -11,7 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fcac import persistence
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
 from fcac.flower.round_runner import RoundRunner, Timeouts
 
@@ -28,12 +28,12 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     directory = Path(str(config["fcac-federation"]))
     settings = FederationSettings.load(directory)
-    desk = Coordinator(directory / STATE, settings)
+    hub = Hub(directory / STATE, settings)
     poll = float(config.get("fcac-poll", 0.5))
     timeouts = Timeouts(settings.timeout, settings.wait, poll)
     result: dict[str, Any] = {"ticket": str(config.get("fcac-ticket", "")), "ended": "failed", "closed": 0}
     try:
-        runner = RoundRunner(grid, desk, timeouts, reload=lambda: FederationSettings.load(directory))
+        runner = RoundRunner(grid, hub, timeouts, reload=lambda: FederationSettings.load(directory))
         result["closed"] = runner.play(
             int(config.get("fcac-rounds", 1)), hand_out=bool(config.get("fcac-hand-out", True))
         )
@@ -42,7 +42,7 @@ def main(grid: Grid, context: Context) -> None:
         result["error"] = traceback.format_exc()
         raise
     finally:
-        persistence.write_atomic(desk.state / RUN_FILE, json.dumps(result).encode())
+        persistence.write_atomic(hub.state / RUN_FILE, json.dumps(result).encode())
 
 
 app.main()(main)
