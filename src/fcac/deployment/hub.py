@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
     reason: str = ""
 
 
-class Book(NamedTuple):
+class HubSnapshot(NamedTuple):
     """What the store holds: server, last closed round, and digests of the newest contribution of every site as sent."""
 
     server: Server
@@ -102,10 +102,10 @@ class Hub:
 
     # ------------------------------------------------------------ reading
 
-    def book(self) -> Book:
+    def book(self) -> HubSnapshot:
         """Return the server as it is on disk; its log is read when it is asked for."""
         server = self.store.server() or Server(self.settings.server, self.settings.seed)
-        return Book(server, self.store.closed, self.store.newest())
+        return HubSnapshot(server, self.store.closed, self.store.newest())
 
     @property
     def open_round(self) -> int:
