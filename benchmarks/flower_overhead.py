@@ -83,7 +83,7 @@ def virtual(n_sites: int, insecure: bool = True) -> dict[str, Any]:
         started, busy = time.perf_counter(), time.process_time()
         server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
         seconds, busy = time.perf_counter() - started, time.process_time() - busy
-        assert len(Hub(root / "state", FederationSettings.load(root)).book().newest) == n_sites
+        assert len(Hub(root / "state", FederationSettings.load(root)).snapshot().newest) == n_sites
     return {
         "sites": n_sites,
         "seconds": round(seconds, 2),

@@ -144,7 +144,7 @@ def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for number in (1, 2, 3):
         play(hub, number)
     hub.receive("s003", sent("s003", 4))
-    expected = hub.book().server
+    expected = hub.snapshot().server
     work = Work(monkeypatch)
     lines: list[str] = []
     calls, _ = work.of(lambda: lines.extend(status.describe(root)))

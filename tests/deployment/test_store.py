@@ -59,7 +59,7 @@ def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> No
     for number, sites in enumerate(("abcd", "abd", "abcd", "cd"), 1):
         play(hub, number, sites)
         expected.absorb([sent(site, number) for site in sites])
-        stored = hub.book().server
+        stored = hub.snapshot().server
         assert stored.history == expected.history
         assert stored.sites == expected.sites
         assert {s: item.to_bytes() for s, item in stored.latest().items()} == {
@@ -68,12 +68,12 @@ def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> No
         assert_same(stored, expected)
     hub.forget("b")
     expected.forget("b")
-    assert_same(hub.book().server, expected)
+    assert_same(hub.snapshot().server, expected)
     play(hub, 5)
     expected.absorb([sent(site, 5) for site in "abcd"])
-    assert_same(hub.book().server, expected)
+    assert_same(hub.snapshot().server, expected)
     points = np.concatenate([sent("a", 2).nodes, sent("b", 2).nodes, sent("a", 9).nodes])
-    assert (hub.book().server.was_contributed(points) == expected.was_contributed(points)).all()
+    assert (hub.snapshot().server.was_contributed(points) == expected.was_contributed(points)).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,7 +81,7 @@ def test_earlier_states_are_those_of_a_replay(tmp_path: Path, kind: str) -> None
     hub = Hub(tmp_path, settings_of(kind))
     for number in range(1, 9):
         play(hub, number)
-    kept, again = hub.book().server, hub.book().server
+    kept, again = hub.snapshot().server, hub.snapshot().server
     again.past = None
     found, played = replay(kept), replay(again)
     assert found is not None
@@ -99,7 +99,7 @@ def test_what_caps_leave_is_stored_and_the_delivery_is_still_recognised(tmp_path
     for item in (sent("a", 1), sent("b", 1), sent("c", 1), big):
         hub.receive(str(item.site), item.to_bytes())
     assert [len(item.nodes) for item in hub.close_round()] == [25, 25, 25, 50]
-    assert len(hub.book().server.latest()["d"].nodes) == 50
+    assert len(hub.snapshot().server.latest()["d"].nodes) == 50
     assert hub.receive("d", big.to_bytes()).outcome == "duplicate"
 
 
@@ -120,10 +120,10 @@ def test_forgetting_everybody_leaves_an_empty_federation(tmp_path: Path) -> None
     assert hub.forget("a")
     assert hub.forget("b")
     assert not hub.forget("b")
-    assert hub.book().server.n_rounds == 0
+    assert hub.snapshot().server.n_rounds == 0
     assert (hub.open_round, hub.summary(), hub.model_bytes()) == (2, None, None)
     play(hub, 2, "ab")
-    assert hub.book().server.n_rounds == 1
+    assert hub.snapshot().server.n_rounds == 1
 
 
 def test_nodes_seen_are_found_after_segments_were_merged() -> None:
@@ -162,7 +162,7 @@ def test_a_copy_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
     play(hub, 2)
     restored = Hub(tmp_path / "copy", settings_of())
     play(restored, 2)
-    assert_same(restored.book().server, hub.book().server)
+    assert_same(restored.snapshot().server, hub.snapshot().server)
 
 
 # ------------------------------------------------------------ all or nothing
@@ -210,7 +210,7 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
                 hub = Hub(folder, settings_of(kind, sites="ab"))
                 try:
                     if number == 0:
-                        if "b" in hub.book().server.sites:
+                        if "b" in hub.snapshot().server.sites:
                             hub.forget("b")
                         break
                     if hub.open_round > number:
@@ -220,7 +220,7 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
                     hub.close_round()
                 except Crash:
                     crashed = True
-        assert_same(Hub(folder, settings_of(kind, sites="ab")).book().server, expected)
+        assert_same(Hub(folder, settings_of(kind, sites="ab")).snapshot().server, expected)
         return crashed
 
     fatal = 1
@@ -267,7 +267,7 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
     expected = Server()
     for number in range(1, 26):
         expected.absorb([sent(site, number) for site in "ab"])
-    assert_same(Hub(tmp_path / "state", settings_of(sites="ab")).book().server, expected)
+    assert_same(Hub(tmp_path / "state", settings_of(sites="ab")).snapshot().server, expected)
     assert kills >= 1
 
 
@@ -285,8 +285,8 @@ def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: st
     shutil.copytree(OLD / kind, state)
     meta, expected = old_server(state)
     hub = Hub(state, settings_of(kind))
-    assert_same(hub.book().server, expected)
-    assert {site: list(held) for site, held in hub.book().newest.items()} == meta["newest"]
+    assert_same(hub.snapshot().server, expected)
+    assert {site: list(held) for site, held in hub.snapshot().newest.items()} == meta["newest"]
     assert (hub.open_round, hub.arrived()) == (4, ["a"])
     assert hub.journal()[-1]["event"] == "taken over"
     # repeats are answered as before, what waits is counted once, and the forgotten site may come back
@@ -296,8 +296,8 @@ def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: st
     assert hub.receive("c", sent("c", 4).to_bytes()).outcome == "accepted"
     hub.close_round()
     expected.absorb([sent("a", 4), sent("c", 4)])
-    assert_same(hub.book().server, expected)
-    snapshots = replay(hub.book().server)
+    assert_same(hub.snapshot().server, expected)
+    snapshots = replay(hub.snapshot().server)
     assert snapshots is not None
     assert [snapshot.round for snapshot in snapshots] == [1, 2, 3, 4]
     assert not legacy.is_pending(state)
@@ -331,7 +331,7 @@ def test_a_crash_while_taking_over_is_made_good(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(Crash):
             Hub(state, settings_of())
     hub = Hub(state, settings_of())
-    assert_same(hub.book().server, expected)
+    assert_same(hub.snapshot().server, expected)
     assert not legacy.is_pending(state)
 
 

@@ -40,7 +40,7 @@ def test_several_rounds_in_one_run_stop_when_nothing_is_new(tmp_path: Path) -> N
     study = Study(tmp_path)
     study.give(rows_of("abc", 1))
     study.play(rounds=5)
-    assert study.hub.book().closed == 1
+    assert study.hub.snapshot().closed == 1
     assert [event[1] for event in study.events("nothing new")] == ["a", "b", "c"]
 
 
@@ -289,7 +289,7 @@ def crash_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
             patch.setattr(persistence, "write_atomic", write)
             for number, rows in enumerate(rounds, 1):
                 study.give(rows)
-                while study.hub.book().closed < number:
+                while study.hub.snapshot().closed < number:
                     try:
                         study.play()
                     except Crash:

@@ -317,10 +317,10 @@ def go_on_federation(name: str, folder: Path) -> dict[str, Any]:
 
 def as_v010_wrote(root: Path) -> bytes:
     """Return the state of a hub in the form of 0.1.0."""
-    book = Hub(root / "state", FederationSettings.load(root)).book()
-    meta, arrays = book.server.to_parts()
-    newest = {site: list(known) for site, known in book.newest.items()}
-    return pack("federation", {"closed": book.closed, "newest": newest, "server": meta}, arrays)
+    snapshot = Hub(root / "state", FederationSettings.load(root)).snapshot()
+    meta, arrays = snapshot.server.to_parts()
+    newest = {site: list(known) for site, known in snapshot.newest.items()}
+    return pack("federation", {"closed": snapshot.closed, "newest": newest, "server": meta}, arrays)
 
 
 def tree(folder: Path) -> dict[str, Any]:

@@ -178,8 +178,8 @@ def test_ledger(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", FEDERATIONS, ids=named)
 def test_federation_loads(folder: Path, tmp_path: Path) -> None:
     hub = hub_of(settle(folder, tmp_path / "copy"))
-    book = hub.book()
-    assert (book.closed, sorted(book.server.sites), hub.settings.active) == (2, ["a", "b"], ["a", "b"])
+    snapshot = hub.snapshot()
+    assert (snapshot.closed, sorted(snapshot.server.sites), hub.settings.active) == (2, ["a", "b"], ["a", "b"])
     assert sorted(hub.inbox()) == (["a"] if folder.name == "private" else [])
     data = (folder / hub.state.relative_to(tmp_path / "copy") / "server.fcac").read_bytes()
     meta, arrays = unpack(data, kind="federation")

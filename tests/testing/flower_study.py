@@ -94,7 +94,7 @@ class Study:
 
     @property
     def server(self) -> Server:
-        return self.hub.book().server
+        return self.hub.snapshot().server
 
     def data(self, name: str) -> Path:
         return self.folder / f"data-{name}"

@@ -102,7 +102,7 @@ class Hub:
 
     # ------------------------------------------------------------ reading
 
-    def book(self) -> HubSnapshot:
+    def snapshot(self) -> HubSnapshot:
         """Return the server as it is on disk; its log is read when it is asked for."""
         server = self.store.server() or Server(self.settings.server, self.settings.seed)
         return HubSnapshot(server, self.store.closed, self.store.newest())
@@ -211,14 +211,14 @@ class Hub:
     def forget(self, site: str) -> bool:
         """Become the federation in which this site never contributed; False if it never had."""
         with self._alone():
-            server, closed = self.book().server, self.store.closed
+            server, closed = self.snapshot().server, self.store.closed
             known = site in server.sites
             self._inbox.remove(closed + 1, site)
             if known:
                 server.forget(site)
                 self.store.forget(site, server)
             self.note("forgotten", site=site, round=closed)
-            self._publish(self.book().server, closed)
+            self._publish(self.snapshot().server, closed)
             return known
 
     # ------------------------------------------------------------ what others see
