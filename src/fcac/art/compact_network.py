@@ -31,7 +31,7 @@ class CompactNetwork:
     >>> network = Network(2, Rules(topological=False))
     >>> network.learn(np.random.default_rng(0).normal(size=(50, 2)))
     >>> compact = CompactNetwork(*network.to_parts())
-    >>> bool((compact.wake().nodes == network.nodes).all()), compact.n_features
+    >>> bool((compact.to_network().nodes == network.nodes).all()), compact.n_features
     (True, 2)
     """
 
@@ -46,7 +46,7 @@ class CompactNetwork:
         """Number of features."""
         return int(self._meta["n_features"])
 
-    def wake(self) -> Network:
+    def to_network(self) -> Network:
         """Return a network of its own that may learn."""
         return Network.from_parts(self._meta, self._arrays)
 
@@ -57,7 +57,7 @@ class CompactNetwork:
     def settled_nodes(self) -> tuple[Floats, Integers]:
         """Return nodes and counts as they would be if the data ended here."""
         if len(self._arrays["pending"]):
-            settled = self.wake().settled()
+            settled = self.to_network().settled()
             return settled.nodes, settled.counts
         return self._arrays["nodes"], self._arrays["counts"]
 

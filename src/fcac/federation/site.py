@@ -273,7 +273,7 @@ class Site:
 
     def _draft_network(self, d: int) -> Network:
         if self._draft is None:
-            self._draft = Network(d, _CA_PLUS) if self._network is None else self._network.wake()
+            self._draft = Network(d, _CA_PLUS) if self._network is None else self._network.to_network()
         return self._draft
 
     def _joined_rows(self) -> NDArray[np.float64]:
