@@ -29,7 +29,7 @@ class Reader:
         self.finder, self.cursor = NewRowFinder(path, schema, settle), Cursor()
 
     def new(self) -> list[list[float]]:
-        parts = self.finder.look(self.cursor)
+        parts = self.finder.find(self.cursor)
         rows = [row for block in self.finder.rows(parts) for row in block.tolist()]
         self.cursor = self.finder.advance(self.cursor, parts)
         return rows
@@ -157,7 +157,7 @@ def test_many_rows_come_in_blocks(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(100_000, 2))
     np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header="x,y", comments="", fmt="%.17g")
     finder = NewRowFinder(tmp_path, SCHEMA)
-    blocks = list(finder.rows(finder.look({})))
+    blocks = list(finder.rows(finder.find({})))
     assert len(blocks) > 1
     assert np.array_equal(np.concatenate(blocks), rows)
 
@@ -177,12 +177,12 @@ def test_tags_come_with_the_rows_they_belong_to(tmp_path: Path, kind: str) -> No
     write([1.0, None, 3.0], [7, 8, 9])
     finder = NewRowFinder(path, schema, tag="person")
     finder.check_columns()
-    parts = finder.look({})
+    parts = finder.find({})
     (piece,) = finder.pieces(parts)
     assert (piece.block[:, 0].tolist(), [str(tag) for tag in piece.tags or []]) == ([1.0, 3.0], ["7", "9"])
     assert piece.file == path.name
     write([1.0, None, 3.0, 4.0, 5.0], [7, 8, 9, 7, 6])
-    (piece,) = finder.pieces(finder.look(finder.advance({}, parts)))
+    (piece,) = finder.pieces(finder.find(finder.advance({}, parts)))
     assert (piece.block[:, 0].tolist(), [str(tag) for tag in piece.tags or []]) == ([4.0, 5.0], ["7", "6"])
 
 
@@ -195,7 +195,7 @@ def test_a_missing_column_or_tag_is_named(tmp_path: Path) -> None:
     finder = NewRowFinder(tmp_path, schema, tag="person")
     finder.check_columns()
     with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
-        list(finder.pieces(finder.look({})))
+        list(finder.pieces(finder.find({})))
     (tmp_path / "b.csv").write_text("x,person\n1,2\n")
     with pytest.raises(RequestError, match=r"b\.csv: no column y: the schema needs it"):
         finder.check_columns()
@@ -257,11 +257,11 @@ def test_what_version_0_1_0_remembered_of_files_still_holds(tmp_path: Path) -> N
         },
     }
     finder = NewRowFinder(tmp_path, SCHEMA)
-    assert finder.look(cursor) == []
+    assert finder.find(cursor) == []
     with (tmp_path / "a.csv").open("a") as stream:
         stream.write("7,8\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,y\n5,6\n9,10\n"))
-    parts = finder.look(cursor)
+    parts = finder.find(cursor)
     assert [block.tolist() for block in finder.rows(parts)] == [[[7, 8]], [[9, 10]]]
 
 
@@ -308,7 +308,7 @@ def test_an_id_that_says_there_is_none_is_refused(tmp_path: Path, word: str) -> 
     (tmp_path / "a.csv").write_text(f"x,y,person\n1,2,p\n3,4,{word}\n")
     finder = NewRowFinder(tmp_path, SCHEMA, tag="person")
     with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
-        list(finder.pieces(finder.look({})))
+        list(finder.pieces(finder.find({})))
 
 
 def test_used_rows_are_not_looked_at_again(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class SiteAgent:
     def _learn_and_keep(self, site: Site, round: int, have: int) -> bytes:
         cursor = self._cursor(site.round)
         finder = self.finder()
-        new = finder.look(cursor)
+        new = finder.find(cursor)
         n_rows, parts = 0, set()
         for piece in finder.pieces(new):
             site.observe(piece.block, piece.tags if self.settings.record_id is not None else None)

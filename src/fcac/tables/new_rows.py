@@ -82,12 +82,12 @@ class NewRowFinder:
     >>> file = pathlib.Path(folder.name, "a.csv")
     >>> _ = file.write_text("x,y\\n1,2\\n")
     >>> finder = NewRowFinder(file, Schema(["x", "y"]))
-    >>> parts = finder.look({})
+    >>> parts = finder.find({})
     >>> [block.tolist() for block in finder.rows(parts)]
     [[[1.0, 2.0]]]
     >>> cursor = finder.advance({}, parts)
     >>> _ = file.write_text("x,y\\n1,2\\n3,4\\n")
-    >>> [block.tolist() for block in finder.rows(finder.look(cursor))]
+    >>> [block.tolist() for block in finder.rows(finder.find(cursor))]
     [[[3.0, 4.0]]]
     >>> folder.cleanup()
     """
@@ -100,7 +100,7 @@ class NewRowFinder:
         self.settle = settle
         self.tag = tag
 
-    def look(self, cursor: Cursor) -> list[NewPart]:
+    def find(self, cursor: Cursor) -> list[NewPart]:
         """Return the parts of files that are new, in the order of file names."""
         parts = []
         for path, name in self._files():
