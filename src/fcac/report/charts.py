@@ -9,7 +9,7 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.report.cluster_style import Look
-from fcac.report.data import Novelty, ReadOut, RoundFacts
+from fcac.report.data import Novelty, Reading, RoundFacts
 from fcac.report.markup import Markup, tag
 from fcac.report.projection import Dots, Plane
 
@@ -186,7 +186,7 @@ def nice_values(low: float, high: float, most: int = 5) -> list[float]:
 # ------------------------------------------------------------ rows flowing between rounds
 
 
-def flow(rounds: Sequence[RoundFacts], read: ReadOut, names: Sequence[str]) -> Markup:
+def flow(rounds: Sequence[RoundFacts], read: Reading, names: Sequence[str]) -> Markup:
     """Draw where rows went from round to round: bars are clusters, ribbons the rows they pass on."""
     width, height, top, bar, gap = 640, 320, 30, 14, 5
     columns = [_column(r, read) for r in rounds]
@@ -236,7 +236,7 @@ def _cluster_name(label: int) -> str:
     return f"cluster {label}"
 
 
-def _column(facts: RoundFacts, read: ReadOut) -> list[tuple[int, int]]:
+def _column(facts: RoundFacts, read: Reading) -> list[tuple[int, int]]:
     """Clusters of a round with their rows, in the order of what they become."""
     rows = facts.snapshot.cluster_rows
     return sorted(
@@ -258,7 +258,7 @@ def _spans(
 
 def _ribbons(
     now: RoundFacts,
-    read: ReadOut,
+    read: Reading,
     spans: Sequence[dict[int, tuple[float, float]]],
     scale: float,
     left: float,

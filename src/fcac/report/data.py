@@ -133,7 +133,7 @@ class RoundFacts:
 
 
 @dataclass(frozen=True)
-class ReadOut:
+class Reading:
     """One way to read clusters off the contributions: what is drawn and listed for it."""
 
     kind: str
@@ -153,13 +153,13 @@ class Comparison:
 
     Attributes
     ----------
-    other : ReadOut
+    other : Reading
     rows : dict of (cluster, other's cluster) to rows
     agreement : float
         Adjusted Rand index between the two, over rows.
     """
 
-    other: ReadOut
+    other: Reading
     rows: dict[tuple[int, int], int]
     agreement: float
 
@@ -168,7 +168,7 @@ class Comparison:
 class Facts:
     """What the page shows; no raw row and no coordinate of more than three digits gets further than this."""
 
-    read: ReadOut
+    read: Reading
     plane: Plane
     feature_names: list[str]
     n_rows: int
@@ -283,7 +283,7 @@ def _empty_plane(d: int, names: list[str]) -> Plane:
 # ------------------------------------------------------------ clusters
 
 
-def _read_out(server: Server, known: Material, plane: Plane, names: list[str], counted: _Counted | None) -> ReadOut:
+def _read_out(server: Server, known: Material, plane: Plane, names: list[str], counted: _Counted | None) -> Reading:
     labels = labels_of(server, known)
     estimated = rows_by_cluster(labels, known.counts)
     rows = estimated if counted is None else counted.by_cluster
@@ -305,7 +305,7 @@ def _read_out(server: Server, known: Material, plane: Plane, names: list[str], c
         for rank, label in enumerate(order)
     ]
     dots = _dots(server, plane.project(server.nodes), server.counts, server.node_labels, server.edges, _MAX_DOTS)
-    return ReadOut(server.kind, clusters, dots, len(server.nodes), labels)
+    return Reading(server.kind, clusters, dots, len(server.nodes), labels)
 
 
 def _dots(server: Server, points: Floats, counts: Integers, labels: Integers, edges: Integers, most: int) -> Dots:
@@ -428,7 +428,7 @@ def _pieces(rows: Any) -> Iterator[Any]:
 
 
 def _compare(
-    server: Server, read: ReadOut, known: Material, plane: Plane, names: list[str], compare: FCAC | Server
+    server: Server, read: Reading, known: Material, plane: Plane, names: list[str], compare: FCAC | Server
 ) -> Comparison:
     other, _ = _server_of(compare, "compare")
     if _keys(other) != _keys(server):
@@ -440,7 +440,7 @@ def _compare(
     return Comparison(_matching_looks(second, read, rows), rows, adjusted_rand(rows))
 
 
-def _matching_looks(second: ReadOut, first: ReadOut, rows: Mapping[tuple[int, int], int]) -> ReadOut:
+def _matching_looks(second: Reading, first: Reading, rows: Mapping[tuple[int, int], int]) -> Reading:
     """Give the second read-out's clusters the looks of the first's that they share most rows with, each once."""
     free = len(first.clusters)
     taken: set[int] = set()

@@ -12,7 +12,7 @@ from fcac.federation.replay import SMALLEST_SHARE, Event
 from fcac.report import charts
 from fcac.report.cluster_style import Look
 from fcac.report.components import details, image, plot, section, shortened, table
-from fcac.report.data import Facts, ReadOut, SiteFacts
+from fcac.report.data import Facts, Reading, SiteFacts
 from fcac.report.markup import Markup, tag
 
 _MAX_SITES_IN_GRID = 60
@@ -98,7 +98,7 @@ def _columns(n: int) -> int:
     return n if n <= 4 else 3
 
 
-def _look_later(read: ReadOut, becomes: dict[int, int], label: int) -> Look:
+def _look_later(read: Reading, becomes: dict[int, int], label: int) -> Look:
     """Look of the last round's cluster that this one became."""
     return read.look(becomes.get(label, label))
 

@@ -9,7 +9,7 @@ import numpy as np
 from fcac._text import counted
 from fcac.report import charts
 from fcac.report.components import details, plot, section, shortened, table
-from fcac.report.data import Cluster, Comparison, Facts, ReadOut
+from fcac.report.data import Cluster, Comparison, Facts, Reading
 from fcac.report.markup import Child, Markup, tag
 from fcac.report.privacy_statement import PrivacyWords
 from fcac.report.projection import MIN_ROWS
@@ -118,7 +118,7 @@ def _what_counts(kind: str) -> str:
     return "rows" if kind == "communities" else "wins"
 
 
-def _network_alt(read: ReadOut) -> str:
+def _network_alt(read: Reading) -> str:
     if not read.clusters:
         return "An empty network."
     first = read.clusters[0]
@@ -314,7 +314,7 @@ def comparison_section(facts: Facts) -> Markup | None:
     )
 
 
-def _cross_table(read: ReadOut, comparison: Comparison) -> Markup:
+def _cross_table(read: Reading, comparison: Comparison) -> Markup:
     rows, other = comparison.rows, comparison.other
     columns = [c.label for c in read.clusters[:_MAX_CROSS]]
     body = []
