@@ -1,4 +1,4 @@
-"""The report: what it says is true, what it may not hold it does not hold. (How it looks: test_report_browser.py.)"""
+"""The report: what it says is true, what it may not hold it does not hold. (For its appearance see test_report_browser.py.)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fcac.federation.replay import replay, rounds_to_show
 from fcac.privacy import NodeRelease, PaperLaplace
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.report import render_report, write_report
-from fcac.report.cluster_style import N_LOOKS, PALETTE, Look
+from fcac.report.cluster_style import N_STYLES, PALETTE, ClusterStyle
 from fcac.report.data import adjusted_rand, gather
 from fcac.report.markup import Markup, tag
 from fcac.report.projection import MIN_ROWS, condense, fit_plane
@@ -190,8 +190,8 @@ def test_two_read_outs_side_by_side(demo):
     assert sum(facts.comparison.rows.values()) == 45_000
     first = facts.read.clusters[0]
     twin = max(facts.comparison.other.clusters, key=lambda c: facts.comparison.rows.get((first.label, c.label), 0))
-    assert twin.look == first.look, "clusters that share most rows share a colour"
-    ranks = [c.look.rank for c in facts.comparison.other.clusters]
+    assert twin.style == first.style, "clusters that share most rows share a colour"
+    ranks = [c.style.rank for c in facts.comparison.other.clusters]
     assert len(set(ranks)) == len(ranks)
     html = render_report(other, compare=demo.model)
     assert "Two read-outs side by side" in html
@@ -486,6 +486,6 @@ def test_colours_differ_for_every_eye(kind):
 
 
 def test_every_look_is_its_own():
-    looks = {(Look(rank).colour, Look(rank).shape) for rank in range(N_LOOKS)}
-    assert len(looks) == N_LOOKS
-    assert Look(N_LOOKS).colour == "cx"
+    styles = {(ClusterStyle(rank).colour, ClusterStyle(rank).shape) for rank in range(N_STYLES)}
+    assert len(styles) == N_STYLES
+    assert ClusterStyle(N_STYLES).colour == "cx"

@@ -25,7 +25,7 @@ from fcac.federation.replay import (
     replay,
     rows_by_cluster,
 )
-from fcac.report.cluster_style import Look
+from fcac.report.cluster_style import ClusterStyle
 from fcac.report.privacy_statement import PrivacyWords, privacy_words
 from fcac.report.projection import MIN_ROWS, Dots, Plane, condense, fit_plane, plain_dots
 
@@ -53,7 +53,7 @@ class Cluster:
     ----------
     label : int
         As `predict` gives it.
-    look : Look
+    style : ClusterStyle
     rows : int
         Rows that the nodes in it stand for; counted one by one where rows were given.
     share : float
@@ -67,7 +67,7 @@ class Cluster:
     """
 
     label: int
-    look: Look
+    style: ClusterStyle
     rows: int
     share: float
     n_nodes: int
@@ -142,9 +142,9 @@ class Reading:
     n_nodes: int
     labels: Integers
 
-    def look(self, label: int) -> Look:
+    def style(self, label: int) -> ClusterStyle:
         """Colour and shape of a cluster."""
-        return next((c.look for c in self.clusters if c.label == label), Look(10**6))
+        return next((c.style for c in self.clusters if c.label == label), ClusterStyle(10**6))
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ def _read_out(server: Server, known: Material, plane: Plane, names: list[str], c
     clusters = [
         Cluster(
             label,
-            Look(rank),
+            ClusterStyle(rank),
             rows.get(label, 0),
             rows.get(label, 0) / total if total else 0.0,
             nodes_in.get(label, 0),
@@ -437,21 +437,21 @@ def _compare(
     pairs, place = np.unique(np.column_stack([read.labels, second.labels]), axis=0, return_inverse=True)
     mass = np.bincount(place.ravel(), weights=known.counts, minlength=len(pairs))
     rows = {(int(a), int(b)): round(m) for (a, b), m in zip(pairs, mass, strict=True)}
-    return Comparison(_matching_looks(second, read, rows), rows, adjusted_rand(rows))
+    return Comparison(_matching_styles(second, read, rows), rows, adjusted_rand(rows))
 
 
-def _matching_looks(second: Reading, first: Reading, rows: Mapping[tuple[int, int], int]) -> Reading:
-    """Give the second read-out's clusters the looks of the first's that they share most rows with, each once."""
+def _matching_styles(second: Reading, first: Reading, rows: Mapping[tuple[int, int], int]) -> Reading:
+    """Give the second read-out's clusters the styles of the first's that they share most rows with, each once."""
     free = len(first.clusters)
     taken: set[int] = set()
     clusters = []
     for cluster in second.clusters:
-        shared = [(n, -first.look(a).rank) for (a, b), n in rows.items() if b == cluster.label]
+        shared = [(n, -first.style(a).rank) for (a, b), n in rows.items() if b == cluster.label]
         rank = -max(shared)[1] if shared else free
         if rank in taken or not shared:
             rank, free = free, free + 1
         taken.add(rank)
-        clusters.append(replace(cluster, look=Look(rank)))
+        clusters.append(replace(cluster, style=ClusterStyle(rank)))
     return replace(second, clusters=clusters)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fcac._text import counted
 from fcac.federation.replay import SMALLEST_SHARE, Event
 from fcac.report import charts
-from fcac.report.cluster_style import Look
+from fcac.report.cluster_style import ClusterStyle
 from fcac.report.components import details, image, plot, section, shortened, table
 from fcac.report.data import Facts, Reading, SiteFacts
 from fcac.report.markup import Markup, tag
@@ -40,7 +40,7 @@ def rounds_section(facts: Facts) -> Markup | None:
         name = f"Round {facts.round_names[r.snapshot.round - 1]}"
         picture = charts.network(
             r.dots,
-            partial(_look_later, read, r.becomes),
+            partial(_later_style, read, r.becomes),
             facts.plane,
             everything,
             width=320,
@@ -98,9 +98,9 @@ def _columns(n: int) -> int:
     return n if n <= 4 else 3
 
 
-def _look_later(read: Reading, becomes: dict[int, int], label: int) -> Look:
-    """Look of the last round's cluster that this one became."""
-    return read.look(becomes.get(label, label))
+def _later_style(read: Reading, becomes: dict[int, int], label: int) -> ClusterStyle:
+    """ClusterStyle of the last round's cluster that this one became."""
+    return read.style(becomes.get(label, label))
 
 
 def _flow_alt(facts: Facts, names: Sequence[str]) -> str:

@@ -87,7 +87,7 @@ def lead(facts: Facts) -> Markup:
 def network_section(facts: Facts) -> Markup:
     """The picture of the network with its legend."""
     read = facts.read
-    picture = charts.network(read.dots, read.look, facts.plane, read.dots.points, what_counts=_what_counts(read.kind))
+    picture = charts.network(read.dots, read.style, facts.plane, read.dots.points, what_counts=_what_counts(read.kind))
     legend = [_legend_entry(cluster) for cluster in read.clusters[:_MAX_LEGEND]]
     more = len(read.clusters) - len(legend)
     alt = _network_alt(read)
@@ -159,10 +159,10 @@ def _legend_entry(cluster: Cluster) -> Markup:
         "li",
         tag(
             "button",
-            cluster.look.chip(),
+            cluster.style.chip(),
             tag("span", f"Cluster {cluster.label}"),
             tag("span", _percent(cluster.share), class_="num"),
-            _meter(cluster.share, cluster.look.colour),
+            _meter(cluster.share, cluster.style.colour),
             type="button",
             aria_pressed="false",
             data_k=cluster.label,
@@ -223,7 +223,9 @@ def _card(cluster: Cluster, facts: Facts, widest: float) -> Markup:
         lines.append(_site_line(f"{len(sites) - len(shown)} others", sum(share for _, share in sites[len(shown) :])))
     return tag(
         "article",
-        tag("header", cluster.look.chip(), tag("h3", f"Cluster {cluster.label}"), tag("span", _percent(cluster.share))),
+        tag(
+            "header", cluster.style.chip(), tag("h3", f"Cluster {cluster.label}"), tag("span", _percent(cluster.share))
+        ),
         tag("div", size, class_="big"),
         tag("div", tag("h4", "Where its rows are"), tag("ul", lines, class_="rows")) if lines else None,
         tag("div", tag("h4", "What sets it apart"), _difference_list(cluster, widest)),
@@ -294,7 +296,7 @@ def comparison_section(facts: Facts) -> Markup | None:
     panels = []
     for read in (facts.read, second):
         picture = charts.network(
-            read.dots, read.look, facts.plane, everything, width=480, height=380, what_counts=_what_counts(read.kind)
+            read.dots, read.style, facts.plane, everything, width=480, height=380, what_counts=_what_counts(read.kind)
         )
         panels.append(
             tag(
@@ -319,7 +321,7 @@ def _cross_table(read: Reading, comparison: Comparison) -> Markup:
     columns = [c.label for c in read.clusters[:_MAX_CROSS]]
     body = []
     for cluster in other.clusters[:_MAX_CROSS]:
-        cells: list[Child] = [Markup(cluster.look.chip() + tag("span", f" {cluster.label}"))]
+        cells: list[Child] = [Markup(cluster.style.chip() + tag("span", f" {cluster.label}"))]
         for label in columns:
             n = rows.get((label, cluster.label), 0)
             cells.append(f"{n:,}" if n else "·")
