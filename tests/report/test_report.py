@@ -20,7 +20,7 @@ from fcac.report import render_report, write_report
 from fcac.report.cluster_style import N_STYLES, PALETTE, ClusterStyle
 from fcac.report.data import adjusted_rand, gather
 from fcac.report.markup import Markup, tag
-from fcac.report.projection import MIN_ROWS, condense, fit_plane
+from fcac.report.projection import MIN_ROWS, condense, fit_projection
 
 HOSTILE = "<script>alert('site')</script>"
 HOSTILE_FEATURE = '"><img src=x onerror="alert(\'feature\')">'
@@ -417,8 +417,8 @@ def test_equal_nodes_do_not_break_the_picture():
 def test_features_of_different_scales_are_standardised_in_the_picture():
     rng = np.random.default_rng(0)
     nodes = rng.normal(size=(100, 5)) * [1, 1, 1, 1, 1000]
-    assert fit_plane(nodes, np.ones(100, int), list("abcde")).standardised
-    assert not fit_plane(nodes / [1, 1, 1, 1, 1000], np.ones(100, int), list("abcde")).standardised
+    assert fit_projection(nodes, np.ones(100, int), list("abcde")).standardised
+    assert not fit_projection(nodes / [1, 1, 1, 1, 1000], np.ones(100, int), list("abcde")).standardised
 
 
 def test_many_sites_rounds_and_clusters_stay_readable(tmp_path):

@@ -11,7 +11,7 @@ from fcac._typing import Floats
 from fcac.report.cluster_style import ClusterStyle
 from fcac.report.data import Novelty, Reading, RoundFacts
 from fcac.report.markup import Markup, tag
-from fcac.report.projection import Dots, Plane
+from fcac.report.projection import Dots, Projection
 
 # Cluster numbers drawn into a picture; more would hide the nodes.
 _MAX_NUMBERS = 24
@@ -19,7 +19,7 @@ _MAX_NUMBERS = 24
 
 @dataclass(frozen=True)
 class Frame:
-    """Maps coordinates of a plane into a picture, both axes at the same scale.
+    """Maps coordinates of a projection into a picture, both axes at the same scale.
 
     Positions are whole units of a picture at most 1,000 wide: no coordinate is told to more than three digits.
     """
@@ -55,7 +55,7 @@ class Frame:
 def network(
     dots: Dots,
     style_of: Callable[[int], ClusterStyle],
-    plane: Plane,
+    projection: Projection,
     frame_points: Floats,
     *,
     width: int = 640,
@@ -73,14 +73,14 @@ def network(
     dots : Dots
     style_of : callable
         ClusterStyle of a cluster.
-    plane : Plane
+    projection : Projection
     frame_points : array of shape (n, 2)
         What must be visible; pass the same to pictures that are compared.
     """
     frame = Frame.around(frame_points, width, height, margin=34 if axes else 14)
     places = frame.place(dots.points)
     radii = _radii(dots, largest)
-    drawn: list[Markup | None] = [_axes(frame, plane, frame_points, width, height) if axes else None]
+    drawn: list[Markup | None] = [_axes(frame, projection, frame_points, width, height) if axes else None]
     drawn.append(_edges(dots, places))
     # large clusters first, so that small ones lie on top
     labels = sorted({int(label) for label in dots.labels}, key=lambda label: (style_of(label).rank, label))
@@ -137,14 +137,14 @@ def _numbers(
     return tag("g", texts) if texts else None
 
 
-def _axes(frame: Frame, plane: Plane, points: Floats, width: int, height: int) -> Markup:
+def _axes(frame: Frame, projection: Projection, points: Floats, width: int, height: int) -> Markup:
     parts = [
-        tag("text", plane.x_label, x=width - 8, y=height - 8, class_="axis end"),
-        tag("text", plane.y_label, x=8, y=16, class_="axis"),
+        tag("text", projection.x_label, x=width - 8, y=height - 8, class_="axis end"),
+        tag("text", projection.y_label, x=8, y=16, class_="axis"),
     ]
-    if not plane.is_projection and len(points):
+    if not projection.is_reduced and len(points):
         parts += _ticks(frame, points, width, height, 0)
-        if plane.y_label:
+        if projection.y_label:
             parts += _ticks(frame, points, width, height, 1)
     return tag("g", parts)
 

@@ -27,7 +27,7 @@ from fcac.federation.replay import (
 )
 from fcac.report.cluster_style import ClusterStyle
 from fcac.report.privacy_statement import PrivacyWords, privacy_words
-from fcac.report.projection import MIN_ROWS, Dots, Plane, condense, fit_plane, plain_dots
+from fcac.report.projection import MIN_ROWS, Dots, Projection, condense, fit_projection, plain_dots
 
 # Nodes drawn one by one; beyond, neighbours share a dot.
 _MAX_DOTS = 700
@@ -169,7 +169,7 @@ class Facts:
     """What the page shows; no raw row and no coordinate of more than three digits gets further than this."""
 
     read: Reading
-    plane: Plane
+    projection: Projection
     feature_names: list[str]
     n_rows: int
     n_sent_nodes: int
@@ -206,21 +206,21 @@ def gather(
     names = _feature_names(feature_names, estimator, d)
     known = material(server.latest(), d)
     basis = (server.nodes, server.counts) if len(server.nodes) else (known.nodes, known.counts)
-    plane = fit_plane(basis[0], basis[1], names) if len(basis[0]) else _empty_plane(d, names)
+    projection = fit_projection(basis[0], basis[1], names) if len(basis[0]) else _empty_projection(d, names)
     counted = None if rows is None else _count_rows(server, rows)
-    read = _read_out(server, known, plane, names, counted)
+    read = _read_out(server, known, projection, names, counted)
     snapshots = replay(server) if server.n_rounds > 1 else None
-    comparison = None if compare is None else _compare(server, read, known, plane, names, compare)
+    comparison = None if compare is None else _compare(server, read, known, projection, names, compare)
     history = server.history
     return Facts(
         read=read,
-        plane=plane,
+        projection=projection,
         feature_names=names,
         n_rows=int(known.counts.sum()),
         n_sent_nodes=len(known.nodes),
         sites=_sites(server, history),
         round_names=[max(entry.round for entry in batch) for batch in history],
-        rounds=None if snapshots is None else _rounds(server, snapshots, plane),
+        rounds=None if snapshots is None else _rounds(server, snapshots, projection),
         events=_told_lineage(server) or events(snapshots or []),
         privacy=privacy_words(
             history,
@@ -276,14 +276,16 @@ def _feature_names(given: Sequence[str] | None, estimator: FCAC | None, d: int) 
     return [str(name) for name in names]
 
 
-def _empty_plane(d: int, names: list[str]) -> Plane:
-    return Plane(np.eye(d, 2), np.zeros(d), np.ones(d), names[0], names[1] if d > 1 else "")
+def _empty_projection(d: int, names: list[str]) -> Projection:
+    return Projection(np.eye(d, 2), np.zeros(d), np.ones(d), names[0], names[1] if d > 1 else "")
 
 
 # ------------------------------------------------------------ clusters
 
 
-def _read_out(server: Server, known: Material, plane: Plane, names: list[str], counted: _Counted | None) -> Reading:
+def _read_out(
+    server: Server, known: Material, projection: Projection, names: list[str], counted: _Counted | None
+) -> Reading:
     labels = labels_of(server, known)
     estimated = rows_by_cluster(labels, known.counts)
     rows = estimated if counted is None else counted.by_cluster
@@ -304,7 +306,7 @@ def _read_out(server: Server, known: Material, plane: Plane, names: list[str], c
         )
         for rank, label in enumerate(order)
     ]
-    dots = _dots(server, plane.project(server.nodes), server.counts, server.node_labels, server.edges, _MAX_DOTS)
+    dots = _dots(server, projection.project(server.nodes), server.counts, server.node_labels, server.edges, _MAX_DOTS)
     return Reading(server.kind, clusters, dots, len(server.nodes), labels)
 
 
@@ -356,9 +358,9 @@ def _sites(server: Server, history: list[list[Entry]]) -> list[SiteFacts]:
     ]
 
 
-def _rounds(server: Server, snapshots: list[Snapshot], plane: Plane) -> list[RoundFacts]:
+def _rounds(server: Server, snapshots: list[Snapshot], projection: Projection) -> list[RoundFacts]:
     return [
-        RoundFacts(s, _dots(server, plane.project(s.nodes), s.counts, s.labels, s.edges, _MAX_SMALL_DOTS), becomes)
+        RoundFacts(s, _dots(server, projection.project(s.nodes), s.counts, s.labels, s.edges, _MAX_SMALL_DOTS), becomes)
         for s, becomes in zip(snapshots, descendants(snapshots), strict=True)
     ]
 
@@ -428,12 +430,12 @@ def _pieces(rows: Any) -> Iterator[Any]:
 
 
 def _compare(
-    server: Server, read: Reading, known: Material, plane: Plane, names: list[str], compare: FCAC | Server
+    server: Server, read: Reading, known: Material, projection: Projection, names: list[str], compare: FCAC | Server
 ) -> Comparison:
     other, _ = _server_of(compare, "compare")
     if _keys(other) != _keys(server):
         raise ValueError("compare must have absorbed the same contributions as model: these differ")
-    second = _read_out(other, known, plane, names, None)
+    second = _read_out(other, known, projection, names, None)
     pairs, place = np.unique(np.column_stack([read.labels, second.labels]), axis=0, return_inverse=True)
     mass = np.bincount(place.ravel(), weights=known.counts, minlength=len(pairs))
     rows = {(int(a), int(b)): round(m) for (a, b), m in zip(pairs, mass, strict=True)}

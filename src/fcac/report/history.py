@@ -41,7 +41,7 @@ def rounds_section(facts: Facts) -> Markup | None:
         picture = charts.network(
             r.dots,
             partial(_later_style, read, r.becomes),
-            facts.plane,
+            facts.projection,
             everything,
             width=320,
             height=250,

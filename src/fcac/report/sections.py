@@ -87,7 +87,9 @@ def lead(facts: Facts) -> Markup:
 def network_section(facts: Facts) -> Markup:
     """The picture of the network with its legend."""
     read = facts.read
-    picture = charts.network(read.dots, read.style, facts.plane, read.dots.points, what_counts=_what_counts(read.kind))
+    picture = charts.network(
+        read.dots, read.style, facts.projection, read.dots.points, what_counts=_what_counts(read.kind)
+    )
     legend = [_legend_entry(cluster) for cluster in read.clusters[:_MAX_LEGEND]]
     more = len(read.clusters) - len(legend)
     alt = _network_alt(read)
@@ -129,13 +131,13 @@ def _network_alt(read: Reading) -> str:
 
 
 def _network_caption(facts: Facts) -> str:
-    dots, plane = facts.read.dots, facts.plane
+    dots, projection = facts.read.dots, facts.projection
     parts = ["Area grows with the node's count."]
     if facts.read.kind == "cae-fc":
         parts[0] = "Area grows with how often a node won; lines join nodes that won together."
-    if plane.is_projection:
-        scaled = "each divided by its spread, " if plane.standardised else ""
-        shown = sum(plane.shares)
+    if projection.is_reduced:
+        scaled = "each divided by its spread, " if projection.standardised else ""
+        shown = sum(projection.shares)
         parts.append(
             f"The {len(facts.feature_names)} features, {scaled}are brought down to the two directions in which nodes "
             f"differ most ({shown:.0%} of the spread)."
@@ -296,7 +298,13 @@ def comparison_section(facts: Facts) -> Markup | None:
     panels = []
     for read in (facts.read, second):
         picture = charts.network(
-            read.dots, read.style, facts.plane, everything, width=480, height=380, what_counts=_what_counts(read.kind)
+            read.dots,
+            read.style,
+            facts.projection,
+            everything,
+            width=480,
+            height=380,
+            what_counts=_what_counts(read.kind),
         )
         panels.append(
             tag(
