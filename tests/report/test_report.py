@@ -113,7 +113,7 @@ def test_sites_shares_and_participation():
     by_label = {c.label: c for c in facts.read.clusters}
     assert by_label[model.predict([[0.0, 0.0]])[0]].site_shares == {"a": 1.0}
     assert by_label[model.predict([[9.0, 9.0]])[0]].site_shares == {"b": 1.0}
-    assert {s.name: sorted(s.parts) for s in facts.sites} == {"a": [0, 1], "b": [0]}
+    assert {s.name: sorted(s.participation) for s in facts.sites} == {"a": [0, 1], "b": [0]}
     assert '<td class="out">away</td>' in render_report(model)
 
 
@@ -127,7 +127,7 @@ def test_late_contributions_are_told():
     server.absorb([sent("a", 1)])
     server.absorb([sent("a", 2), sent("b", 1)])
     facts = gather(server)
-    assert {s.name: {k: part.late for k, part in s.parts.items()} for s in facts.sites} == {
+    assert {s.name: {k: part.late for k, part in s.participation.items()} for s in facts.sites} == {
         "a": {0: False, 1: False},
         "b": {1: True},
     }

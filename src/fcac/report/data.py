@@ -76,7 +76,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Part:
+class Participation:
     """A site's part in one round."""
 
     n_nodes: int
@@ -91,7 +91,7 @@ class SiteFacts:
     name: SiteName
     rows: int
     n_nodes: int
-    parts: dict[int, Part]
+    participation: dict[int, Participation]
 
 
 @dataclass(frozen=True)
@@ -347,14 +347,15 @@ def _differences(known: Material, labels: Integers, names: list[str]) -> dict[in
 
 
 def _sites(server: Server, history: list[list[Entry]]) -> list[SiteFacts]:
-    parts: dict[SiteName, dict[int, Part]] = {site: {} for site in server.sites}
+    participation: dict[SiteName, dict[int, Participation]] = {site: {} for site in server.sites}
     for position, batch in enumerate(history):
         newest = max(entry.round for entry in batch)
         for entry in batch:
-            late = entry.round < newest and position not in parts[entry.site]
-            parts[entry.site][position] = Part(entry.n_nodes, entry.n_rows, late)
+            late = entry.round < newest and position not in participation[entry.site]
+            participation[entry.site][position] = Participation(entry.n_nodes, entry.n_rows, late)
     return [
-        SiteFacts(site, int(item.counts.sum()), len(item.counts), parts[site]) for site, item in server.latest().items()
+        SiteFacts(site, int(item.counts.sum()), len(item.counts), participation[site])
+        for site, item in server.latest().items()
     ]
 
 

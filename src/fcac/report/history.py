@@ -53,7 +53,7 @@ def rounds_section(facts: Facts) -> Markup | None:
         n_nodes, n_clusters = len(r.snapshot.nodes), r.snapshot.n_clusters
         alt = f"{name}: {counted(n_nodes, 'node')} in {counted(n_clusters, 'cluster')}."
         heading = tag("h3", name, tag("span", f"{counted(n_clusters, 'cluster')}"))
-        sites = [s for s in facts.sites if r.snapshot.round - 1 in s.parts]
+        sites = [s for s in facts.sites if r.snapshot.round - 1 in s.participation]
         took_part = f"{counted(n_nodes, 'node')}; {len(sites)} of {counted(len(facts.sites), 'site')} took part."
         pictures.append(tag("figure", heading, image(picture, alt), tag("figcaption", took_part), class_="panel"))
     names = [f"Round {facts.round_names[r.snapshot.round - 1]}" for r in rounds]
@@ -198,7 +198,7 @@ def sites_section(facts: Facts) -> Markup:
         notes.append(f"The {len(sites)} largest of {len(facts.sites):,} sites are listed.")
     if first:
         notes.append(f"The last {len(columns)} of {len(facts.round_names)} rounds are listed.")
-    taking = [sum(k in s.parts for s in facts.sites) for k in range(len(facts.round_names))]
+    taking = [sum(k in s.participation for s in facts.sites) for k in range(len(facts.round_names))]
     if len(facts.sites) > 1:
         notes.append(f"Sites per round: {min(taking)} to {max(taking)}." if min(taking) < max(taking) else "")
     return section(
@@ -215,7 +215,7 @@ def sites_section(facts: Facts) -> Markup:
 
 
 def _presence(site: SiteFacts, k: int) -> Markup:
-    part = site.parts.get(k)
+    part = site.participation.get(k)
     if part is None:
         return tag("td", "away", class_="out")
     tip = f"{site.name}: {counted(part.n_nodes, 'node')} for {counted(part.rows, 'row')}"
