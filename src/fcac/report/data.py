@@ -26,7 +26,7 @@ from fcac.federation.replay import (
     rows_by_cluster,
 )
 from fcac.report.cluster_style import ClusterStyle
-from fcac.report.privacy_statement import PrivacyWords, privacy_words
+from fcac.report.privacy_statement import PrivacyStatement, make_statement
 from fcac.report.projection import MIN_ROWS, Dots, Projection, condense, fit_projection, plain_dots
 
 # Nodes drawn one by one; beyond, neighbours share a dot.
@@ -177,7 +177,7 @@ class Facts:
     round_names: list[int]
     rounds: list[RoundFacts] | None
     events: list[Event]
-    privacy: PrivacyWords
+    privacy: PrivacyStatement
     federation: bool
     exact_counts: bool
     novelty: Novelty | None = None
@@ -222,7 +222,7 @@ def gather(
         round_names=[max(entry.round for entry in batch) for batch in history],
         rounds=None if snapshots is None else _rounds(server, snapshots, projection),
         events=_told_lineage(server) or events(snapshots or []),
-        privacy=privacy_words(
+        privacy=make_statement(
             history,
             list(server.latest().values()),
             None if estimator is None else estimator.privacy,

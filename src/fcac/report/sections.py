@@ -11,7 +11,7 @@ from fcac.report import charts
 from fcac.report.components import details, plot, section, shortened, table
 from fcac.report.data import Cluster, Comparison, Facts, Reading
 from fcac.report.markup import Child, Markup, tag
-from fcac.report.privacy_statement import PrivacyWords
+from fcac.report.privacy_statement import PrivacyStatement
 from fcac.report.projection import MIN_ROWS
 
 _MAX_CARDS = 9
@@ -375,7 +375,7 @@ def novelty_section(facts: Facts) -> Markup | None:
     )
 
 
-def privacy_section(privacy: PrivacyWords) -> Markup:
+def privacy_section(privacy: PrivacyStatement) -> Markup:
     """What is promised about the records, and what is not."""
     figures = tag(
         "dl", [tag("div", tag("dt", text), tag("dd", number)) for number, text in privacy.figures], class_="figures"
