@@ -9,7 +9,7 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.report.cluster_style import ClusterStyle
-from fcac.report.data import Novelty, Reading, RoundFacts
+from fcac.report.data import Novelty, Reading, RoundData
 from fcac.report.markup import Markup, tag
 from fcac.report.projection import Dots, Projection
 
@@ -186,7 +186,7 @@ def nice_values(low: float, high: float, most: int = 5) -> list[float]:
 # ------------------------------------------------------------ rows flowing between rounds
 
 
-def flow(rounds: Sequence[RoundFacts], read: Reading, names: Sequence[str]) -> Markup:
+def flow(rounds: Sequence[RoundData], read: Reading, names: Sequence[str]) -> Markup:
     """Draw where rows went from round to round: bars are clusters, ribbons the rows they pass on."""
     width, height, top, bar, gap = 640, 320, 30, 14, 5
     columns = [_column(r, read) for r in rounds]
@@ -236,11 +236,11 @@ def _cluster_name(label: int) -> str:
     return f"cluster {label}"
 
 
-def _column(facts: RoundFacts, read: Reading) -> list[tuple[int, int]]:
+def _column(data: RoundData, read: Reading) -> list[tuple[int, int]]:
     """Clusters of a round with their rows, in the order of what they become."""
-    rows = facts.snapshot.cluster_rows
+    rows = data.snapshot.cluster_rows
     return sorted(
-        rows.items(), key=lambda item: (read.style(facts.becomes.get(item[0], item[0])).rank, -item[1], item[0])
+        rows.items(), key=lambda item: (read.style(data.becomes.get(item[0], item[0])).rank, -item[1], item[0])
     )
 
 
@@ -257,7 +257,7 @@ def _spans(
 
 
 def _ribbons(
-    now: RoundFacts,
+    now: RoundData,
     read: Reading,
     spans: Sequence[dict[int, tuple[float, float]]],
     scale: float,

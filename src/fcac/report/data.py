@@ -85,7 +85,7 @@ class Participation:
 
 
 @dataclass(frozen=True)
-class SiteFacts:
+class SiteData:
     """One site over the rounds."""
 
     name: SiteName
@@ -124,7 +124,7 @@ class Novelty:
 
 
 @dataclass(frozen=True)
-class RoundFacts:
+class RoundData:
     """One shown round: its picture, and where its clusters went."""
 
     snapshot: Snapshot
@@ -165,7 +165,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReportData:
     """What the page shows; no raw row and no coordinate of more than three digits gets further than this."""
 
     read: Reading
@@ -173,9 +173,9 @@ class Facts:
     feature_names: list[str]
     n_rows: int
     n_sent_nodes: int
-    sites: list[SiteFacts]
+    sites: list[SiteData]
     round_names: list[int]
-    rounds: list[RoundFacts] | None
+    rounds: list[RoundData] | None
     events: list[Event]
     privacy: PrivacyStatement
     federation: bool
@@ -196,7 +196,7 @@ def gather(
     compare: FCAC | Server | None = None,
     feature_names: Sequence[str] | None = None,
     federation: bool | None = None,
-) -> Facts:
+) -> ReportData:
     """Compute everything a report shows; parameters as in :func:`fcac.report.write_report`."""
     server, estimator = _server_of(model, "model")
     in_federation = estimator is None if federation is None else bool(federation)
@@ -212,7 +212,7 @@ def gather(
     snapshots = replay(server) if server.n_rounds > 1 else None
     comparison = None if compare is None else _compare(server, read, known, projection, names, compare)
     history = server.history
-    return Facts(
+    return ReportData(
         read=read,
         projection=projection,
         feature_names=names,
@@ -346,7 +346,7 @@ def _differences(known: Material, labels: Integers, names: list[str]) -> dict[in
 # ------------------------------------------------------------ sites and rounds
 
 
-def _sites(server: Server, history: list[list[Entry]]) -> list[SiteFacts]:
+def _sites(server: Server, history: list[list[Entry]]) -> list[SiteData]:
     participation: dict[SiteName, dict[int, Participation]] = {site: {} for site in server.sites}
     for position, batch in enumerate(history):
         newest = max(entry.round for entry in batch)
@@ -354,14 +354,14 @@ def _sites(server: Server, history: list[list[Entry]]) -> list[SiteFacts]:
             late = entry.round < newest and position not in participation[entry.site]
             participation[entry.site][position] = Participation(entry.n_nodes, entry.n_rows, late)
     return [
-        SiteFacts(site, int(item.counts.sum()), len(item.counts), participation[site])
+        SiteData(site, int(item.counts.sum()), len(item.counts), participation[site])
         for site, item in server.latest().items()
     ]
 
 
-def _rounds(server: Server, snapshots: list[Snapshot], projection: Projection) -> list[RoundFacts]:
+def _rounds(server: Server, snapshots: list[Snapshot], projection: Projection) -> list[RoundData]:
     return [
-        RoundFacts(s, _dots(server, projection.project(s.nodes), s.counts, s.labels, s.edges, _MAX_SMALL_DOTS), becomes)
+        RoundData(s, _dots(server, projection.project(s.nodes), s.counts, s.labels, s.edges, _MAX_SMALL_DOTS), becomes)
         for s, becomes in zip(snapshots, descendants(snapshots), strict=True)
     ]
 
