@@ -233,7 +233,7 @@ WORKER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_deployment_store import Hub, sent, settings_of
+from test_store import Hub, sent, settings_of
 hub = Hub(Path(sys.argv[2]), settings_of(sites="ab"))
 hub._report = lambda server, number: None
 print("ready", flush=True)

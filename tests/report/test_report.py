@@ -1,4 +1,4 @@
-"""The report: what it says is true, what it may not hold it does not hold. (For its appearance see test_report_browser.py.)"""
+"""The report: what it says is true, and it holds nothing that it must not hold (appearance: test_report_browser.py)."""
 
 from __future__ import annotations
 
