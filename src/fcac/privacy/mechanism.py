@@ -19,7 +19,7 @@ def to_params(mechanism: Any) -> dict[str, Any]:
         value = getattr(mechanism, field)
         if field == "sampler":
             if not getattr(value, "secure", False):
-                raise ValueError("a model with test noise cannot be stored: it would be mistaken for a private one")
+                raise ValueError("a model with test noise cannot be stored: it could be mistaken for a private one")
             continue
         if field == "ledger":
             value = None if value is None else {"path": str(value.path), "budget": value.budget, "delta": value.delta}
@@ -32,7 +32,7 @@ def from_params(stored: Any) -> Any:
     from fcac import privacy
 
     if not isinstance(stored, dict) or stored.get("mechanism") not in _KNOWN:
-        raise ValueError("the file names no privacy mechanism that this version of fcac knows")
+        raise ValueError("the file does not name a privacy mechanism that this version of fcac knows")
     settings = dict(stored["settings"])
     if settings.get("ledger") is not None:
         settings["ledger"] = privacy.Ledger(**settings["ledger"])
@@ -40,13 +40,13 @@ def from_params(stored: Any) -> Any:
 
 
 def statement(mechanism: Any, n_releases: int) -> dict[str, Any]:
-    """Return the short statement that travels with a contribution; it depends on settings only, never on rows.
+    """Return the short privacy statement that is sent with a contribution; it never depends on rows.
 
     Parameters
     ----------
     mechanism : mechanism or None
     n_releases : int
-        Rounds in which this site has answered under the mechanism.
+        Number of rounds in which this site has contributed under the mechanism.
     """
     if mechanism is None:
         return {"mechanism": "none"}
