@@ -166,7 +166,7 @@ def test_paper_splits_reproduce_the_reference_rows(scenario):
         (lambda: paper_dirichlet(LABELS, 40, alpha=0.001, min_rows=5), "raise alpha"),
         (lambda: paper_iid([0, 1, 2], 2), "use fewer sites"),
         (lambda: classes_per_site(LABELS, 5, 5, 0), "between 1 and the number of labels, 4"),
-        (lambda: classes_per_site(LABELS, 3, 1, 0), "cannot hold all 4 labels"),
+        (lambda: classes_per_site(LABELS, 3, 1, 0), "cannot cover all 4 labels"),
         (lambda: classes_per_site([0, 0, 1], 3, 2, 0), "too few for the 3 sites"),
         (lambda: by_column([]), "one site per row"),
         (lambda: by_column([[1, 2], [3, 4]]), "one site per row"),

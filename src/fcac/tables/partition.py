@@ -1,13 +1,12 @@
-"""Divide the rows of one table among sites, to play a federation on one machine.
+"""Divides the rows of one table among sites, to simulate a federation on one machine.
 
-Every function takes one label per row and returns a list with one array of row numbers per site; together the
-arrays hold every row exactly once. The order within an array is the order in which the site meets its rows,
-and it matters to learners that see one row at a time. :func:`as_groups` turns such a list into what ``fit``
-wants.
+Every function takes one label per row and returns a list with one array of row numbers per site; together the arrays
+contain every row exactly once. The order within an array is the order in which the site sees its rows, which matters to
+learners that see one row at a time. :func:`as_groups` converts such a list into the arguments of ``fit``.
 
-:func:`iid`, :func:`dirichlet` and :func:`classes_per_site` are the three usual degrees of likeness between
-sites and mix the rows within a site. :func:`paper_iid` and :func:`paper_dirichlet` are the splits behind the
-paper's tables, quirks included: there, every site meets its rows class by class.
+:func:`iid`, :func:`dirichlet` and :func:`classes_per_site` are the three usual degrees of heterogeneity between sites
+and shuffle the rows within a site. :func:`paper_iid` and :func:`paper_dirichlet` are the splits behind the paper's
+tables, with their peculiarities: there, every site sees its rows class by class.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
     Parameters
     ----------
     y : array-like of shape (n,)
-        Label of each row. Without labels, any constant will do.
+        Label of each row. Without labels, use any constant.
     n_sites : int
     seed : int
 
@@ -61,9 +60,9 @@ def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
 def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int = 1) -> list[Rows]:
     """Give the sites different mixes of labels and different numbers of rows.
 
-    For each label, the sites' shares of its rows are drawn from a symmetric Dirichlet distribution. A small
-    ``alpha`` leaves most of a label with a few sites; a large one comes close to :func:`iid`. The draw is
-    repeated until every site has at least ``min_rows`` rows.
+    For each label, the sites' shares of its rows are drawn from a symmetric Dirichlet distribution. With a small
+    ``alpha`` most rows of a label go to a few sites; a large one comes close to :func:`iid`. The draw is repeated until
+    every site has at least ``min_rows`` rows.
 
     Parameters
     ----------
@@ -71,10 +70,10 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
         Label of each row.
     n_sites : int
     alpha : float
-        Concentration; 0.5 is usual for "quite different", 100 for "nearly the same".
+        Concentration; common choices are 0.5 for very different sites and 100 for nearly identical ones.
     seed : int
     min_rows : int, default=1
-        Fewest rows a site may have.
+        Minimum number of rows per site.
 
     Returns
     -------
@@ -109,10 +108,10 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
 
 
 def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> list[Rows]:
-    """Give every site rows of ``n_classes`` labels only.
+    """Give every site rows of only ``n_classes`` labels.
 
-    Labels are handed out so that each goes to the same number of sites, to within one; a label's rows are
-    then divided evenly among its sites.
+    Labels are assigned so that each goes to the same number of sites, to within one; the rows of a label are then
+    divided evenly among its sites.
 
     Parameters
     ----------
@@ -141,14 +140,14 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
         raise ValueError(f"n_classes must be between 1 and the number of labels, {len(labels)}; it is {n_classes}")
     if n_sites * n_classes < len(labels):
         raise ValueError(
-            f"{n_sites} sites with {n_classes} labels each cannot hold all {len(labels)} labels: "
+            f"{n_sites} sites with {n_classes} labels each cannot cover all {len(labels)} labels: "
             f"raise n_sites or n_classes so that their product is at least {len(labels)}"
         )
     generator = np.random.default_rng(seed)
     holders: list[list[int]] = [[] for _ in labels]
     for site in range(n_sites):
-        # The labels with the fewest sites so far go first, ties at random: this keeps them level and leaves
-        # none out.
+        # Labels with the fewest sites so far come first, with ties broken at random: this keeps them balanced and
+        # leaves none out.
         load = np.array([len(sites) for sites in holders])
         order = np.lexsort(np.stack([generator.random(len(labels)), load]))
         for label in order[:n_classes]:
@@ -158,7 +157,7 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
         if len(rows) < len(sites):
             raise ValueError(
                 f"label {labels[label]} has {len(rows)} rows, too few for the {len(sites)} sites that "
-                "should hold it: use fewer sites or fewer labels per site"
+                "should have it: use fewer sites or fewer labels per site"
             )
         for site, piece in zip(sites, np.array_split(generator.permutation(rows), len(sites)), strict=True):
             parts[site].append(piece)
@@ -166,7 +165,7 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
 
 
 def by_column(values: ArrayLike) -> list[Rows]:
-    """Let a column say which site each row belongs to.
+    """Divide rows by a column that names the site of each row.
 
     Parameters
     ----------
@@ -192,7 +191,7 @@ def by_column(values: ArrayLike) -> list[Rows]:
 
 
 def site_names(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
-    """List the distinct sites, sorted: numbers as numbers and before names, names as text.
+    """List the distinct sites, sorted: first numbers, by value, then names.
 
     Examples
     --------
@@ -204,12 +203,12 @@ def site_names(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
 
 
 def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) -> tuple[Rows, NDArray[Any]]:
-    """Turn a split into the rows to present, in order, and the site of each.
+    """Convert a split into the rows to present, in order, and the site of each.
 
     Parameters
     ----------
     parts : sequence of ndarray
-        One array of row numbers per site, as the functions of this module return.
+        One array of row numbers per site, as returned by the functions of this module.
     names : sequence, optional
         Names of the sites; default 0, 1, ...
 
@@ -218,7 +217,7 @@ def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) ->
     rows : ndarray
         All row numbers, site after site.
     groups : ndarray
-        Site of each, so that ``model.fit(X[rows], groups=groups)`` plays the federation.
+        Site of each row, so that ``model.fit(X[rows], groups=groups)`` simulates the federation.
 
     Examples
     --------
@@ -238,12 +237,10 @@ def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) ->
 def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
     """Split as in the paper's IID scenario.
 
-    For each label, every site but the last gets ``n_label // n_sites`` rows in the order of the table, and
-    the last site gets all that remain. Every site's rows are therefore sorted by label, and the last site is
-    larger.
+    For each label, every site but the last gets ``n_label // n_sites`` rows in the order of the table, and the last
+    site gets all remaining rows. The rows of every site are therefore sorted by label, and the last site is larger.
 
-    The paper permuted the table by ``RandomState(trial).permutation(n)`` beforehand; that is the caller's
-    part.
+    The paper permuted the table by ``RandomState(trial).permutation(n)`` beforehand; that is left to the caller.
 
     Parameters
     ----------
@@ -277,11 +274,11 @@ def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
 def paper_dirichlet(y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: int = 40, seed: int = 0) -> list[Rows]:
     """Split as in the paper's non-IID scenario.
 
-    Label by label, the label's rows are shuffled and cut by shares drawn from a Dirichlet distribution, where
-    sites that already have ``n / n_sites`` rows get nothing more. All of it is repeated until every site has
-    ``min_rows`` rows. The paper used the same seed in all trials, so the shares never changed; only the table
-    was permuted anew (by ``RandomState(trial).permutation(n)``, the caller's part). NumPy's legacy generator
-    is used, as there, but not its global instance.
+    Label by label, the rows of a label are shuffled and cut by shares drawn from a Dirichlet distribution, where sites
+    that already have ``n / n_sites`` rows get no more. All of this is repeated until every site has ``min_rows`` rows.
+    The paper used the same seed in all trials, so the shares never changed; only the table was permuted again (by
+    ``RandomState(trial).permutation(n)``, which is left to the caller). As in the paper, NumPy's legacy generator is
+    used, but not its global instance.
 
     Parameters
     ----------
@@ -331,7 +328,7 @@ def _checked_labels(y: ArrayLike, n_sites: int) -> tuple[Rows, NDArray[Any]]:
     """Return the labels as codes 0, 1, ... and the label of each code."""
     labels = np.asarray(y)
     if labels.ndim != 1 or not len(labels):
-        raise ValueError(f"y must hold one label per row; it has shape {labels.shape}")
+        raise ValueError(f"y must have one label per row; it has shape {labels.shape}")
     if isinstance(n_sites, bool) or not isinstance(n_sites, (int, np.integer)) or n_sites < 1:
         raise ValueError(f"n_sites must be a whole number of at least 1; it is {n_sites!r}")
     if n_sites > len(labels):
@@ -365,17 +362,17 @@ def _rows_by_class(codes: Rows) -> list[Rows]:
 
 
 def _cuts(shares: NDArray[np.float64], n: int) -> Rows:
-    """Where to cut n rows so that the pieces have these shares; the last piece takes what rounding leaves."""
+    """Return where to cut n rows so that the pieces have these shares; the last piece absorbs the rounding."""
     return (np.cumsum(shares) * n).astype(np.intp)[:-1]
 
 
 def _site_column(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
     """Return the entries as plain Python values; a missing one is an error."""
-    # An array of a mixed list would turn its numbers into text, so only arrays and the like are asked for
-    # their form.
+    # Converting a mixed list to an array would turn its numbers into text, so only array-like objects are converted as
+    # a whole.
     column: list[Any] = values.tolist() if hasattr(values, "tolist") else [_plain(name) for name in _listed(values)]
     if not isinstance(column, list) or not column or any(isinstance(name, (list, dict)) for name in column):
-        raise ValueError("the site column must hold one site per row: it is empty or not one-dimensional")
+        raise ValueError("the site column must have one site per row: it is empty or not one-dimensional")
     missing = [i for i, name in enumerate(column) if not isinstance(name, str) and str(name) in _MISSING]
     if missing:
         raise ValueError(
