@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Integral, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fcac._rows import Rows
@@ -78,7 +78,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     schema_: Schema | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "server": [StrOptions({"cae-fc", "communities"})],
+        "server": [str],
         "privacy": [HasMethods("perturb"), HasMethods("release"), None],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
@@ -162,7 +162,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             )
         if reset:
             seed = self._seed()
-            server, sites = Server(self.server, seed, self._n_wanted()), {}
+            server, sites = Server(self.server, seed, self.n_clusters), {}
         else:
             server, sites = self.server_, dict(self.sites_)
         for name in data:
@@ -211,7 +211,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        server = self.server_ if started else Server(self.server, self._seed(), self._n_wanted())
+        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters)
         sites = dict(self.sites_) if started else {}
 
         def named() -> Iterator[tuple[Any, ...]]:
@@ -229,9 +229,6 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         self._adopt(server, sites, n_features)
         self._last_rows = None
         return self
-
-    def _n_wanted(self) -> int | None:
-        return self.n_clusters if self.server == "communities" else None
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -316,9 +313,9 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         -------
         novel : ndarray of bool, shape (n,)
         """
-        return self._label_rows(X)[2]
+        return self.label_rows(X)[2]
 
-    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         """Cluster, distance to the nearest node, and novelty of every row, from one search."""
         rows = self._rows_to_read(X)
         parts = [self.server_.label_rows(b, _threads(len(b))) for b in rows.blocks()]
@@ -339,9 +336,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             Share of the votes of the nearest nodes for that cluster, between 0 and 1.
         """
         rows = self._rows_to_read(X)
-        if self.server != "communities":
-            raise AttributeError('confidence needs server="communities": the paper\'s server has no soft membership')
-        parts = [self.server_.reader.model.predict(b, return_confidence=True) for b in rows.blocks()]
+        parts = [self.server_.readout.predict_with_confidence(b) for b in rows.blocks()]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def clusters_at(self, level: int) -> Integers:
@@ -353,16 +348,13 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             Number of clusters wanted.
         """
         check_is_fitted(self, "server_")
-        if self.server != "communities":
-            raise AttributeError('clusters_at needs server="communities"')
-        labels: Integers = self.server_.reader.model.clusters_at(level)
-        return labels
+        return self.server_.readout.clusters_at(level)
 
     @property
     def lineage_(self) -> list[Any]:
         """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``."""
         check_is_fitted(self, "server_")
-        return list(getattr(self.server_.reader, "lineage", []))
+        return list(self.server_.readout.lineage)
 
     def transform(self, X: Any) -> Floats:
         """Return the distance of each row to every node of the server.

@@ -14,6 +14,7 @@ from fcac._typing import Floats, Integers
 from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
 from fcac.federation.log import Entry
+from fcac.federation.readout import ReadOut as ServerReadOut
 from fcac.federation.replay import (
     Event,
     Material,
@@ -136,7 +137,7 @@ class RoundFacts:
 class ReadOut:
     """One way to read clusters off the contributions: what is drawn and listed for it."""
 
-    kind: str
+    way: type[ServerReadOut]
     clusters: list[Cluster]
     dots: Dots
     n_nodes: int
@@ -305,12 +306,12 @@ def _read_out(server: Server, known: Material, plane: Plane, names: list[str], c
         for rank, label in enumerate(order)
     ]
     dots = _dots(server, plane.project(server.nodes), server.counts, server.node_labels, server.edges, _MAX_DOTS)
-    return ReadOut(server.kind, clusters, dots, len(server.nodes), labels)
+    return ReadOut(type(server.readout), clusters, dots, len(server.nodes), labels)
 
 
 def _dots(server: Server, points: Floats, counts: Integers, labels: Integers, edges: Integers, most: int) -> Dots:
     """Dots of a picture; the sites' own nodes are merged unless they were released, for one node can be one row."""
-    if server.kind == "communities" and not server.released:
+    if server.readout.nodes_are_contributed and not server.released:
         return condense(points, counts, labels, edges, min_rows=MIN_ROWS, cells=40 if most == _MAX_DOTS else 24)
     if len(points) > most:
         return condense(points, counts, labels, edges, cells=40 if most == _MAX_DOTS else 24)
@@ -366,7 +367,7 @@ def _rounds(server: Server, snapshots: list[Snapshot], plane: Plane) -> list[Rou
 def _told_lineage(server: Server) -> list[Event]:
     """The read-out's own account of its clusters over rounds, if it keeps one."""
     told = []
-    for change in getattr(server.reader, "lineage", []):
+    for change in server.readout.lineage:
         own = (int(change.cluster),)
         others = tuple(int(label) for label in change.others)
         before, after = {"merged": (others, own), "split": (own, others), "born": ((), own)}.get(

@@ -112,7 +112,7 @@ def _flow_alt(facts: Facts, names: Sequence[str]) -> str:
 def _event_list(facts: Facts) -> Markup | None:
     if not facts.events:
         return None
-    renamed = facts.read.kind == "cae-fc"
+    renamed = not facts.read.way.names_last
     note = "Clusters keep their names."
     if renamed:
         note = (
