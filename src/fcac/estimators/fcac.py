@@ -18,7 +18,7 @@ from fcac._typing import Floats, Integers
 from fcac.art.clusterers import _has_shape, _threads
 from fcac.codebook import Codebook
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
-from fcac.federation import Server, Site, play_round
+from fcac.federation import Server, Site, play_round, readouts
 from fcac.persistence.pack_many import stack, unstack
 from fcac.tables.schema import Schema, schema_in
 
@@ -162,7 +162,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             )
         if reset:
             seed = self._seed()
-            server, sites = Server(self.server, seed, self.n_clusters), {}
+            server, sites = Server(self.server, seed, self._n_wanted()), {}
         else:
             server, sites = self.server_, dict(self.sites_)
         for name in data:
@@ -211,7 +211,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters)
+        server = self.server_ if started else Server(self.server, self._seed(), self._n_wanted())
         sites = dict(self.sites_) if started else {}
 
         def named() -> Iterator[tuple[Any, ...]]:
@@ -229,6 +229,9 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         self._adopt(server, sites, n_features)
         self._last_rows = None
         return self
+
+    def _n_wanted(self) -> int | None:
+        return self.n_clusters if readouts.find(self.server).accepts_n_clusters else None
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
