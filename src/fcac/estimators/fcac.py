@@ -452,7 +452,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     def _storable_params(self) -> dict[str, Any]:
         params: dict[str, Any] = self.get_params(deep=False)
         if params["privacy"] is not None:
-            from fcac.privacy.mechanism import to_params
+            from fcac.privacy.mechanisms import to_params
 
             params["privacy"] = to_params(params["privacy"])
         if not isinstance(params["random_state"], int | np.integer | None):

@@ -18,7 +18,7 @@ from fcac.art.clusterers import CAPlus
 from fcac.art.compact_network import RestingNetwork
 from fcac.art.network import Network, Rules
 from fcac.federation.contribution import Contribution
-from fcac.privacy.mechanism import statement
+from fcac.privacy.mechanisms import statement
 
 _CA_PLUS = Rules(topological=False)
 _STATE_FILE = "site.fcac"

@@ -26,6 +26,7 @@ from fcac.federation.replay import (
     replay,
     rows_by_cluster,
 )
+from fcac.privacy.mechanisms import may_be_shared
 from fcac.report.cluster_style import Look
 from fcac.report.privacy_statement import PrivacyWords, privacy_words
 from fcac.report.projection import MIN_ROWS, Dots, Plane, condense, fit_plane, plain_dots
@@ -187,7 +188,7 @@ class Facts:
     @property
     def released(self) -> bool:
         """Whether every node shown came from a private release."""
-        return all(group.mechanism == "NodeRelease" for group in self.privacy.groups)
+        return all(group.guarantee == "central" for group in self.privacy.groups)
 
 
 def gather(
@@ -230,7 +231,7 @@ def gather(
             federation=in_federation,
         ),
         federation=in_federation,
-        exact_counts=all(_mechanism(entry) != "NodeRelease" for batch in history for entry in batch),
+        exact_counts=not any(may_be_shared(entry.privacy) for batch in history for entry in batch),
         novelty=None if counted is None else counted.novelty,
         comparison=comparison,
     )
