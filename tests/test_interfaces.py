@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import fcac
 
 SERVER = '''
@@ -73,9 +75,10 @@ assert run(["fit", str(folder / "x.csv"), "--server", "one-each", "--clusters", 
 """
 
 
+@pytest.mark.slow
 def test_a_server_and_a_mechanism_are_one_file_each(tmp_path: Path) -> None:
     package = tmp_path / "lib" / "fcac"
-    shutil.copytree(Path(fcac.__file__).parent, package, ignore=shutil.ignore_patterns("*.nbi", "*.nbc", "*.pyc"))
+    shutil.copytree(Path(fcac.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc"))
     (package / "federation" / "readouts" / "one_each.py").write_text(SERVER)
     (package / "privacy" / "mechanisms" / "rounded.py").write_text(MECHANISM)
     done = subprocess.run(
