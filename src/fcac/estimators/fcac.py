@@ -19,7 +19,7 @@ from fcac.art.clusterers import _has_shape, _threads
 from fcac.codebook import Codebook
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
 from fcac.federation import Server, Site, play_round, readouts
-from fcac.persistence.pack_many import stack, unstack
+from fcac.persistence.pack_many import pack_many, unpack_many
 from fcac.tables.schema import Schema, schema_in
 
 
@@ -462,7 +462,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self, "server_")
         server_meta, server_arrays = self.server_.to_parts()
-        sites_meta, sites_arrays = stack([site.to_parts() for site in self.sites_.values()])
+        sites_meta, sites_arrays = pack_many([site.to_parts() for site in self.sites_.values()])
         names = getattr(self, "feature_names_in_", None)
         meta: dict[str, Any] = {
             "n_features": self.n_features_in_,
@@ -482,7 +482,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
 
         server = Server.from_parts(meta["server"], under("server."))
         sites = {}
-        for site_meta, site_arrays in unstack(meta["sites"], under("sites.")):
+        for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy)
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):

@@ -50,7 +50,7 @@ class SiteGroup:
 
 
 @dataclass(frozen=True)
-class PrivacyWords:
+class PrivacyStatement:
     """What the report says about privacy.
 
     Attributes
@@ -81,9 +81,9 @@ class PrivacyWords:
     groups: list[SiteGroup] = field(default_factory=list)
 
 
-def privacy_words(
+def make_statement(
     history: Sequence[Sequence[Entry]], latest: Sequence[Contribution], mechanism: Any, *, federation: bool
-) -> PrivacyWords:
+) -> PrivacyStatement:
     """Say what was promised to the records behind these contributions, and what was not.
 
     Parameters
@@ -109,7 +109,7 @@ def privacy_words(
         open_sites = sorted(str(site) for g in groups if g.mechanism == "none" for site in g.sites)
         n_sites = len({item.site for item in items})
         which = "any site" if len(open_sites) == n_sites else f"{len(open_sites)} of {n_sites} sites"
-        return PrivacyWords(
+        return PrivacyStatement(
             "danger",
             "None",
             f"No privacy at {which}.",
@@ -122,7 +122,7 @@ def privacy_words(
             **common,
         )
     if "none" in used or not used:
-        return PrivacyWords(
+        return PrivacyStatement(
             "note",
             "None",
             "No privacy was set, and none was needed: nothing left this process.",
@@ -134,7 +134,7 @@ def privacy_words(
             **common,
         )
     if "none" in promised:
-        return PrivacyWords(
+        return PrivacyStatement(
             "warning",
             "No promise",
             "The paper's noise was used. It is not a privacy guarantee.",
@@ -168,7 +168,7 @@ def privacy_words(
         paragraphs = [f"Sites state these mechanisms, which this report does not know: {', '.join(strangers)}."]
     level = "warning" if warning or strangers else "good"
     figures = _cost_figures(groups)
-    return PrivacyWords(level, _badge(groups), _headline(groups), paragraphs, warning, figures, **common)
+    return PrivacyStatement(level, _badge(groups), _headline(groups), paragraphs, warning, figures, **common)
 
 
 def _name(item: Contribution | Entry) -> str:
