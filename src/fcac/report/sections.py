@@ -85,9 +85,7 @@ def lead(data: ReportData) -> Markup:
 def network_section(data: ReportData) -> Markup:
     """The picture of the network with its legend."""
     read = data.read
-    picture = charts.network(
-        read.dots, read.style, data.projection, read.dots.points, what_counts=read.way.count_noun
-    )
+    picture = charts.network(read.dots, read.style, data.projection, read.dots.points, what_counts=read.way.count_noun)
     legend = [_legend_entry(cluster) for cluster in read.clusters[:_MAX_LEGEND]]
     more = len(read.clusters) - len(legend)
     alt = _network_alt(read)
