@@ -52,7 +52,7 @@ class Server:
     (2, 1, ['a', 'b'])
     """
 
-    def __init__(self, kind: str = "cae-fc", random_state: int = 0, n_clusters: int | None = None) -> None:
+    def __init__(self, kind: str = "communities", random_state: int = 0, n_clusters: int | None = None) -> None:
         self._readout = readouts.find(kind)(n_clusters)
         self.kind = kind
         self.random_state = int(random_state)
