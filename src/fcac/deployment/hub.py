@@ -290,3 +290,11 @@ class Hub:
         """Running rounds and commands such as forget take turns; a killed process loses the lock by itself."""
         with persistence.locked(self.state / "lock"):
             yield
+
+
+def _entries(data: bytes) -> list[dict[str, Any]]:
+    entries = []
+    for line in data.splitlines():
+        with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError):
+            entries.append(json.loads(line))
+    return entries
