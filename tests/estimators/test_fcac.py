@@ -195,7 +195,7 @@ def test_paper_noise_is_wired_and_reproducible() -> None:
     X, site = blobs(9)
 
     def fitted(**kwargs) -> FCAC:
-        with pytest.warns(PrivacyWarning, match="no privacy guarantee"):
+        with pytest.warns(PrivacyWarning, match="not a privacy guarantee"):
             return FCAC(random_state=0, privacy=PaperLaplace(15, random_state=1, **kwargs)).fit(X, groups=site)
 
     model = fitted()

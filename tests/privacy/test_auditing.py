@@ -172,7 +172,7 @@ def test_local_noise_keeps_its_promise_and_the_audit_comes_close() -> None:
 def test_the_papers_noise_fails_at_any_epsilon(epsilon: float) -> None:
     result = audit(PaperLaplace(epsilon), n_runs=100)
     assert not result.holds
-    assert "told apart in every one" in result.verdict
+    assert "distinguished in every one" in result.verdict
 
 
 @pytest.mark.parametrize(("arguments", "words"), [((shipped(), 10), "n_runs"), (("noise", 100), "mechanism")])

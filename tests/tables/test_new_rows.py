@@ -194,10 +194,10 @@ def test_a_missing_column_or_tag_is_named(tmp_path: Path) -> None:
         NewRowFinder(tmp_path, schema, tag="patient").check_columns()
     finder = NewRowFinder(tmp_path, schema, tag="person")
     finder.check_columns()
-    with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
+    with pytest.raises(DataError, match=r"a\.csv: a row has no value in column person"):
         list(finder.pieces(finder.find({})))
     (tmp_path / "b.csv").write_text("x,person\n1,2\n")
-    with pytest.raises(RequestError, match=r"b\.csv: no column y: the schema needs it"):
+    with pytest.raises(RequestError, match=r"b\.csv: no column y, which the schema needs"):
         finder.check_columns()
 
 
@@ -286,7 +286,7 @@ def test_an_error_names_the_line_in_the_file_and_not_in_what_is_new(tmp_path: Pa
         reader.new()
     assert "SECRET" not in str(caught.value)
     file.write_text("x,y\n1,2\n3,4\n5,SECRET\n")
-    with pytest.raises(DataError, match=r"a\.csv: column y holds text, numbers are needed") as caught:
+    with pytest.raises(DataError, match=r"a\.csv: column y has text, but numbers are needed") as caught:
         reader.new()
     assert "SECRET" not in str(caught.value)
 
@@ -307,7 +307,7 @@ def test_text_far_down_is_counted_and_not_quoted(tmp_path: Path) -> None:
 def test_an_id_that_says_there_is_none_is_refused(tmp_path: Path, word: str) -> None:
     (tmp_path / "a.csv").write_text(f"x,y,person\n1,2,p\n3,4,{word}\n")
     finder = NewRowFinder(tmp_path, SCHEMA, tag="person")
-    with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
+    with pytest.raises(DataError, match=r"a\.csv: a row has no value in column person"):
         list(finder.pieces(finder.find({})))
 
 
