@@ -22,7 +22,7 @@ from fcac.federation import Contribution, Server
 from fcac.federation.replay import replay
 from fcac.tables.schema import Schema
 
-OLD = Path(__file__).parent / "data" / "hub_0_1_0"
+OLD = Path(__file__).parents[1] / "data" / "hub_0_1_0"
 KINDS = ("cae-fc", "communities")
 
 

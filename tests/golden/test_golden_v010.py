@@ -201,7 +201,7 @@ def test_federation_goes_on(folder: Path, tmp_path: Path) -> None:
     for step in ("played", "forgotten"):
         assert came[step].keys() == wanted[step].keys()
         for name, facts in wanted[step].items():
-            if name.endswith(("/model.fcac", "/global.fcac")):
+            if Path(name).name in ("model.fcac", "global.fcac"):
                 continue  # what sites get to label rows says "novel" as everything else does, since 0.2.0
             assert same(came[step][name], facts), f"{name}, {step}"
 

@@ -15,9 +15,7 @@ the bytes, send them. After a crash at any point, the newest state determines wh
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,7 +73,7 @@ class SiteAgent:
             stored = self._sent_path(round)
             if stored.exists():
                 return stored.read_bytes()
-            site = Site(self.settings.name, self._mechanism, self.state)
+            site = Site(self.settings.name, self._mechanism, self.state, self.settings.make_condenser())
             if round == site.round:  # the process died after storing the state and before storing the bytes
                 return self._keep(site.contribute(round=round))
             if round < site.round:
@@ -142,16 +140,7 @@ class SiteAgent:
     def _alone(self) -> Iterator[None]:
         """Hold a lock so that one request is answered at a time; it is released if the process dies."""
         self.state.mkdir(parents=True, exist_ok=True)
-        with (self.state / "lock").open("w") as stream:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise TimeoutError("another request is still being answered") from None
-                    time.sleep(0.1)
+        with persistence.locked(self.state / "lock", _LOCK_SECONDS):
             yield
 
     def _sent_path(self, round: int) -> Path:

@@ -57,27 +57,26 @@ class SiteRows(Mapping[SiteName, Any]):
         for name, end, start in zip(unique, ends, np.append(0, ends[:-1]), strict=True):
             self._index[plain_site(name)] = by_site[start:end]
 
-    def ids_by_site(self, record_ids: Any) -> dict[SiteName, list[Any]]:
-        """Return the ids of every site's rows, in the order of its rows."""
+    def by_site(self, values: Any, what: str) -> dict[SiteName, list[Any]]:
+        """Return a value for each of every site's rows, such as an id or a weight, in the order of its rows."""
         if is_dict_of_sites(self._X):
-            if not is_dict_of_sites(record_ids):
-                raise ValueError("record_ids must be a dict like X: the ids of each site's rows")
-            given = {plain_site(name): list(ids) for name, ids in record_ids.items()}
+            if not is_dict_of_sites(values):
+                raise ValueError(f"{what} must be a dict like X: one value for each of a site's rows")
+            given = {plain_site(name): list(own) for name, own in values.items()}
             if set(given) != set(self._index):
-                raise ValueError("record_ids must name the same sites as X")
+                raise ValueError(f"{what} must name the same sites as X")
         else:
-            ids = list(record_ids)
-            if len(ids) != self._n_rows:
-                raise ValueError(f"record_ids has {len(ids)} entries for {self._n_rows} rows: one id per row")
+            listed = list(values)
+            if len(listed) != self._n_rows:
+                raise ValueError(f"{what} has {len(listed)} entries for {self._n_rows} rows: one per row")
             given = {
-                name: ids if isinstance(rows, Rows) else [ids[i] for i in rows] for name, rows in self._index.items()
+                name: listed if isinstance(rows, Rows) else [listed[i] for i in rows]
+                for name, rows in self._index.items()
             }
-        for name, ids in given.items():
+        for name, own in given.items():
             rows = self._index[name]
-            if isinstance(rows, Rows) and len(ids) != rows.n_rows:
-                raise ValueError(
-                    f"record_ids of site {name} has {len(ids)} entries for {rows.n_rows} rows: one id per row"
-                )
+            if isinstance(rows, Rows) and len(own) != rows.n_rows:
+                raise ValueError(f"{what} of site {name} has {len(own)} entries for {rows.n_rows} rows: one per row")
         return given
 
     def __getitem__(self, name: SiteName) -> Any:
@@ -97,7 +96,7 @@ class _CheckedBlock:
     """Rows of one site, already checked as part of a table."""
 
     def __init__(self, block: Floats) -> None:
-        self.n_features = block.shape[1]
+        self.n_rows, self.n_features = block.shape
         self._block = block
 
     def blocks(self) -> Iterator[Floats]:

@@ -361,7 +361,7 @@ def _draw_rounds(folder: Path, result: DemoResult, snapshots: Sequence[Snapshot]
                 seen[str(item.site)].append(arriving.rows[str(item.site)])
                 axes = panels[row, column]
                 _cloud(axes, np.concatenate(seen[str(item.site)]), size=0.65)
-                _network(axes, item.nodes, item.counts, np.zeros(len(item.nodes), int), largest=14.0)
+                _network(axes, item.nodes, item.counts.astype(np.int64), np.zeros(len(item.nodes), int), largest=14.0)
                 axes.set_title(f"{str(item.site).capitalize()}, round {arriving.number}")
                 axes.set_xlabel(f"{len(item.nodes)} nodes")
             axes = panels[row, len(seen)]

@@ -89,7 +89,7 @@ def permuted_sites(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], dict[int, NDArray[np.float64]]]:
     """Return the rows of a trial in its order, their classes, and the rows of each site."""
     from fcac.paper.datasets import find
-    from fcac.tables.partition import paper_dirichlet, paper_iid
+    from fcac.paper.splits import paper_dirichlet, paper_iid
 
     X, y = _loaded(dataset, data_dir)
     order = np.random.RandomState(number).permutation(len(y))

@@ -2,5 +2,6 @@
 
 from fcac.persistence.atomic import write_atomic
 from fcac.persistence.format import PROTOCOL, kind_of, pack, read, unpack
+from fcac.persistence.lock import locked
 
-__all__ = ["PROTOCOL", "kind_of", "pack", "read", "unpack", "write_atomic"]
+__all__ = ["PROTOCOL", "kind_of", "locked", "pack", "read", "unpack", "write_atomic"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fcac.exceptions import PrivacyError
-from fcac.persistence import pack, unpack, write_atomic
-from fcac.privacy.node_release import NodeRelease
+from fcac.persistence import locked, pack, unpack, write_atomic
+from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState
 
 #: Kind of the stored file, see :mod:`fcac.persistence`.
@@ -76,7 +74,7 @@ def release_once(
     StoredRelease
     """
     path = Path(store_path)
-    with _alone(path):
+    with locked(f"{path}.lock", _WAIT_SECONDS):
         if path.exists():
             return _stored(mechanism, path, site, round)
         prepared = mechanism.prepare(X, state, site, round, record_ids=record_ids, partition=partition)
@@ -102,14 +100,3 @@ def _stored(mechanism: NodeRelease, path: Path, site: str, round: int) -> Stored
         # This only matters if the process died between storing the release and completing the charge.
         mechanism.ledger.complete(int(meta["charge"]))
     return StoredRelease(data, ReleasedState.from_parts(meta["state"], arrays), drawn=False)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock that is released even if the process is killed: an exclusive transaction on a small file."""
-    lock = sqlite3.connect(f"{path}.lock", timeout=_WAIT_SECONDS, isolation_level=None)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-        yield
-    finally:
-        lock.close()

@@ -14,6 +14,7 @@ from fcac._typing import Floats, Integers
 from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
 from fcac.federation.log import Entry
+from fcac.federation.readout import ReadOut as ServerReadOut
 from fcac.federation.replay import (
     Event,
     Material,
@@ -25,6 +26,7 @@ from fcac.federation.replay import (
     replay,
     rows_by_cluster,
 )
+from fcac.privacy.mechanisms import may_be_shared
 from fcac.report.cluster_style import ClusterStyle
 from fcac.report.privacy_statement import PrivacyStatement, make_statement
 from fcac.report.projection import MIN_ROWS, Dots, Projection, condense, fit_projection, plain_dots
@@ -136,7 +138,7 @@ class RoundData:
 class Reading:
     """One way to read clusters off the contributions: what is drawn and listed for it."""
 
-    kind: str
+    way: type[ServerReadOut]
     clusters: list[Cluster]
     dots: Dots
     n_nodes: int
@@ -186,7 +188,7 @@ class ReportData:
     @property
     def released(self) -> bool:
         """Whether every node shown came from a private release."""
-        return all(group.mechanism == "NodeRelease" for group in self.privacy.groups)
+        return all(group.guarantee == "central" for group in self.privacy.groups)
 
 
 def gather(
@@ -229,7 +231,7 @@ def gather(
             federation=in_federation,
         ),
         federation=in_federation,
-        exact_counts=all(_mechanism(entry) != "NodeRelease" for batch in history for entry in batch),
+        exact_counts=not any(may_be_shared(entry.privacy) for batch in history for entry in batch),
         novelty=None if counted is None else counted.novelty,
         comparison=comparison,
     )
@@ -307,12 +309,12 @@ def _read_out(
         for rank, label in enumerate(order)
     ]
     dots = _dots(server, projection.project(server.nodes), server.counts, server.node_labels, server.edges, _MAX_DOTS)
-    return Reading(server.kind, clusters, dots, len(server.nodes), labels)
+    return Reading(type(server.readout), clusters, dots, len(server.nodes), labels)
 
 
 def _dots(server: Server, points: Floats, counts: Integers, labels: Integers, edges: Integers, most: int) -> Dots:
     """Dots of a picture; the sites' own nodes are merged unless they were released, for one node can be one row."""
-    if server.kind == "communities" and not server.released:
+    if server.readout.nodes_are_contributed and not server.released:
         return condense(points, counts, labels, edges, min_rows=MIN_ROWS, cells=40 if most == _MAX_DOTS else 24)
     if len(points) > most:
         return condense(points, counts, labels, edges, cells=40 if most == _MAX_DOTS else 24)
@@ -369,7 +371,7 @@ def _rounds(server: Server, snapshots: list[Snapshot], projection: Projection) -
 def _told_lineage(server: Server) -> list[Event]:
     """The read-out's own account of its clusters over rounds, if it keeps one."""
     told = []
-    for change in getattr(server.reader, "lineage", []):
+    for change in server.readout.lineage:
         own = (int(change.cluster),)
         others = tuple(int(label) for label in change.others)
         before, after = {"merged": (others, own), "split": (own, others), "born": ((), own)}.get(

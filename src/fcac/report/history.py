@@ -112,7 +112,7 @@ def _flow_alt(data: ReportData, names: Sequence[str]) -> str:
 def _event_list(data: ReportData) -> Markup | None:
     if not data.events:
         return None
-    renamed = data.read.kind == "cae-fc"
+    renamed = not data.read.way.names_last
     note = "Clusters keep their names."
     if renamed:
         note = (

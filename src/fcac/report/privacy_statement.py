@@ -11,8 +11,7 @@ import numpy as np
 from fcac._sites import SiteName
 from fcac.federation import Contribution
 from fcac.federation.log import Entry
-
-_MECHANISMS = ("none", "PaperLaplace", "LocalNoise", "NodeRelease")
+from fcac.privacy import mechanisms, statements
 
 
 @dataclass(frozen=True)
@@ -26,23 +25,24 @@ class SiteGroup:
     spent: float | None
     n_rounds: int
 
+    @property
+    def statement(self) -> dict[str, Any]:
+        """What these sites say, as a contribution has it."""
+        return {"mechanism": self.mechanism, "epsilon": self.epsilon, "delta": self.delta, "spent": self.spent}
+
+    @property
+    def guarantee(self) -> str:
+        """What the mechanism promises: "central", "local", "none", or "unknown" for a strange one."""
+        found = mechanisms.of_statement(self.statement)
+        return ("none" if self.mechanism == "none" else "unknown") if found is None else found.guarantee
+
     def summary(self) -> str:
         """What these sites did, in a few words."""
-        known = {
-            "none": "none: nodes are sent as they are",
-            "PaperLaplace": "the paper's noise",
-            "LocalNoise": "local noise on every record",
-            "NodeRelease": "differentially private release",
-        }
-        return known.get(self.mechanism, self.mechanism)
+        return statements.title(self.statement)
 
     def cost(self) -> str:
         """Epsilon, as the sites state it."""
-        if self.epsilon is None:
-            return "–"
-        per = {"PaperLaplace": " per feature", "NodeRelease": " per record and round", "LocalNoise": " per record"}
-        at = f" at δ = {_small(self.delta)}" if self.delta else ""
-        return f"ε = {self.epsilon:g}{at}{per.get(self.mechanism, '')}"
+        return statements.cost(self.statement)
 
     def total(self) -> str:
         """Epsilon over all rounds so far, as the sites state it."""
@@ -98,6 +98,7 @@ def make_statement(
     items = [entry for batch in history for entry in batch]
     groups = _groups(items)
     used = {group.mechanism for group in groups}
+    promised = {group.guarantee for group in groups}
     described = _description(mechanism)
     common: dict[str, Any] = {
         "groups": groups,
@@ -132,7 +133,7 @@ def make_statement(
             figures=_single_figures(latest),
             **common,
         )
-    if "PaperLaplace" in used:
+    if "none" in promised:
         return PrivacyStatement(
             "warning",
             "No promise",
@@ -142,19 +143,19 @@ def make_statement(
                 "the records, the noise does not give ε-differential privacy for any ε; it is kept for reproducing the "
                 "paper. For a promise that holds, use NodeRelease.",
             ],
-            figures=_paper_figures([item for item in latest if _name(item) == "PaperLaplace"]),
+            figures=_paper_figures(latest),
             **common,
         )
     warning = str(described.get("warning") or "")
     paragraphs = ["Everything in this report is computed from what the sites released; no row was read for it."]
-    if "NodeRelease" in used:
+    if "central" in promised:
         paragraphs.insert(
             0,
             "What left each site is differentially private per record: adding or removing one record changes the "
             "probability of anything the server can see by at most a factor e^ε, except with probability δ. Sizes and "
             "positions are noised, so they are close to the truth, not equal to it.",
         )
-    if "LocalNoise" in used:
+    if "local" in promised:
         paragraphs.insert(
             0,
             "Every record was noised before anything else saw it: whatever a record was, any report about it is at "
@@ -162,22 +163,12 @@ def make_statement(
         )
     if warning:
         paragraphs.append(warning)
-    strangers = sorted(used - set(_MECHANISMS))
+    strangers = sorted(group.mechanism for group in groups if group.guarantee == "unknown")
     if strangers:
         paragraphs = [f"Sites state these mechanisms, which this report does not know: {', '.join(strangers)}."]
     level = "warning" if warning or strangers else "good"
     figures = _cost_figures(groups)
     return PrivacyStatement(level, _badge(groups), _headline(groups), paragraphs, warning, figures, **common)
-
-
-def _small(value: float) -> str:
-    """A number, powers of ten as such."""
-    text = f"{value:.3g}"
-    mantissa, _, exponent = text.partition("e")
-    if not exponent:
-        return text
-    power = f"10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-    return power if mantissa == "1" else f"{mantissa} × {power}"
 
 
 def _name(item: Contribution | Entry) -> str:
@@ -272,7 +263,7 @@ def _facts(described: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _plain(value: Any) -> str:
     if isinstance(value, float):
-        return _small(value)
+        return statements.small(value)
     if isinstance(value, list):
         pairs = [f"[{low:g}, {high:g}]" for low, high in value[:6]]
         return ", ".join(pairs) + (f" and {len(value) - 6} more" if len(value) > 6 else "")

@@ -21,8 +21,6 @@ _MAX_LEGEND = 60
 _MAX_CROSS = 20
 _HARDLY_CONDENSED = 0.9
 
-_KIND = {"cae-fc": "the paper's network", "communities": "communities"}
-
 
 # ------------------------------------------------------------ opening
 
@@ -87,9 +85,7 @@ def lead(data: ReportData) -> Markup:
 def network_section(data: ReportData) -> Markup:
     """The picture of the network with its legend."""
     read = data.read
-    picture = charts.network(
-        read.dots, read.style, data.projection, read.dots.points, what_counts=_what_counts(read.kind)
-    )
+    picture = charts.network(read.dots, read.style, data.projection, read.dots.points, what_counts=read.way.count_noun)
     legend = [_legend_entry(cluster) for cluster in read.clusters[:_MAX_LEGEND]]
     more = len(read.clusters) - len(legend)
     alt = _network_alt(read)
@@ -112,12 +108,8 @@ def network_section(data: ReportData) -> Markup:
         ),
         class_="stage panel",
     )
-    intro = f"Every dot is a node that stands for rows like it. Clusters are read as {_KIND[read.kind]}."
+    intro = f"Every dot is a node that stands for rows like it. Clusters are read as {read.way.title}."
     return section("network", "The network", intro, stage, details("Show as a table", clusters))
-
-
-def _what_counts(kind: str) -> str:
-    return "rows" if kind == "communities" else "wins"
 
 
 def _network_alt(read: Reading) -> str:
@@ -133,7 +125,7 @@ def _network_alt(read: Reading) -> str:
 def _network_caption(data: ReportData) -> str:
     dots, projection = data.read.dots, data.projection
     parts = ["Area grows with the node's count."]
-    if data.read.kind == "cae-fc":
+    if data.read.way.count_noun == "wins":
         parts[0] = "Area grows with how often a node won; lines join nodes that won together."
     if projection.is_reduced:
         scaled = "each divided by its spread, " if projection.standardised else ""
@@ -143,7 +135,7 @@ def _network_caption(data: ReportData) -> str:
             f"differ most ({shown:.0%} of the spread)."
         )
     if dots.condensed:
-        least = f", so that each stands for at least {MIN_ROWS} rows" if data.read.kind == "communities" else ""
+        least = f", so that each stands for at least {MIN_ROWS} rows" if data.read.way.nodes_are_contributed else ""
         parts.append(f"Neighbouring nodes of a cluster are drawn as one dot{least}.")
     if dots.n_hidden:
         parts.append(f"{counted(dots.n_hidden, 'node')} of clusters with fewer than {MIN_ROWS} rows are not drawn.")
@@ -304,12 +296,12 @@ def comparison_section(data: ReportData) -> Markup | None:
             everything,
             width=480,
             height=380,
-            what_counts=_what_counts(read.kind),
+            what_counts=read.way.count_noun,
         )
         panels.append(
             tag(
                 "figure",
-                tag("h3", _KIND[read.kind].capitalize(), ": ", counted(len(read.clusters), "cluster")),
+                tag("h3", read.way.title.capitalize(), ": ", counted(len(read.clusters), "cluster")),
                 plot(picture, _network_alt(read)),
                 class_="panel",
             )
@@ -334,7 +326,7 @@ def _cross_table(read: Reading, comparison: Comparison) -> Markup:
             n = rows.get((label, cluster.label), 0)
             cells.append(f"{n:,}" if n else "·")
         body.append(cells)
-    head = [_KIND[other.kind].capitalize(), *[f"{_KIND[read.kind]} {label}" for label in columns]]
+    head = [other.way.title.capitalize(), *[f"{read.way.title} {label}" for label in columns]]
     listed = table(head, body, caption="Rows shared by clusters of the two read-outs", class_="cross")
     cut = len(read.clusters) > _MAX_CROSS or len(other.clusters) > _MAX_CROSS
     note = tag("p", f"The {_MAX_CROSS} largest clusters of each are listed.", class_="caption") if cut else None
