@@ -122,7 +122,7 @@ def test_without_a_ledger_there_is_a_note(folder, capfd):
         ["fit", str(folder / "day1.csv"), "--schema", str(folder / "schema.toml"), "--epsilon", "2", "-o",
          str(folder / "m.fcac")]
     ) == 0  # fmt: skip
-    assert "no --ledger" in capfd.readouterr().err
+    assert "without --ledger" in capfd.readouterr().err
 
 
 def test_the_ledger_is_shown_to_people_and_programs(folder, capfd):
@@ -134,7 +134,7 @@ def test_the_ledger_is_shown_to_people_and_programs(folder, capfd):
     facts = json.loads(fcac(capfd, "ledger", folder / "n.db", "--json", "--site", "north"))
     assert facts["budget"] == 3
     assert facts["sites"][0]["spent"] == pytest.approx(2.0, abs=0.01)
-    assert "it knows north" in fcac(capfd, "ledger", folder / "n.db", "--site", "south", code=2)
+    assert "its sites are north" in fcac(capfd, "ledger", folder / "n.db", "--site", "south", code=2)
     assert "not a privacy ledger" in fcac(capfd, "ledger", folder / "day1.csv", code=1)
 
 

@@ -67,7 +67,7 @@ def test_init_says_what_is_wrong(
     [
         ([], "--epsilon"),
         (["--epsilon", "1", "--no-privacy"], "not both"),
-        (["--no-privacy", "--budget", "3"], "--budget goes with"),
+        (["--no-privacy", "--budget", "3"], "--budget needs"),
         (["--epsilon", "-1"], "epsilon"),
     ],
 )
@@ -183,8 +183,8 @@ def test_a_site_says_what_is_wrong_before_it_starts(
     site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
     for extra, code, words in (
         (["--epsilon", "1", "--record-id", "nobody"], 2, "no column nobody, which was named for the ledger"),
-        (["--no-privacy", "--record-id", "who"], 2, "they go with --epsilon"),
-        (["--epsilon", "1", "--record-id", "who", "--part-by-file"], 2, "give one of"),
+        (["--no-privacy", "--record-id", "who"], 2, "they need --epsilon"),
+        (["--epsilon", "1", "--record-id", "who", "--part-by-file"], 2, "give only one of"),
     ):
         assert run([*site, *extra]) == code
         assert words in capsys.readouterr().err
