@@ -7,10 +7,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from numba import njit
 
 from fcac.art.network import Network, Rules
-from fcac.art.simd import cim_of, correntropy, dot, kernel_of, pairwise_sum, spread_of
+from testing import simd_calls
 
 PLUS, FC = Rules(False), Rules(True)
 
@@ -24,41 +23,13 @@ def learned(rules, n=500, d=3, seed=0):
 # ---------------------------------------------------------------- arithmetic
 
 
-@njit
-def _sums(values, n):
-    return pairwise_sum(values, n)
-
-
-@njit
-def _dots(values, a, b, n):
-    return dot(values, a, b, n)
-
-
-@njit
-def _spreads(points, rows, n, out):
-    spread_of(points, rows, n, out)
-
-
-@njit
-def _correntropies(points, nodes, width, out):
-    for i in range(points.shape[0]):
-        for k in range(nodes.shape[0]):
-            out[i, k] = correntropy(points, i, nodes, k, kernel_of(width))
-
-
-@njit
-def _cims(values):
-    for i in range(values.shape[0]):
-        values[i] = cim_of(values[i])
-
-
 def test_sums_follow_numpy_s_order():
     rng = np.random.default_rng(0)
     for n in [*range(1, 40), 127, 128, 129, 136, 255, 256, 257, 1000, 1776, 5000]:
         values = rng.normal(size=n) * 10.0 ** rng.integers(-8, 8, n)
-        assert _sums(values, n) == np.add.reduce(values)
+        assert simd_calls.pairwise_sum(values, n) == np.add.reduce(values)
         both = np.concatenate([values, rng.normal(size=n)])
-        assert _dots(both, 0, n, n) == np.add.reduce(both[:n] * both[n:])
+        assert simd_calls.dot(both, 0, n, n) == np.add.reduce(both[:n] * both[n:])
 
 
 @pytest.mark.parametrize("d", [1, 2, 7, 8, 9, 17, 64])
@@ -67,12 +38,12 @@ def test_spreads_are_numpy_s(d):
     points, rows = rng.normal(size=(50, d)) + 1e3, rng.permutation(50)[:23]
     points[:, 0] = 0.1  # a mean of equal numbers that is off by a bit must not look like spread
     out = np.empty(d)
-    _spreads(points, rows, len(rows), out)
+    simd_calls.spreads(points, rows, len(rows), out)
     expected = points[rows].std(axis=0, ddof=1)
     expected[0] = 0.0
     np.testing.assert_allclose(out, expected, rtol=1e-12)
     assert out[0] == 0.0
-    _spreads(points, rows, 1, out)
+    simd_calls.spreads(points, rows, 1, out)
     np.testing.assert_array_equal(out, 0.0)
 
 
@@ -94,14 +65,14 @@ def test_correntropy_is_within_a_bit_of_numpy_s(d):
     rng = np.random.default_rng(d)
     points, nodes, width = rng.normal(size=(40, d)), rng.normal(size=(30, d)), 0.7
     out = np.empty((40, 30))
-    _correntropies(points, nodes, width, out)
+    simd_calls.correntropies(points, nodes, width, out)
     expected = np.exp(-((points[:, None] - nodes) ** 2) / (2 * width**2)).mean(axis=-1)
     np.testing.assert_allclose(out, expected, rtol=4e-16 * max(1, np.log2(d)), atol=1e-300)
     # integers on a lattice: equal differences give equal sums, whatever the order of features
     lattice = rng.integers(-3, 4, (20, d)).astype(float)
     forward, backward = np.empty((20, 20)), np.empty((20, 20))
-    _correntropies(lattice, lattice, width, forward)
-    _correntropies(-lattice, -lattice, width, backward)
+    simd_calls.correntropies(lattice, lattice, width, forward)
+    simd_calls.correntropies(-lattice, -lattice, width, backward)
     np.testing.assert_array_equal(forward, backward)
     np.testing.assert_array_equal(forward, forward.T)
     np.testing.assert_array_equal(forward.diagonal(), 1.0)
@@ -111,7 +82,7 @@ def test_correntropy_is_within_a_bit_of_numpy_s(d):
 def test_correntropy_at_any_width(width):
     points = np.array([[0.0, width, 2 * width, 1.0, np.inf]])
     out = np.empty((1, 1))
-    _correntropies(points, np.zeros((1, 5)), width, out)
+    simd_calls.correntropies(points, np.zeros((1, 5)), width, out)
     expected = np.exp([0.0, -0.5, -2.0]).sum()
     alone = np.exp(-0.5 * min((1.0 / width if width > 1e-300 else np.inf), 1e3) ** 2)
     assert out[0, 0] == pytest.approx((expected + alone) / 5, rel=1e-12)
@@ -119,7 +90,7 @@ def test_correntropy_at_any_width(width):
 
 def test_cim_never_takes_the_root_of_a_negative_number():
     values = np.array([1.0 + 1e-15, 1.0, 0.0, 0.75])
-    _cims(values)
+    simd_calls.cims(values)
     np.testing.assert_array_equal(values, [0.0, 0.0, 1.0, 0.5])
 
 

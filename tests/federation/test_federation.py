@@ -11,7 +11,7 @@ import pytest
 from fcac import CAPlus
 from fcac._sites import site_order
 from fcac.federation import Contribution, Server, Site, play_round
-from fcac.federation.server import hand_over
+from fcac.federation.readouts.cae_fc import hand_over
 
 
 def rows(seed: int, n: int = 300, d: int = 3) -> np.ndarray:
@@ -225,7 +225,7 @@ def test_site_order_takes_numbers_as_numbers() -> None:
 
 
 def test_unknown_kind() -> None:
-    with pytest.raises(ValueError, match="server kind"):
+    with pytest.raises(ValueError, match="server must be one of"):
         Server("k-means")
     with pytest.raises(ValueError, match="n_clusters"):
         Server("cae-fc", n_clusters=3)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, audit, cell_release, cell_statistics, node_release
+from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, audit, cell_release, cell_statistics
 from fcac.privacy.auditing import _FALSE_ALARM, AuditedPair, AuditResult, _judge, _try_pair, _views
+from fcac.privacy.mechanisms import node_release
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.privacy.zcdp import gaussian_scale, separation
 

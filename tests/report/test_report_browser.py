@@ -1,4 +1,4 @@
-"""The report in a real browser: offline, at desk and phone width, light and dark, by keyboard, with enough contrast."""
+"""The report in a real browser: offline, desktop and phone width, light and dark, by keyboard, with enough contrast."""
 
 from __future__ import annotations
 

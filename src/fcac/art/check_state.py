@@ -29,7 +29,7 @@ _NARROWEST = 1e-170  # a bandwidth below it cannot come from float64 rows
 _MOST_FEATURES_UNSEEN = 65_536
 
 
-def check_parts(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+def check_state(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Refuse, with a ``ValueError``, parts that no network could have produced."""
     for name, (ndim, dtype) in _FORMS.items():
         fits = name in arrays and arrays[name].ndim == ndim and arrays[name].dtype == dtype

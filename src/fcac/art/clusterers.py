@@ -189,9 +189,9 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
         -------
         novel : ndarray of bool, shape (n_samples,)
         """
-        return self._label_rows(X)[2]
+        return self.label_rows(X)[2]
 
-    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         """Cluster, distance to the nearest node, and novelty of every row, from one search."""
         position, distance = self._nearest(X)
         labels = self._node_clusters()

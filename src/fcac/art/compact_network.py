@@ -12,7 +12,7 @@ from fcac._typing import Floats, Integers
 from fcac.art.network import Network
 
 
-class RestingNetwork:
+class CompactNetwork:
     """The parts of a network that is not learning, without its working arrays and spare room.
 
     Waking it gives a network that goes on exactly as the one laid to rest would have. Its nodes and counts are
@@ -26,12 +26,12 @@ class RestingNetwork:
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.art.compact_network import RestingNetwork
+    >>> from fcac.art.compact_network import CompactNetwork
     >>> from fcac.art.network import Network, Rules
     >>> network = Network(2, Rules(topological=False))
     >>> network.learn(np.random.default_rng(0).normal(size=(50, 2)))
-    >>> resting = RestingNetwork(*network.to_parts())
-    >>> bool((resting.wake().nodes == network.nodes).all()), resting.n_features
+    >>> compact = CompactNetwork(*network.to_parts())
+    >>> bool((compact.to_network().nodes == network.nodes).all()), compact.n_features
     (True, 2)
     """
 
@@ -46,7 +46,7 @@ class RestingNetwork:
         """Number of features."""
         return int(self._meta["n_features"])
 
-    def wake(self) -> Network:
+    def to_network(self) -> Network:
         """Return a network of its own that may learn."""
         return Network.from_parts(self._meta, self._arrays)
 
@@ -57,7 +57,7 @@ class RestingNetwork:
     def settled_nodes(self) -> tuple[Floats, Integers]:
         """Return nodes and counts as they would be if the data ended here."""
         if len(self._arrays["pending"]):
-            settled = self.wake().settled()
+            settled = self.to_network().settled()
             return settled.nodes, settled.counts
         return self._arrays["nodes"], self._arrays["counts"]
 

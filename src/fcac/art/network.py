@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
 from fcac.art import learn as kernels
-from fcac.art.check_state import check_parts
+from fcac.art.check_state import check_state
 from fcac.art.nearest import PROBE, SCREEN_HIGH, SCREEN_LOW, all_distances, nearest_nodes
 from fcac.art.simd import LANES
 
@@ -373,7 +373,7 @@ class Network:
     @classmethod
     def from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Network:
         """Rebuild a network from :meth:`to_parts`; it goes on learning exactly as the original would have."""
-        check_parts(meta, arrays)
+        check_state(meta, arrays)
         network = cls(meta["n_features"], Rules(**meta["rules"]))
         network.pending = arrays["pending"].copy()
         n, n_edges, recency = len(arrays["nodes"]), len(arrays["edges"]), arrays["recency"]

@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
     reason: str = ""
 
 
-class Book(NamedTuple):
+class HubSnapshot(NamedTuple):
     """What the store holds: server, last closed round, and digests of the newest contribution of every site as sent."""
 
     server: Server
@@ -58,7 +58,7 @@ class Book(NamedTuple):
     newest: dict[str, Held]
 
 
-class Coordinator:
+class Hub:
     """Keeps a federation's server on disk and takes contributions, round by round.
 
     Parameters
@@ -71,17 +71,17 @@ class Coordinator:
     --------
     >>> import tempfile
     >>> from fcac.federation import Contribution
-    >>> from fcac.deployment.hub import Coordinator
+    >>> from fcac.deployment.hub import Hub
     >>> from fcac.deployment.settings import FederationSettings, Member
     >>> from fcac.tables.schema import Schema
     >>> settings = FederationSettings(Schema(["x", "y"]), members={"a": Member(), "b": Member()})
     >>> folder = tempfile.TemporaryDirectory()
-    >>> desk = Coordinator(folder.name, settings)
-    >>> desk.receive("a", Contribution("a", 1, [[0.0, 1.0]], [3]).to_bytes()).outcome
+    >>> hub = Hub(folder.name, settings)
+    >>> hub.receive("a", Contribution("a", 1, [[0.0, 1.0]], [3]).to_bytes()).outcome
     'accepted'
-    >>> desk.receive("b", b"no contribution").outcome
+    >>> hub.receive("b", b"no contribution").outcome
     'rejected'
-    >>> desk.missing(), [item.site for item in desk.close_round()], desk.open_round
+    >>> hub.missing(), [item.site for item in hub.close_round()], hub.open_round
     (['b'], ['a'], 2)
     >>> folder.cleanup()
     """
@@ -102,10 +102,10 @@ class Coordinator:
 
     # ------------------------------------------------------------ reading
 
-    def book(self) -> Book:
+    def snapshot(self) -> HubSnapshot:
         """Return the server as it is on disk; its log is read when it is asked for."""
         server = self.store.server() or Server(self.settings.server, self.settings.seed)
-        return Book(server, self.store.closed, self.store.newest())
+        return HubSnapshot(server, self.store.closed, self.store.newest())
 
     @property
     def open_round(self) -> int:
@@ -211,14 +211,14 @@ class Coordinator:
     def forget(self, site: str) -> bool:
         """Become the federation in which this site never contributed; False if it never had."""
         with self._alone():
-            server, closed = self.book().server, self.store.closed
+            server, closed = self.snapshot().server, self.store.closed
             known = site in server.sites
             self._inbox.remove(closed + 1, site)
             if known:
                 server.forget(site)
                 self.store.forget(site, server)
             self.note("forgotten", site=site, round=closed)
-            self._publish(self.book().server, closed)
+            self._publish(self.snapshot().server, closed)
             return known
 
     # ------------------------------------------------------------ what others see

@@ -41,7 +41,7 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
     released = server.released
     try:
         # communities condense by themselves where nodes may not be shared
-        book = server.export() if released or server.kind == "communities" else _condensed(server)
+        book = server.export() if released or server.readout.nodes_are_contributed else _condensed(server)
     except ValueError:
         return None
     # of all rounds: earlier nodes of a site may be records too
@@ -53,13 +53,13 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
 
 def _condensed(server: Server) -> Codebook:
     """Group the contributed nodes of each cluster of the paper's server and take means."""
-    from fcac.codebook.coarse import condensed, reaching
+    from fcac.codebook.coarse import coarse_codebook, reaching
 
     whole = server.export()
     nodes = np.unique(np.concatenate([item.nodes for item in server.latest().values()]), axis=0)
     even = np.ones(len(nodes))
     position, _ = whole.nearest(nodes)
     labels = whole.labels[position]
-    words = condensed(nodes, even, labels, np.ones(nodes.shape[1]), _MOST_CODEWORDS, _NODES_PER_CODEWORD)
+    words = coarse_codebook(nodes, even, labels, np.ones(nodes.shape[1]), _MOST_CODEWORDS, _NODES_PER_CODEWORD)
     draft = Codebook(words.nodes, words.labels, bandwidth=whole.bandwidth)
     return reaching(draft, nodes, whole.reach[position])

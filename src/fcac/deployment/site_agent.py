@@ -29,7 +29,7 @@ from fcac.deployment.settings import SiteSettings
 from fcac.estimators import models
 from fcac.federation import Contribution, Site
 from fcac.privacy.budget_groups import group_for
-from fcac.tables.new_rows import Cursor, Watcher
+from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.schema import Schema
 
 _CURSOR_FILE = "cursor.json"
@@ -89,10 +89,10 @@ class SiteAgent:
 
     def _learn_and_keep(self, site: Site, round: int, have: int) -> bytes:
         cursor = self._cursor(site.round)
-        watcher = self.watcher()
-        new = watcher.look(cursor)
+        finder = self.finder()
+        new = finder.find(cursor)
         n_rows, parts = 0, set()
-        for piece in watcher.pieces(new):
+        for piece in finder.pieces(new):
             site.observe(piece.block, piece.tags if self.settings.record_id is not None else None)
             n_rows += len(piece.block)
             if self.settings.has_parts:
@@ -101,16 +101,16 @@ class SiteAgent:
             if site.round > have:
                 return self._keep(site.contribute(round=site.round))
             raise NothingNew
-        self._note_cursor(site.round, cursor, round, watcher.advance(cursor, new))
+        self._note_cursor(site.round, cursor, round, finder.advance(cursor, new))
         sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
         spent = f"; spent: {self.spent()}" if self.settings.private else ""
         write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent{spent}")
         return self._keep(sent)
 
-    def watcher(self) -> Watcher:
+    def finder(self) -> NewRowFinder:
         """Return what finds this site's new rows."""
         settings = self.settings
-        return Watcher(settings.data, self.schema, settings.settle, settings.record_id or settings.part_column)
+        return NewRowFinder(settings.data, self.schema, settings.settle, settings.record_id or settings.part_column)
 
     def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:
         if self.settings.record_id is not None:

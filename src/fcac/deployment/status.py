@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fcac.deployment import certificates
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
 from fcac.deployment.study import STATE
 
@@ -23,18 +23,18 @@ def describe(root: Path, rejected: bool = False) -> list[str]:
         Also list what was rejected, and why.
     """
     settings = FederationSettings.load(root)
-    desk = Coordinator(root / STATE, settings)
-    closed, summary, journal = desk.store.closed, desk.summary(), desk.journal()
+    hub = Hub(root / STATE, settings)
+    closed, summary, journal = hub.store.closed, hub.summary(), hub.journal()
     lines = [f"{settings.name} at {settings.address} ({_protection(root, settings)})"]
     lines.append(f"rounds closed: {closed}; round {closed + 1} is open")
     if summary is not None:
         lines.append(f"model: {summary.n_clusters} clusters, {summary.n_nodes} nodes ({summary.kind})")
     else:
         lines.append("model: none yet")
-    waiting = desk.arrived()
+    waiting = hub.arrived()
     if waiting:
         lines.append(f"in for the open round: {', '.join(waiting)}")
-    lines += ["", *_table(settings, desk.holdings(), journal)]
+    lines += ["", *_table(settings, hub.holdings(), journal)]
     if any(line.partition(" eps ")[1] for line in lines):
         lines += [
             "",

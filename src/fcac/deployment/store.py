@@ -345,11 +345,9 @@ def _summary(server: Server) -> str:
 
 def _all_states(server: Server) -> dict[int, _State]:
     """Return the states after the first, second ... and last round; only the last where playing them takes too long."""
-    from fcac.federation.replay import MAX_REPLAYED_NODES
-
     log = server.log
     states: dict[int, _State] = {}
-    if sum(len(item.nodes) for batch in log for item in batch) <= MAX_REPLAYED_NODES[server.kind]:
+    if sum(len(item.nodes) for batch in log for item in batch) <= server.readout.max_replayed_nodes:
         again = Server(server.kind, server.random_state, server.n_clusters_wanted)
         for position, batch in enumerate(log[:-1], 1):
             again.absorb(batch)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fcac import persistence
 from fcac.deployment import certificates
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_site_name
 from fcac.federation import Server
 from fcac.tables.schema import Schema
@@ -166,7 +166,7 @@ def init(
     members = [_member_text(site, _make_bundle(root, site, _plain(label), address, insecure)) for site in sites]
     # last: a directory with this file is a complete federation
     persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
-    _desk(root).note("made", sites=sites)
+    _hub(root).note("made", sites=sites)
     return root
 
 
@@ -209,7 +209,7 @@ def add(root: Path, site: str) -> Path:
         persistence.write_atomic(path, text.encode())
     else:
         _edit_member(root, site, {"status": "active", "key": public})
-    _desk(root).note("added", site=site)
+    _hub(root).note("added", site=site)
     return bundle
 
 
@@ -239,7 +239,7 @@ def forget(root: Path, site: str) -> bool:
     _require_member(root, site)
     if FederationSettings.load(root).members[site].status == "active":
         _edit_member(root, site, {"status": "forgotten"})
-    return _desk(root).forget(site)
+    return _hub(root).forget(site)
 
 
 def revoke(root: Path, site: str) -> str:
@@ -249,7 +249,7 @@ def revoke(root: Path, site: str) -> str:
     _edit_member(root, site, {"status": "revoked"})
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "bundles" / site)
-    _desk(root).note("revoked", site=site)
+    _hub(root).note("revoked", site=site)
     return public
 
 
@@ -261,8 +261,8 @@ def read_bundle(bundle: str | Path) -> dict[str, object]:
     return tomllib.loads(path.read_text("utf-8"))
 
 
-def _desk(root: Path) -> Coordinator:
-    return Coordinator(root / STATE, FederationSettings.load(root))
+def _hub(root: Path) -> Hub:
+    return Hub(root / STATE, FederationSettings.load(root))
 
 
 def _require_member(root: Path, site: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Integral, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fcac._rows import Rows
@@ -18,8 +18,8 @@ from fcac._typing import Floats, Integers
 from fcac.art.clusterers import _has_shape, _threads
 from fcac.codebook import Codebook
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
-from fcac.federation import Server, Site, play_round
-from fcac.persistence.pack_many import stack, unstack
+from fcac.federation import Server, Site, play_round, readouts
+from fcac.persistence.pack_many import pack_many, unpack_many
 from fcac.tables.schema import Schema, schema_in
 
 
@@ -78,7 +78,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     schema_: Schema | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "server": [StrOptions({"cae-fc", "communities"})],
+        "server": [str],
         "privacy": [HasMethods("perturb"), HasMethods("release"), None],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
@@ -231,7 +231,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         return self
 
     def _n_wanted(self) -> int | None:
-        return self.n_clusters if self.server == "communities" else None
+        return self.n_clusters if readouts.find(self.server).accepts_n_clusters else None
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -316,9 +316,9 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         -------
         novel : ndarray of bool, shape (n,)
         """
-        return self._label_rows(X)[2]
+        return self.label_rows(X)[2]
 
-    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         """Cluster, distance to the nearest node, and novelty of every row, from one search."""
         rows = self._rows_to_read(X)
         parts = [self.server_.label_rows(b, _threads(len(b))) for b in rows.blocks()]
@@ -339,9 +339,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             Share of the votes of the nearest nodes for that cluster, between 0 and 1.
         """
         rows = self._rows_to_read(X)
-        if self.server != "communities":
-            raise AttributeError('confidence needs server="communities": the paper\'s server has no soft membership')
-        parts = [self.server_.reader.model.predict(b, return_confidence=True) for b in rows.blocks()]
+        parts = [self.server_.readout.predict_with_confidence(b) for b in rows.blocks()]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def clusters_at(self, level: int) -> Integers:
@@ -353,16 +351,13 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             Number of clusters wanted.
         """
         check_is_fitted(self, "server_")
-        if self.server != "communities":
-            raise AttributeError('clusters_at needs server="communities"')
-        labels: Integers = self.server_.reader.model.clusters_at(level)
-        return labels
+        return self.server_.readout.clusters_at(level)
 
     @property
     def lineage_(self) -> list[Any]:
         """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``."""
         check_is_fitted(self, "server_")
-        return list(getattr(self.server_.reader, "lineage", []))
+        return list(self.server_.readout.lineage)
 
     def transform(self, X: Any) -> Floats:
         """Return the distance of each row to every node of the server.
@@ -457,7 +452,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     def _storable_params(self) -> dict[str, Any]:
         params: dict[str, Any] = self.get_params(deep=False)
         if params["privacy"] is not None:
-            from fcac.privacy.mechanism import to_params
+            from fcac.privacy.mechanisms import to_params
 
             params["privacy"] = to_params(params["privacy"])
         if not isinstance(params["random_state"], int | np.integer | None):
@@ -467,7 +462,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self, "server_")
         server_meta, server_arrays = self.server_.to_parts()
-        sites_meta, sites_arrays = stack([site.to_parts() for site in self.sites_.values()])
+        sites_meta, sites_arrays = pack_many([site.to_parts() for site in self.sites_.values()])
         names = getattr(self, "feature_names_in_", None)
         meta: dict[str, Any] = {
             "n_features": self.n_features_in_,
@@ -487,7 +482,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
 
         server = Server.from_parts(meta["server"], under("server."))
         sites = {}
-        for site_meta, site_arrays in unstack(meta["sites"], under("sites.")):
+        for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy)
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):

@@ -15,10 +15,10 @@ from fcac import persistence
 from fcac._rows import Rows
 from fcac._sites import SiteName, plain_site
 from fcac.art.clusterers import CAPlus
-from fcac.art.compact_network import RestingNetwork
+from fcac.art.compact_network import CompactNetwork
 from fcac.art.network import Network, Rules
 from fcac.federation.contribution import Contribution
-from fcac.privacy.mechanism import statement
+from fcac.privacy.mechanisms import statement
 
 _CA_PLUS = Rules(topological=False)
 _STATE_FILE = "site.fcac"
@@ -69,7 +69,7 @@ class Site:
         self.privacy = privacy
         self.state_dir = None if state_dir is None else Path(state_dir)
         self.round = 0
-        self._network: RestingNetwork | None = None
+        self._network: CompactNetwork | None = None
         self._released: Any = None
         self._draft: Network | None = None
         self._draft_rows: list[NDArray[np.float64]] = []
@@ -177,7 +177,7 @@ class Site:
             elif len(rows):
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
                 self._draft_network(rows.shape[1]).learn(np.ascontiguousarray(noised, dtype=np.float64))
-        network = self._network if self._draft is None else RestingNetwork(*self._draft.to_parts())
+        network = self._network if self._draft is None else CompactNetwork(*self._draft.to_parts())
         if network is None and released is None:
             raise ValueError(f"site {self.name} has no rows yet: nothing to contribute")
         if self.state_dir is not None:
@@ -273,7 +273,7 @@ class Site:
 
     def _draft_network(self, d: int) -> Network:
         if self._draft is None:
-            self._draft = Network(d, _CA_PLUS) if self._network is None else self._network.wake()
+            self._draft = Network(d, _CA_PLUS) if self._network is None else self._network.to_network()
         return self._draft
 
     def _joined_rows(self) -> NDArray[np.float64]:
@@ -283,7 +283,7 @@ class Site:
         return np.empty((0, self.n_features or (1 if bounds is None else len(bounds))))
 
     def _to_parts(
-        self, number: int, network: RestingNetwork | None, released: Any
+        self, number: int, network: CompactNetwork | None, released: Any
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         meta: dict[str, Any] = {"site": self.name, "round": number, "network": None, "released": None}
         arrays: dict[str, Any] = {}
@@ -293,7 +293,7 @@ class Site:
             meta["released"], arrays = released.to_parts()
         return meta, arrays
 
-    def _store(self, number: int, network: RestingNetwork | None, released: Any) -> None:
+    def _store(self, number: int, network: CompactNetwork | None, released: Any) -> None:
         assert self.state_dir is not None
         meta, arrays = self._to_parts(number, network, released)
         persistence.write_atomic(self.state_dir / _STATE_FILE, persistence.pack("site", meta, arrays))
@@ -319,7 +319,7 @@ class Site:
             if self.privacy is not None and hasattr(self.privacy, "release"):
                 raise ValueError(f"site {self.name} has CA+ state from rounds without NodeRelease; start it anew")
             # checked as a network before it is kept as one
-            self._network = RestingNetwork(*Network.from_parts(meta["network"], arrays).to_parts())
+            self._network = CompactNetwork(*Network.from_parts(meta["network"], arrays).to_parts())
         if meta.get("released") is not None:
             if self.privacy is None or not hasattr(self.privacy, "release"):
                 raise ValueError(f"site {self.name} has released state; go on with NodeRelease")

@@ -14,7 +14,7 @@ from typing import Any
 
 from fcac import persistence
 from fcac.deployment import certificates
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, SiteSettings
 from fcac.deployment.study import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, write_app
 from fcac.exceptions import FlowerError
@@ -284,9 +284,9 @@ def run_rounds(
     if not processes.is_healthy(root, port, settings.insecure):
         raise FlowerError(f"no server answers on port {port}: start 'fcac federation server {root}' first")
     home = processes.write_connection(root, port, settings.insecure)
-    desk = Coordinator(root / STATE, settings)
+    hub = Hub(root / STATE, settings)
     ticket = secrets.token_hex(8)
-    seen = desk.journal_size()
+    seen = hub.journal_size()
     config: dict[str, Any] = {"fcac-federation": str(root.resolve()), "fcac-rounds": rounds, "fcac-ticket": ticket}
     config["fcac-hand-out"] = hand_out
     pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
@@ -298,17 +298,17 @@ def run_rounds(
     next_look = started + _LIST_EVERY
     try:
         while True:
-            seen = _tell(desk, seen, say)
-            result = _result(desk.state / "run.json", ticket)
+            seen = _tell(hub, seen, say)
+            result = _result(hub.state / "run.json", ticket)
             if result is None and time.monotonic() >= next_look:
                 _check_alive(root, home, port, settings.insecure, run_id)
                 next_look = time.monotonic() + _LIST_EVERY
             if result is not None:
-                _tell(desk, seen, say)
+                _tell(hub, seen, say)
                 if result["ended"] != "well":
                     last = str(result.get("error", "")).strip().rpartition("\n")[2]
                     raise FlowerError(
-                        f"the run failed: {last or 'no reason given'}; all of it is in {desk.state / 'run.json'}"
+                        f"the run failed: {last or 'no reason given'}; all of it is in {hub.state / 'run.json'}"
                     )
                 return result
             if patience is not None and time.monotonic() - started > patience:
@@ -336,8 +336,8 @@ def _result(path: Path, ticket: str) -> dict[str, Any] | None:
     return result if result["ticket"] == ticket else None
 
 
-def _tell(desk: Coordinator, seen: int, say: Say) -> int:
-    entries, seen = desk.journal_since(seen)
+def _tell(hub: Hub, seen: int, say: Say) -> int:
+    entries, seen = hub.journal_since(seen)
     for entry in entries:
         say(in_words(entry))
     return seen

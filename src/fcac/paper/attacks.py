@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
-from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
 
 _LATTICE = 2.0**-53
 # Generous: a match can only lie within about ten lattice points of the rounded guess.

@@ -20,9 +20,9 @@ from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
 from fcac.privacy.bounds import check_bounds, check_rows
 from fcac.privacy.ledger import Ledger
-from fcac.privacy.local_noise import LocalNoise
-from fcac.privacy.node_release import NodeRelease
-from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.mechanisms.local_noise import LocalNoise
+from fcac.privacy.mechanisms.node_release import NodeRelease
+from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
 from fcac.privacy.samplers import Sampler
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
-def stack(parts: Sequence[Parts]) -> Parts:
+def pack_many(parts: Sequence[Parts]) -> Parts:
     """Join states that hold the same arrays, along their first axis."""
     names = sorted({name for _, arrays in parts for name in arrays})
     lengths = np.array([[len(arrays[n]) if n in arrays else -1 for n in names] for _, arrays in parts], np.int64)
@@ -22,8 +22,8 @@ def stack(parts: Sequence[Parts]) -> Parts:
     return {"names": names, "metas": [meta for meta, _ in parts]}, joined
 
 
-def unstack(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[Parts]:
-    """Take apart what :func:`stack` joined."""
+def unpack_many(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[Parts]:
+    """Take apart what :func:`pack_many` joined."""
     names, metas, lengths = meta["names"], meta["metas"], arrays["lengths"]
     if lengths.shape != (len(metas), len(names)) or lengths.dtype != np.int64:
         raise ValueError("the states in this file do not fit their index")

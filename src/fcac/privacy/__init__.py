@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from fcac.privacy.auditing import AuditResult, audit
     from fcac.privacy.durable_release import StoredRelease, release_once
     from fcac.privacy.ledger import Ledger
-    from fcac.privacy.local_noise import LocalNoise
-    from fcac.privacy.node_release import NodeRelease
-    from fcac.privacy.paper_laplace import PaperLaplace
+    from fcac.privacy.mechanisms.local_noise import LocalNoise
+    from fcac.privacy.mechanisms.node_release import NodeRelease
+    from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
     from fcac.privacy.released_state import ReleasedState
 
 __all__ = [
@@ -46,9 +46,9 @@ __getattr__, __dir__ = _lazy.attach(
     {
         "AuditResult": "fcac.privacy.auditing",
         "Ledger": "fcac.privacy.ledger",
-        "LocalNoise": "fcac.privacy.local_noise",
-        "NodeRelease": "fcac.privacy.node_release",
-        "PaperLaplace": "fcac.privacy.paper_laplace",
+        "LocalNoise": "fcac.privacy.mechanisms.local_noise",
+        "NodeRelease": "fcac.privacy.mechanisms.node_release",
+        "PaperLaplace": "fcac.privacy.mechanisms.paper_laplace",
         "ReleasedState": "fcac.privacy.released_state",
         "StoredRelease": "fcac.privacy.durable_release",
         "audit": "fcac.privacy.auditing",

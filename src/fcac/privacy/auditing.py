@@ -25,9 +25,9 @@ from fcac._typing import Floats, Integers
 from fcac.privacy.bounds import check_bounds
 from fcac.privacy.cell_release import Step
 from fcac.privacy.cell_statistics import UNIT, ring_edges, to_grid
-from fcac.privacy.local_noise import LEVELS, STRIDE, Channel, LocalNoise
-from fcac.privacy.node_release import NodeRelease
-from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.mechanisms.local_noise import LEVELS, STRIDE, Channel, LocalNoise
+from fcac.privacy.mechanisms.node_release import NodeRelease
+from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
 from fcac.privacy.zcdp import separation
 
 #: Called with (runs done, runs in all).

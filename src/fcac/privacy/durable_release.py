@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fcac.exceptions import PrivacyError
 from fcac.persistence import pack, unpack, write_atomic
-from fcac.privacy.node_release import NodeRelease
+from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState
 
 #: Kind of the stored file, see :mod:`fcac.persistence`.

@@ -58,7 +58,7 @@ class Piece(NamedTuple):
     file: str
 
 
-class Watcher:
+class NewRowFinder:
     """Finds the rows of a file or directory that a cursor does not cover yet.
 
     Parameters
@@ -76,18 +76,18 @@ class Watcher:
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from fcac.tables.new_rows import Watcher
+    >>> from fcac.tables.new_rows import NewRowFinder
     >>> from fcac.tables.schema import Schema
     >>> folder = tempfile.TemporaryDirectory()
     >>> file = pathlib.Path(folder.name, "a.csv")
     >>> _ = file.write_text("x,y\\n1,2\\n")
-    >>> watcher = Watcher(file, Schema(["x", "y"]))
-    >>> parts = watcher.look({})
-    >>> [block.tolist() for block in watcher.rows(parts)]
+    >>> finder = NewRowFinder(file, Schema(["x", "y"]))
+    >>> parts = finder.find({})
+    >>> [block.tolist() for block in finder.rows(parts)]
     [[[1.0, 2.0]]]
-    >>> cursor = watcher.advance({}, parts)
+    >>> cursor = finder.advance({}, parts)
     >>> _ = file.write_text("x,y\\n1,2\\n3,4\\n")
-    >>> [block.tolist() for block in watcher.rows(watcher.look(cursor))]
+    >>> [block.tolist() for block in finder.rows(finder.find(cursor))]
     [[[3.0, 4.0]]]
     >>> folder.cleanup()
     """
@@ -100,7 +100,7 @@ class Watcher:
         self.settle = settle
         self.tag = tag
 
-    def look(self, cursor: Cursor) -> list[NewPart]:
+    def find(self, cursor: Cursor) -> list[NewPart]:
         """Return the parts of files that are new, in the order of file names."""
         parts = []
         for path, name in self._files():

@@ -177,7 +177,7 @@ def site(
             part_column=part_column, part_by_file=part_by_file,
         )  # fmt: skip
         agent = SiteAgent(settings)
-        agent.watcher().check_columns()
+        agent.finder().check_columns()
         remember_state(bundle, folder)
         if settings.private:
             cost = f"each round costs eps = {epsilon:g} at delta = {delta:g}"

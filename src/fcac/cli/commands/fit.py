@@ -57,16 +57,16 @@ def fit(
 
     fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
     """
-    from fcac.federation.server import KINDS
+    from fcac.federation import readouts
     from fcac.tables import RequestError
 
     check_out(out, force)
     if report is not None:
         check_out(report, force=True)
-    if server not in KINDS:
-        raise BadUse(f"--server must be one of {', '.join(KINDS)}, not {server}")
-    if n_clusters is not None and server != "communities":
-        raise BadUse("--clusters is for --server communities: the paper's server finds the number itself")
+    if server not in readouts.names():
+        raise BadUse(f"--server must be one of {', '.join(readouts.names())}, not {server}")
+    if n_clusters is not None and not readouts.find(server).accepts_n_clusters:
+        raise BadUse(f"--clusters: the {server} server finds the number itself; use --server communities")
     known = opt.load_schema(schema)
     mechanism = opt.make_mechanism(
         known,

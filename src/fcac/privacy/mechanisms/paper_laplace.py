@@ -10,13 +10,13 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
-from fcac.privacy._plain import PlainObject
+from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.zcdp import check_epsilon
 
 _READ = "docs/privacy/paper-noise.md"
 
 
-class PaperLaplace(PlainObject):
+class PaperLaplace(Mechanism):
     """Add Laplace noise to every value, with the scale (max - min of the site's own feature) / epsilon.
 
     This is what the paper's experiments did, and it **does not give epsilon-differential privacy for any epsilon**: the
@@ -46,6 +46,8 @@ class PaperLaplace(PlainObject):
     """
 
     kind = "row"
+    title = "the paper's noise"
+    per = "feature"
     _fields = ("epsilon", "random_state", "paper_streams")
 
     def __init__(self, epsilon: float, random_state: int | None = None, paper_streams: bool = False) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
-from fcac.privacy._plain import PlainObject
 from fcac.privacy.bounds import check_bounds, check_rows, to_unit
+from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.zcdp import check_epsilon
 
 # The input of the channel is one of LEVELS + 1 numbers; each step of it moves the window by STRIDE outputs.
@@ -23,7 +23,7 @@ _LOW_WEIGHT = 2**32
 _MOST_PER_FEATURE = 40.0
 
 
-class LocalNoise(PlainObject):
+class LocalNoise(Mechanism):
     """Local differential privacy per record: the piecewise mechanism, on integers.
 
     A record reports only k of its d features, chosen at random, each with epsilon / k; the others are sent as the
@@ -52,6 +52,8 @@ class LocalNoise(PlainObject):
     """
 
     kind = "row"
+    guarantee = "local"
+    title = "local noise on every record"
     _fields = ("epsilon", "bounds")
 
     def __init__(self, epsilon: float, bounds: Any) -> None:

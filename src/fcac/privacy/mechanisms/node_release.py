@@ -11,14 +11,14 @@ import numpy as np
 
 from fcac._typing import Floats, Integers
 from fcac.exceptions import PrivacyError
-from fcac.privacy._plain import PlainObject
 from fcac.privacy.bounds import check_bounds, check_rows, to_unit
 from fcac.privacy.cell_release import Outcome, release_cells
 from fcac.privacy.cell_statistics import MAX_FEATURES, to_grid
 from fcac.privacy.ledger import Ledger, RecordIds, check_partition, check_record_ids
+from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.released_state import ReleasedState, accumulate
 from fcac.privacy.samplers import OpenDPSampler, Sampler
-from fcac.privacy.zcdp import check_delta, check_epsilon, rho_from_epsilon, show
+from fcac.privacy.zcdp import check_delta, check_epsilon, epsilon_from_rho, rho_from_epsilon, show
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Prepared:
     partition: str | None
 
 
-class NodeRelease(PlainObject):
+class NodeRelease(Mechanism):
     """Release noised cells of a batch instead of CA+ nodes: differentially private per record.
 
     The site is trusted with its own records; what leaves it is not allowed to depend much on any one of them. Records
@@ -72,6 +72,9 @@ class NodeRelease(PlainObject):
     """
 
     kind = "node"
+    guarantee = "central"
+    title = "differentially private release"
+    per = "record and round"
     _fields = ("epsilon", "bounds", "delta", "ledger", "n_cells", "random_state", "sampler")
 
     def __init__(
@@ -208,6 +211,11 @@ class NodeRelease(PlainObject):
         """How many values lie outside the bounds. For the eyes of the site only: this number is not private."""
         rows = check_rows(X, len(self.bounds))
         return int(((rows < self.bounds[:, 0]) | (rows > self.bounds[:, 1])).sum())
+
+    def statement(self, n_releases: int) -> dict[str, Any]:
+        """Return the short statement that travels with a contribution, with what all releases cost together."""
+        spent = round(epsilon_from_rho(n_releases * self.rho, self.delta), 6)
+        return {**super().statement(n_releases), "delta": float(self.delta), "spent": spent}
 
     def describe(self) -> dict[str, Any]:
         """Plain statements for a report. Computed from settings only, never from rows or from the ledger's ids."""
