@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from fcac.federation import Contribution, Server
 from fcac.federation.replay import replay
 from fcac.tables.schema import Schema
 
-OLD = Path(__file__).parent / "data" / "hub_0_1_0"
+OLD = Path(__file__).parents[1] / "data" / "hub_0_1_0"
 KINDS = ("cae-fc", "communities")
 
 
@@ -233,42 +234,43 @@ WORKER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_deployment_store import Coordinator, sent, settings_of
+from test_store import Coordinator, sent, settings_of
 desk = Coordinator(Path(sys.argv[2]), settings_of(sites="ab"))
 desk._report = lambda server, number: None
 print("ready", flush=True)
-while desk.open_round <= 25:
+last = int(sys.stdin.readline())
+while desk.open_round <= last:
     number = desk.open_round
     for site in "ab":
         assert desk.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
     desk.close_round()
 print("done", flush=True)
+sys.stdin.read()  # until it is killed, or sent home by the end of its input
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    kills = 0
-    while True:
+    for last in (8, 16, 24, 25):
         command = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(tmp_path / "state")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            if kills < 3:
-                try:
-                    process.wait(float(rng.uniform(0.02, 0.3)))
-                except subprocess.TimeoutExpired:
-                    process.send_signal(signal.SIGKILL)
-                    kills += 1
-            rest = process.stdout.read()
-        if rest == "done\n":
-            break
-        assert process.returncode == -signal.SIGKILL
+            process.stdin.write(f"{last}\n")
+            process.stdin.flush()
+            if last < 25:
+                # it never ends by itself, so that the blow falls while it works or right after, never too late
+                time.sleep(float(rng.uniform(0.02, 0.3)))
+                process.send_signal(signal.SIGKILL)
+            else:
+                assert process.stdout.readline() == "done\n"
+        assert process.returncode == (-signal.SIGKILL if last < 25 else 0)
     expected = Server()
     for number in range(1, 26):
         expected.absorb([sent(site, number) for site in "ab"])
     assert_same(Coordinator(tmp_path / "state", settings_of(sites="ab")).book().server, expected)
-    assert kills >= 1
 
 
 # ------------------------------------------------------------ directories of 0.1.0

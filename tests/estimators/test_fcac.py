@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fcac import FCAC, CAPlus, load, save
 from fcac.privacy import Ledger, LocalNoise, NodeRelease, PaperLaplace, PrivacyWarning
 
-TRACES = sorted(Path(__file__).parent.glob("data/traces/*__fcac.npz"))
+TRACES = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*__fcac.npz"))
 if "FCAC_TRACES" in os.environ:
     TRACES = sorted(Path(os.environ["FCAC_TRACES"]).glob("*__fcac.npz"))
 
