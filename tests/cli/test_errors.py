@@ -15,6 +15,7 @@ import pytest
 
 from fcac import __version__, cli, load
 from fcac.cli import console, run
+from testing.data import write_csv
 from testing.waiting import PATIENCE, wait_until
 
 COMMANDS = ["demo", "fit", "update", "predict", "report", "inspect", "export", "forget", "schema", "ledger", "audit"]
@@ -23,7 +24,7 @@ COMMANDS = ["demo", "fit", "update", "predict", "report", "inspect", "export", "
 @pytest.fixture
 def data(tmp_path):
     rows = np.random.default_rng(0).normal(size=(60, 2))
-    (tmp_path / "x.csv").write_text("a,b\n" + "\n".join(f"{p},{q}" for p, q in rows) + "\n")
+    write_csv(tmp_path / "x.csv", rows, "ab")
     assert run(["fit", str(tmp_path / "x.csv"), "-o", str(tmp_path / "m.fcac")]) == 0
     return tmp_path
 

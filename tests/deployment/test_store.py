@@ -22,6 +22,8 @@ from fcac.deployment.store import HubStore, StoreError
 from fcac.federation import Contribution, Server
 from fcac.federation.replay import replay
 from fcac.tables.schema import Schema
+from testing.compare import assert_same_server
+from testing.data import nodes_and_counts
 
 OLD = Path(__file__).parents[1] / "data" / "hub_0_1_0"
 KINDS = ("cae-fc", "communities")
@@ -29,20 +31,13 @@ KINDS = ("cae-fc", "communities")
 
 def sent(site: str, round: int, n_nodes: int = 25, privacy: dict[str, Any] | None = None) -> Contribution:
     """Return what a site sends to a round; the directories of 0.1.0 were made from the same."""
-    rng = np.random.default_rng([ord(site), round])
-    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
-    nodes = centres[rng.integers(3, size=n_nodes)] + rng.normal(0, 0.4, size=(n_nodes, 2))
-    return Contribution(site, round, nodes, rng.integers(1, 9, size=n_nodes), privacy or {})
+    nodes, counts = nodes_and_counts(n_nodes, [ord(site), round], 9)
+    return Contribution(site, round, nodes, counts, privacy or {})
 
 
 def settings_of(kind: str = "cae-fc", sites: str = "abcd", **limits: Any) -> FederationSettings:
     members = {name: Member() for name in sites}
     return FederationSettings(Schema(["x", "y"]), server=kind, members=members, limits=Limits(**limits))
-
-
-def assert_same(one: Server, other: Server) -> None:
-    (meta, arrays), (other_meta, other_arrays) = one.to_parts(), other.to_parts()
-    assert persistence.pack("x", meta, arrays) == persistence.pack("x", other_meta, other_arrays)
 
 
 def play(desk: Coordinator, number: int, sites: str = "abcd") -> list[Contribution]:
@@ -66,13 +61,13 @@ def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> No
         assert {s: item.to_bytes() for s, item in stored.latest().items()} == {
             s: item.to_bytes() for s, item in expected.latest().items()
         }
-        assert_same(stored, expected)
+        assert_same_server(stored, expected)
     desk.forget("b")
     expected.forget("b")
-    assert_same(desk.book().server, expected)
+    assert_same_server(desk.book().server, expected)
     play(desk, 5)
     expected.absorb([sent(site, 5) for site in "abcd"])
-    assert_same(desk.book().server, expected)
+    assert_same_server(desk.book().server, expected)
     points = np.concatenate([sent("a", 2).nodes, sent("b", 2).nodes, sent("a", 9).nodes])
     assert (desk.book().server.was_contributed(points) == expected.was_contributed(points)).all()
 
@@ -163,7 +158,7 @@ def test_a_copy_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
     play(desk, 2)
     restored = Coordinator(tmp_path / "copy", settings_of())
     play(restored, 2)
-    assert_same(restored.book().server, desk.book().server)
+    assert_same_server(restored.book().server, desk.book().server)
 
 
 # ------------------------------------------------------------ all or nothing
@@ -221,7 +216,7 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
                     desk.close_round()
                 except Crash:
                     crashed = True
-        assert_same(Coordinator(folder, settings_of(kind, sites="ab")).book().server, expected)
+        assert_same_server(Coordinator(folder, settings_of(kind, sites="ab")).book().server, expected)
         return crashed
 
     fatal = 1
@@ -233,7 +228,7 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
 WORKER = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 from test_store import Coordinator, sent, settings_of
 desk = Coordinator(Path(sys.argv[2]), settings_of(sites="ab"))
 desk._report = lambda server, number: None
@@ -270,7 +265,7 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
     expected = Server()
     for number in range(1, 26):
         expected.absorb([sent(site, number) for site in "ab"])
-    assert_same(Coordinator(tmp_path / "state", settings_of(sites="ab")).book().server, expected)
+    assert_same_server(Coordinator(tmp_path / "state", settings_of(sites="ab")).book().server, expected)
 
 
 # ------------------------------------------------------------ directories of 0.1.0
@@ -287,7 +282,7 @@ def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: st
     shutil.copytree(OLD / kind, state)
     meta, expected = old_server(state)
     desk = Coordinator(state, settings_of(kind))
-    assert_same(desk.book().server, expected)
+    assert_same_server(desk.book().server, expected)
     assert {site: list(held) for site, held in desk.book().newest.items()} == meta["newest"]
     assert (desk.open_round, desk.arrived()) == (4, ["a"])
     assert desk.journal()[-1]["event"] == "taken over"
@@ -298,7 +293,7 @@ def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: st
     assert desk.receive("c", sent("c", 4).to_bytes()).outcome == "accepted"
     desk.close_round()
     expected.absorb([sent("a", 4), sent("c", 4)])
-    assert_same(desk.book().server, expected)
+    assert_same_server(desk.book().server, expected)
     snapshots = replay(desk.book().server)
     assert snapshots is not None
     assert [snapshot.round for snapshot in snapshots] == [1, 2, 3, 4]
@@ -333,7 +328,7 @@ def test_a_crash_while_taking_over_is_made_good(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(Crash):
             Coordinator(state, settings_of())
     desk = Coordinator(state, settings_of())
-    assert_same(desk.book().server, expected)
+    assert_same_server(desk.book().server, expected)
     assert not legacy.is_pending(state)
 
 

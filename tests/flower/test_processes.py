@@ -31,7 +31,9 @@ from fcac.federation import Contribution
 from fcac.flower import processes
 from fcac.flower.processes import free_port, wait_until
 from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings, why_it_ended
-from testing.flower_study import SCHEMA, Reference, assert_same, blobs, hostile, write_csv
+from testing.compare import assert_same_server
+from testing.data import blobs, write_csv
+from testing.flower_study import SCHEMA, Reference, hostile
 from testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
@@ -136,7 +138,7 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         for number, rows in enumerate(rounds, 1):
             made.give(rows)
             assert made.run(hand_out=number == 3) == 1
-        assert_same(made.desk.book().server, expected)
+        assert_same_server(made.desk.book().server, expected)
 
         for label, words in (("stranger", "refused this site's key"), ("misled", "not of the authority")):
             process = refused[label].process
@@ -206,7 +208,7 @@ def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_p
                 write_csv(path, block, header=not path.exists())
             assert "1 round closed" in command("run", "study", "--rounds", "1")
         desk = Coordinator(tmp_path / "study" / "state", FederationSettings.load(tmp_path / "study"))
-        assert_same(desk.book().server, expected)
+        assert_same_server(desk.book().server, expected)
         assert "rounds closed: 3" in command("status", "study")
         command("label", "study/bundles/b", "--data", "b/rows.csv", "--out", "labels.csv")
         assert len((tmp_path / "labels.csv").read_text().splitlines()) == 451
@@ -347,7 +349,7 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
         asked = [entry["sites"] for entry in made.desk.journal() if entry["event"] == "asking"]
         assert asked[-1] == ["c"]
 
-        assert_same(made.desk.book().server, reference.server)
+        assert_same_server(made.desk.book().server, reference.server)
 
 
 def start_hostile(made: Deployment, name: str, file: Path) -> None:
@@ -419,7 +421,7 @@ def test_a_hostile_site_and_a_foreign_run_on_real_processes(tmp_path: Path) -> N
             assert all(words in reason for words, reason in zip(expected, rejected, strict=True))
         assert made.happened("accepted", "b", 7)
         assert made.happened("duplicate", "b", 8)
-        assert_same(made.desk.book().server, reference.server)
+        assert_same_server(made.desk.book().server, reference.server)
 
         # a stranger's run: its code is executed nowhere; at most it makes the sites answer a round
         (tmp_path / "marks").mkdir()
@@ -435,7 +437,7 @@ def test_a_hostile_site_and_a_foreign_run_on_real_processes(tmp_path: Path) -> N
 
         assert wait_until(ended, PATIENCE)
         assert list((tmp_path / "marks").iterdir()) == []
-        assert_same(made.desk.book().server, reference.server)
+        assert_same_server(made.desk.book().server, reference.server)
 
 
 @pytest.mark.soak
