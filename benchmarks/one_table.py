@@ -2,9 +2,9 @@
 
     python benchmarks/one_table.py [GROUP ...] [--data DIR] [--json FILE]
 
-GROUP is one of shapes, gaussians, orders, text, one, sorted, unequal; all by default. DIR holds ``shapes/*.npz`` (X, y0,
-y1, ...; label 0 is noise and left out; the best of several labellings counts) and ``text-snippets.npz`` (X, y); without
-it these two groups are left out. Every line says what was reached and, where there is one, the bar.
+GROUP is one of shapes, gaussians, orders, text, one, sorted, unequal; all by default. DIR holds ``shapes/*.npz`` (X,
+y0, y1, ...; label 0 is noise and left out; the best of several labellings counts) and ``text-snippets.npz`` (X, y);
+without it these two groups are left out. Every line says what was reached and, where there is one, the bar.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def gaussians(data: Path) -> Iterator[Found]:
     """Far Gaussians, one and ten sites."""
     reached, right, worst = [], [], (1.0, "")
     cases = [(1_000, 2, 2), (1_000, 10, 8), (1_000, 100, 10), (5_000, 10, 50), (5_000, 50, 50), (20_000, 2, 100),
-             (20_000, 20, 100), (100_000, 10, 20), (100_000, 50, 50), (100_000, 100, 100), (1_000_000, 5, 20)]  # fmt: skip
+             (20_000, 20, 100), (100_000, 10, 20), (100_000, 50, 50), (100_000, 100, 100),
+             (1_000_000, 5, 20)]  # fmt: skip
     for n, d, k in cases:
         for seed in range(2 if n <= 20_000 else 1):
             X, y = far(n, d, k, seed)
@@ -96,8 +97,8 @@ def gaussians(data: Path) -> Iterator[Found]:
                 reached.append(ami(y, found))
                 right.append(len(np.unique(found)) == len(np.unique(y)))
                 worst = min(worst, (reached[-1], f"{n:,} x {d}, {k} clusters, {sites} sites"))
-    yield {"what": f"{len(reached)} far Gaussian tables", "ami": float(np.mean(reached)), "number": float(np.mean(right)),
-           "worst": f"{worst[0]:.3f} ({worst[1]})", "bar": "AMI .99 in all, number 95 %"}  # fmt: skip
+    yield {"what": f"{len(reached)} far Gaussian tables", "ami": float(np.mean(reached)),
+           "number": float(np.mean(right)), "worst": f"{worst[0]:.3f} ({worst[1]})", "bar": "AMI .99 in all, number 95 %"}  # fmt: skip
 
 
 def standardised(X: Any) -> Any:
