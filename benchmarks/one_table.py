@@ -98,7 +98,8 @@ def gaussians(data: Path) -> Iterator[Found]:
                 right.append(len(np.unique(found)) == len(np.unique(y)))
                 worst = min(worst, (reached[-1], f"{n:,} x {d}, {k} clusters, {sites} sites"))
     yield {"what": f"{len(reached)} far Gaussian tables", "ami": float(np.mean(reached)),
-           "number": float(np.mean(right)), "worst": f"{worst[0]:.3f} ({worst[1]})", "bar": "AMI .99 in all, number 95 %"}  # fmt: skip
+           "number": float(np.mean(right)),
+           "worst": f"{worst[0]:.3f} ({worst[1]})", "bar": "AMI .99 in all, number 95 %"}  # fmt: skip
 
 
 def standardised(X: Any) -> Any:
