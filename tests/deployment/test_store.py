@@ -264,7 +264,7 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
         if rest == "done\n":
             break
         assert process.returncode == -signal.SIGKILL
-    expected = Server()
+    expected = Server("cae-fc")
     for number in range(1, 26):
         expected.absorb([sent(site, number) for site in "ab"])
     assert_same(Hub(tmp_path / "state", settings_of(sites="ab")).snapshot().server, expected)
