@@ -262,7 +262,7 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
             else:
                 assert process.stdout.readline() == "done\n"
         assert process.returncode == (-signal.SIGKILL if last < 25 else 0)
-    expected = Server()
+    expected = Server("cae-fc")
     for number in range(1, 26):
         expected.absorb([sent(site, number) for site in "ab"])
     assert_same_server(Hub(tmp_path / "state", settings_of(sites="ab")).snapshot().server, expected)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fcac.codebook
@@ -70,7 +71,7 @@ def test_a_schema_that_does_not_fit_is_refused() -> None:
 
 def test_fit_on_arrays_has_no_schema() -> None:
     model = streamed()
-    assert model.partial_fit({"x": rows(3)}).schema_ == SCHEMA
+    assert model.partial_fit({"x": pd.DataFrame(rows(3), columns=["b", "a"])}).schema_ == SCHEMA
     assert model.fit(rows(4)).schema_ is None
 
 
