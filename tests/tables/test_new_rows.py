@@ -25,8 +25,8 @@ SCHEMA = Schema(["x", "y"])
 class Reader:
     """Looks again and again, using up what it finds."""
 
-    def __init__(self, path: Path, schema: Schema = SCHEMA, settle: float = 2.0) -> None:
-        self.finder, self.cursor = NewRowFinder(path, schema, settle), Cursor()
+    def __init__(self, path: Path, schema: Schema = SCHEMA, settle: float = 3600.0) -> None:
+        self.watcher, self.cursor = NewRowFinder(path, schema, settle), Cursor()
 
     def new(self) -> list[list[float]]:
         parts = self.finder.find(self.cursor)
@@ -73,7 +73,7 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
 def test_a_last_line_without_a_break_counts_when_the_file_is_at_rest(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("x,y\n1,2\n3,4")
-    os.utime(file, (time.time() - 60,) * 2)
+    os.utime(file, (time.time() - 7200,) * 2)
     reader = Reader(file)
     assert reader.new() == [[1, 2], [3, 4]]
     with file.open("a") as stream:
@@ -314,7 +314,7 @@ def test_an_id_that_says_there_is_none_is_refused(tmp_path: Path, word: str) -> 
 def test_used_rows_are_not_looked_at_again(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("x,y\n1,2\n3,4")
-    os.utime(file, (time.time() - 60,) * 2)
+    os.utime(file, (time.time() - 7200,) * 2)
     reader = Reader(file)
     assert reader.new() == [[1, 2], [3, 4]]
     with file.open("a") as stream:  # by a program that forgot the line break: as one line it would have three cells

@@ -8,8 +8,6 @@ import sys
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.feather as pa_feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,6 +16,7 @@ from fcac.tables import DataError, RequestError, Schema, Split, delimited, open_
 from fcac.tables.draft import draft_schema
 from fcac.tables.schema import Column
 from fcac.tables.simulate import Dealer
+from testing.data import write_table
 
 NAMES = ["a", "b", "c"]
 
@@ -28,18 +27,7 @@ def rows():
 
 
 def write(path, rows, **more):
-    """Write a table in the format of the file's name."""
-    columns = {name: rows[:, i] for i, name in enumerate(NAMES[: rows.shape[1]])}
-    table = pa.table({**columns, **more})
-    if path.suffix == ".npz":
-        np.savez(path, X=rows, columns=NAMES, **{name: np.asarray(values) for name, values in more.items()})
-    elif path.suffix == ".parquet":
-        pq.write_table(table, path)
-    elif path.suffix == ".feather":
-        pa_feather.write_feather(table, path)
-    else:
-        pa_csv.write_csv(table, path)
-    return path
+    return write_table(path, rows, NAMES[: rows.shape[1]], **more)
 
 
 def joined(tables):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Integral, Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from fcac._rows import Rows
+from fcac._rows import Rows, arrow_if_polars, column_names
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
-from fcac.art.clusterers import _has_shape, _threads
+from fcac.art.clusterers import _threads
 from fcac.codebook import Codebook
+from fcac.estimators.columns import in_order, warn_of_names, without_column
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
 from fcac.federation import Server, Site, play_round, readouts
 from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser, condenser_for
@@ -80,6 +81,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     """
 
     schema_: Schema | None = None
+    _site_column: str | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "server": [str],
@@ -124,9 +126,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
+            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
         y : ignored
-        groups : array-like of shape (n,), optional
-            Site of each row; None: one site.
+        groups : array-like of shape (n,) or str, optional
+            Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
         sample_weight : array-like of shape (n,), or dict of site name to weights, optional
             How many rows each row stands for; zero leaves a row out.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
@@ -157,9 +160,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
+            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
         y : ignored
-        groups : array-like of shape (n,), optional
-            Site of each row; None: one site.
+        groups : array-like of shape (n,) or str, optional
+            Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
         sample_weight : array-like of shape (n,), or dict of site name to weights, optional
             How many rows each row stands for; zero leaves a row out.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
@@ -179,11 +183,12 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         self, X: Any, groups: Any, sample_weight: Any, record_ids: Any, partition: str | None, *, reset: bool
     ) -> Self:
         self._validate_params()
-        data = SiteRows(X, groups, self)
+        names = None if reset else getattr(self, "feature_names_in_", None)
+        data = SiteRows(X, groups, self, None if names is None else list(names))
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.by_site(sample_weight, "sample_weight")
-        if not is_dict_of_sites(X) and _has_shape(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
+        if not reset:
+            warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
@@ -201,7 +206,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         self._adopt(server, sites, data.n_features, condenser)
         if reset:
             self.schema_ = None
-        self._last_rows = X
+            self._keep_names(data.feature_names)
+        if reset or isinstance(groups, str):
+            self._site_column = groups if isinstance(groups, str) else None
+        self._last_rows = data.table
         return self
 
     def play_stream(
@@ -254,8 +262,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
         if not started:
             self.schema_ = schema
-            if feature_names is not None:
-                self.feature_names_in_ = np.array(feature_names, dtype=object)
+            self._keep_names(feature_names)
+            self._site_column = None
         self._adopt(server, sites, n_features, condenser)
         self._last_rows = None
         return self
@@ -264,6 +272,12 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _keep_names(self, names: Sequence[str] | None) -> None:
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _condenser(self, reset: bool) -> Condenser:
         """How new sites condense: as the model began, or, in a new model, as its server and settings ask."""
@@ -304,9 +318,13 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
 
     def _rows_to_read(self, X: Any) -> Rows:
         check_is_fitted(self, "server_")
+        X, names = arrow_if_polars(X), getattr(self, "feature_names_in_", None)
+        if names is not None:
+            if self._site_column not in names:
+                X = without_column(X, self._site_column)
+            X = in_order(X, list(names))
         rows = Rows(X, self)
-        if _has_shape(X):
-            validate_data(self, X, reset=False, skip_check_array=True)
+        warn_of_names(self, column_names(X))
         if rows.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
@@ -509,6 +527,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         }
         if isinstance(self._site_condenser, ReservoirCondenser):
             meta["max_nodes"] = self._site_condenser.max_nodes  # files without it are of CA+ sites
+        if self._site_column is not None:
+            meta["site_column"] = self._site_column
         if self.schema_ is not None:
             meta["schema"] = self.schema_.to_toml()
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
@@ -534,6 +554,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         if names is not None:
             if not isinstance(names, list) or len(names) != meta["n_features"]:
                 raise ValueError("the feature names in this file do not fit its nodes")
-            self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+            self._keep_names([str(name) for name in names])
+        column = meta.get("site_column")
+        self._site_column = None if column is None else str(column)
         self._adopt(server, sites, int(meta["n_features"]), condenser)
         self._last_rows = None

@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac._rows import Rows
+from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
+from fcac.estimators.columns import in_order, is_missing, take_site_column
 
 
 class SiteRows(Mapping[SiteName, Any]):
-    """The rows of each site, cut out of a table only when that site's turn has come."""
+    """The rows of each site, cut out of a table only when that site's turn has come.
 
-    def __init__(self, X: Any, groups: Any, estimator: Any) -> None:
-        self._X = X
+    Parameters
+    ----------
+    X : table, or dict of site name to table
+    groups : array-like, str or None
+        Site of each row, or the name of the column that holds it.
+    estimator : FCAC
+        Named in messages.
+    names : sequence of str, optional
+        Columns that the model has learned, in their order; by default those of the first table.
+
+    Attributes
+    ----------
+    n_features : int
+    feature_names : list of str or None
+    table : the rows as passed, without a column of sites, columns in order
+    """
+
+    def __init__(self, X: Any, groups: Any, estimator: Any, names: Sequence[str] | None = None) -> None:
+        self._X = X = _tables_of(X)
+        self.feature_names: list[str] | None = None
         self._index: dict[SiteName, Any] = {}
         if is_dict_of_sites(X):
             if groups is not None:
                 raise ValueError("groups is not used when X is a dict of sites: pass one of the two")
             if not X:
                 raise ValueError("X is an empty dict: give at least one site")
+            self.feature_names = next((own for own in map(column_names, X.values()) if own is not None), None)
+            wanted = self.feature_names if names is None else names
+            self.table = X = {n: in_order(rows, wanted, f"site {n}") for n, rows in X.items()}
             # a site under a private release answers every round, rows or not
             silent = hasattr(estimator.privacy, "release")
             tables = {plain_site(n): Rows(rows, estimator, allow_empty=silent) for n, rows in X.items()}
@@ -33,25 +55,30 @@ class SiteRows(Mapping[SiteName, Any]):
             self.n_features = widths.pop()
             self._index = dict(tables)
             return
+        if isinstance(groups, str):
+            X, groups = take_site_column(X, groups)
+        self.table = X = in_order(X, names)
+        self.feature_names = column_names(X)
         table = Rows(X, estimator)
         self.n_features, self._n_rows = table.n_features, table.n_rows
         if groups is None:
             self._index = {0: table}
             return
-        self._X = X if hasattr(X, "iloc") or type(X).__module__.startswith("pyarrow") else np.asarray(X)
-        names = np.asarray(groups)
-        if names.shape != (table.n_rows,):
-            raise ValueError(f"groups must name the site of each of the {table.n_rows} rows, got shape {names.shape}")
-        if names.dtype.kind == "f" and not np.isfinite(names).all():
+        self._X = X if hasattr(X, "iloc") or is_arrow(X) else np.asarray(X)
+        own = np.asarray(groups)
+        if own.shape != (table.n_rows,):
+            raise ValueError(f"groups must name the site of each of the {table.n_rows} rows, got shape {own.shape}")
+        if own.dtype.kind == "f" and not np.isfinite(own).all():
             raise ValueError("groups holds NaN: every row must belong to a site")
-        if names.dtype.kind == "O":
-            names = np.array([_no_missing(name) for name in names], dtype=object)
+        if own.dtype.kind == "O":
+            if any(is_missing(name) for name in own):
+                raise ValueError("groups holds missing values: every row must belong to a site")
             order: dict[Any, list[int]] = {}
-            for i, name in enumerate(names):
+            for i, name in enumerate(own):
                 order.setdefault(plain_site(name), []).append(i)
             self._index = {name: np.array(rows) for name, rows in order.items()}
             return
-        unique, inverse = np.unique(names, return_inverse=True)
+        unique, inverse = np.unique(own, return_inverse=True)
         by_site = np.argsort(inverse, kind="stable")
         ends = np.cumsum(np.bincount(inverse))
         for name, end, start in zip(unique, ends, np.append(0, ends[:-1]), strict=True):
@@ -117,7 +144,13 @@ def is_dict_of_sites(X: Any) -> bool:
     return isinstance(X, Mapping) and not hasattr(X, "tocsr")
 
 
-def _no_missing(name: Any) -> Any:
-    if name is None or (isinstance(name, float) and np.isnan(name)):
-        raise ValueError("groups holds missing values: every row must belong to a site")
-    return name
+def _tables_of(X: Any) -> Any:
+    """Return tables in a form whose rows can be taken: polars becomes Arrow, and a record batch a table."""
+    if is_dict_of_sites(X):
+        return {name: _tables_of(rows) for name, rows in X.items()}
+    X = arrow_if_polars(X)
+    if type(X).__name__ == "RecordBatch" and is_arrow(X):
+        import pyarrow as pa
+
+        return pa.Table.from_batches([X])
+    return X
