@@ -123,7 +123,7 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
         assert words in capsys.readouterr().out
     assert study.settings.members["b"].status == "revoked"
     assert run(["federation", "forget", root, "nobody"]) == 1
-    assert "there are a, b, c" in capsys.readouterr().err
+    assert "the sites are a, b, c" in capsys.readouterr().err
     assert run(["federation", "add", root, "b"]) == 0
     assert run(["federation", "add", root, "d"]) == 0
     assert study.settings.active == ["a", "b", "c", "d"]
