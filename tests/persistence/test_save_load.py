@@ -242,7 +242,7 @@ def assign(*path_and_value):
         (assign("estimator", "os.system"), "no estimator"),
         (assign("estimator", None), "no estimator"),
         (assign("estimator", ["CAPlus"]), "no estimator"),
-        (assign("estimator", "CAPlus"), "incomplete|other parameters"),
+        (assign("estimator", "CAPlus"), "incomplete|parameters other than"),
         (assign("estimator", "CAE"), "parameters other than"),
         (assign("params", 5), "no estimator"),
         (assign("params", {"min_nodes": -1}), "min_nodes"),
