@@ -145,7 +145,7 @@ def test_the_papers_noise_warns_and_local_noise_needs_bounds(folder, capfd):
         capfd, "fit", folder / "day1.csv", "--local-noise", 200, "--schema", folder / "schema.toml", "-o",
         folder / "l.fcac",
     )  # fmt: skip
-    assert "local noise, eps = 200" in fcac(capfd, "inspect", folder / "l.fcac")
+    assert "local noise on every record, eps = 200" in fcac(capfd, "inspect", folder / "l.fcac")
 
 
 def test_a_report_of_a_private_model_uses_no_rows(folder, capfd):
