@@ -180,14 +180,24 @@ def test_every_command_is_in_the_reference() -> None:
     assert {name for name in names if f"`fcac {name}`" not in page} == set()
 
 
-def test_architecture_names_every_room() -> None:
+def test_architecture_names_every_package() -> None:
     page = (ROOT / "docs" / "contributing" / "architecture.md").read_text("utf-8")
-    table = page.split("## The rooms")[1].split("##")[0]
-    first_cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    named = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
-    rooms = (ROOT / "src" / "fcac").iterdir()
-    there = {path.stem for path in rooms if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert {name for name in there if not name.startswith("_")} <= named <= there
+    table = page.split("## The packages of")[1].split("\n## ")[0]
+    named = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    there = {info.name for info in pkgutil.iter_modules(fcac.__path__) if not info.name.startswith("_")}
+    assert set(named) == there
+    imports = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw_imports.py"))
+    packages = imports["packages"]()
+    assert [name for name in named if name in packages] == packages[::-1], "list packages from the bottom up"
+
+
+def test_architecture_shows_the_imports_and_files_there_are() -> None:
+    imports = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw_imports.py"))
+    page = imports["PAGE"].read_text("utf-8")
+    assert imports["filled"](page) == page, "run python docs/pictures/draw_imports.py"
+    picture = (ROOT / "docs" / "pictures" / "imports.svg").read_text("utf-8")
+    drawn = set(re.findall(r'id="(\w+)-imports-(\w+)"', picture))
+    assert drawn == set(imports["imports"]()), "run python docs/pictures/draw_imports.py"
 
 
 def test_python_blocks_are_python() -> None:
