@@ -1,8 +1,8 @@
 """Draw which packages of fcac import which, and list their files in the page on architecture.
 
 ``python docs/pictures/draw_imports.py`` writes ``imports.svg`` beside itself, from the imports in the source and the
-layers in pyproject.toml, and the list of files in ``docs/contributing/architecture.md``, from the first sentence of each
-module's docstring. A test compares both with the source.
+layers in pyproject.toml, and the list of files in ``docs/contributing/architecture.md``, from the first paragraph of
+each module's docstring. A test compares both with the source.
 """
 
 from __future__ import annotations
