@@ -36,6 +36,7 @@ import typer.main
 import fcac
 from fcac import cli
 from fcac.estimators.demo import run_demo
+from testing.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -340,7 +341,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc"))
     shutil.copy(ROOT / "zensical.toml", root)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-    done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True, timeout=PATIENCE)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "warning" not in said.lower(), said

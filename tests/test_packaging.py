@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import fcac
+from testing.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("src", "pyproject.toml", "README.md", "LICENSE")
@@ -44,7 +45,9 @@ sys.exit(max(run(command.split()) for command in sys.argv[1:]))
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     given = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"} | environment
-    return subprocess.run(list(command), check=False, capture_output=True, text=True, cwd=cwd, env=given, timeout=600)
+    return subprocess.run(
+        list(command), check=False, capture_output=True, text=True, cwd=cwd, env=given, timeout=PATIENCE
+    )
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fcac.codebook
@@ -16,14 +17,14 @@ from fcac.codebook import Codebook
 from fcac.communities import Communities
 from fcac.estimators import models
 from fcac.tables.schema import Column, Schema
+from testing.data import diagonal_blobs
 
 # the names are not in alphabetical order, so that an order lost on the way would show
 SCHEMA = Schema([Column("b", min=0, max=10, scaling="range"), Column("a")])
 
 
 def rows(seed: int, n: int = 600) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    return rng.normal(rng.integers(3, size=(n, 1)) * 4.0, 0.3, size=(n, 2))
+    return diagonal_blobs(n, seed, spread=0.3)
 
 
 def streamed(schema: Schema | None = SCHEMA) -> FCAC:
@@ -70,7 +71,7 @@ def test_a_schema_that_does_not_fit_is_refused() -> None:
 
 def test_fit_on_arrays_has_no_schema() -> None:
     model = streamed()
-    assert model.partial_fit({"x": rows(3)}).schema_ == SCHEMA
+    assert model.partial_fit({"x": pd.DataFrame(rows(3), columns=["b", "a"])}).schema_ == SCHEMA
     assert model.fit(rows(4)).schema_ is None
 
 

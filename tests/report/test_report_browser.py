@@ -14,8 +14,10 @@ import pytest
 
 from fcac import FCAC
 from fcac.estimators.demo import run_demo
+from fcac.federation import Server
 from fcac.privacy import PaperLaplace
 from fcac.report import write_report
+from testing.waiting import PATIENCE
 
 FLAGS = [
     "--headless",
@@ -73,8 +75,11 @@ FOCUS = """() => {
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
-    demo, paper_server = run_demo(0, server="communities"), run_demo(0)
-    write_report(demo.model, folder / "demo.html", rows=demo.rows, compare=paper_server.model, feature_names=["x", "y"])
+    demo = run_demo(0)
+    paper_server = Server("cae-fc")
+    for batch in demo.model.server_.log:
+        paper_server.absorb(batch)
+    write_report(demo.model, folder / "demo.html", rows=demo.rows, compare=paper_server, feature_names=["x", "y"])
 
     rng = np.random.default_rng(0)
     centres = 4 * rng.normal(size=(6, 9))
@@ -114,6 +119,7 @@ class Page:
     def __init__(self, browser: Any, path: Path, width: int, height: int, scheme: str) -> None:
         self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         self.page = self.context.new_page()
+        self.page.set_default_timeout(1000 * PATIENCE)
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 LARGEST = 1e150
 
 _FORMS = {
-    "keys": (1, np.uint64),
     "seeds": (2, np.float64),
     "means": (2, np.float64),
     "squares": (2, np.float64),
@@ -24,8 +23,8 @@ _FORMS = {
 _LARGEST_COUNT = 2**53
 
 
-def check_parts(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], block: int) -> None:
-    """Refuse, with a ``ValueError``, parts that no reservoir could have produced."""
+def check_form(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse, with a ``ValueError``, parts whose types and shapes no reservoir could have produced."""
     for name, (ndim, dtype) in _FORMS.items():
         array = arrays.get(name)
         fits = isinstance(array, np.ndarray) and array.ndim == ndim and array.dtype == dtype
@@ -40,17 +39,20 @@ def check_parts(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], blo
         value = meta.get(name)
         whole = isinstance(value, int) and not isinstance(value, bool) and low <= value < high
         _require(whole, f"{name} is not a whole number it could have")
-    _check_arrays(meta, arrays, block)
-
-
-def _check_arrays(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], block: int) -> None:
-    d, k, keys = meta["n_features"], len(arrays["keys"]), arrays["keys"]
+    d, k = meta["n_features"], len(arrays["seeds"])
     for name in ("seeds", "means", "squares"):
-        _require(arrays[name].shape == (k, d), f"array {name!r} does not fit the keys and features")
-    _require(arrays["weights"].shape == (k,), "there is not one weight per key")
+        _require(arrays[name].shape == (k, d), f"array {name!r} does not fit the number of seeds and features")
+    _require(arrays["weights"].shape == (k,), "there is not one weight per seed")
     _require(arrays["scales"].shape == (d,), "there is not one scale per feature")
     _require(arrays["waiting"].shape[1] == d, "the waiting rows have another number of features")
     _require(arrays["waiting_weights"].shape == (len(arrays["waiting"]),), "there is not one weight per waiting row")
+
+
+def check_content(
+    meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], keys: NDArray[np.uint64], block: int
+) -> None:
+    """Refuse, with a ``ValueError``, parts whose values no reservoir could have produced."""
+    k = len(keys)
     _require(len(arrays["waiting"]) < block, "it holds back more rows than it may")
     _require(k <= meta["max_nodes"], "it has more seeds than it may")
     _require((meta["n_learned"] > 0) == (k > 0), "it has seeds but has learned nothing, or the reverse")

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from fcac._typing import Floats
 from fcac.condense import _cells as kernels
-from fcac.condense._check import LARGEST, check_parts
+from fcac.condense._check import LARGEST, check_content, check_form
 from fcac.condense.cells import Cells
 from fcac.condense.coarsen import merge_small
 from fcac.condense.trail import Trail
 
 #: Nodes that a reservoir holds at most, unless told otherwise.
-MAX_NODES = 4000
+MAX_NODES = 8000
 
 # Rows worked on together. Blocks are counted from the first row of the stream, so calls may split it anywhere.
 BLOCK = 2048
@@ -41,7 +41,7 @@ class Reservoir:
     Parameters
     ----------
     n_features : int
-    max_nodes : int, default=4000
+    max_nodes : int, default=8000
     salt : int, default=0
         Another number draws another sample.
 
@@ -288,7 +288,6 @@ class Reservoir:
             "bar": cells.bar,
         }
         arrays: dict[str, NDArray[Any]] = {
-            "keys": cells.keys[:k].copy(),
             "seeds": cells.seeds[:k].copy(),
             "means": cells.means[:k].copy(),
             "squares": cells.squares[:k].copy(),
@@ -302,15 +301,15 @@ class Reservoir:
     @classmethod
     def from_parts(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Reservoir:
         """Rebuild a state from :meth:`to_parts`; it goes on learning exactly as the original would have."""
-        check_parts(meta, arrays, BLOCK)
+        check_form(meta, arrays)
         state = cls(meta["n_features"], meta["max_nodes"], meta["salt"])
+        keys = state._keys(arrays["seeds"])  # not stored: they follow from the seeds
+        check_content(meta, arrays, keys, BLOCK)
         state._n_learned = meta["n_learned"]
-        if not np.array_equal(state._keys(arrays["seeds"]), arrays["keys"]):
-            raise ValueError("not a valid reservoir: a key is not that of its seed")
         state._waiting = np.array(arrays["waiting"])
         state._waiting_weights = np.array(arrays["waiting_weights"])
         state._cells = Cells(
-            keys=np.array(arrays["keys"]),
+            keys=keys,
             seeds=np.array(arrays["seeds"]),
             means=np.array(arrays["means"]),
             squares=np.array(arrays["squares"]),

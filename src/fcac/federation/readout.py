@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ class ReadOut(ABC):
         Whether the nodes behind the clusters are the sites' own, which can be records.
     names_last : bool
         Whether a cluster keeps its id from round to round.
+    condenser : {"reservoir", "ca-plus"}
+        How sites turn rows into nodes for this server.
     max_replayed_nodes : int
         Contributed nodes beyond which a report does not replay all rounds.
     """
@@ -48,6 +50,7 @@ class ReadOut(ABC):
     accepts_n_clusters: ClassVar[bool] = False
     nodes_are_contributed: ClassVar[bool] = True
     names_last: ClassVar[bool] = False
+    condenser: ClassVar[Literal["reservoir", "ca-plus"]] = "reservoir"
     max_replayed_nodes: ClassVar[int] = 60_000
 
     def __init__(self, n_clusters: int | None = None) -> None:

@@ -38,7 +38,7 @@ class Server:
         Seed of the shuffles. Round 1 uses it as it is; a later round's shuffle depends on it and on the round's number
         only, so that a replay without a site is exact.
     n_clusters : int, optional
-        For communities alone: number of clusters, for who knows it.
+        Number of clusters, if it is known; only some servers accept it.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Server:
     (2, 1, ['a', 'b'])
     """
 
-    def __init__(self, kind: str = "cae-fc", random_state: int = 0, n_clusters: int | None = None) -> None:
+    def __init__(self, kind: str = "communities", random_state: int = 0, n_clusters: int | None = None) -> None:
         self._readout = readouts.find(kind)(n_clusters)
         self.kind = kind
         self.random_state = int(random_state)

@@ -308,7 +308,7 @@ def _repeat(seed: int, epsilon: float) -> float:
 
 def _draw_continual(folder: Path, seed: int, files: list[str]) -> list[dict[str, Any]]:
     """Draw three rounds in which three Gaussians arrive at two sites; nothing is learned twice."""
-    result = run_demo(seed)
+    result = run_demo(seed, server="cae-fc")
     server = result.model.server_
     snapshots = replay(server)
     assert snapshots is not None
@@ -354,7 +354,7 @@ def _draw_rounds(folder: Path, result: DemoResult, snapshots: Sequence[Snapshot]
                 seen[str(item.site)].append(arriving.rows[str(item.site)])
                 axes = panels[row, column]
                 _cloud(axes, np.concatenate(seen[str(item.site)]), size=0.65)
-                _network(axes, item.nodes, item.counts, np.zeros(len(item.nodes), int), largest=14.0)
+                _network(axes, item.nodes, item.counts.astype(np.int64), np.zeros(len(item.nodes), int), largest=14.0)
                 axes.set_title(f"{str(item.site).capitalize()}, round {arriving.number}")
                 axes.set_xlabel(f"{len(item.nodes)} nodes")
             axes = panels[row, len(seen)]
@@ -374,7 +374,7 @@ def _continual_rows(result: DemoResult, snapshots: Sequence[Snapshot], seed: int
 
     from fcac.estimators.fcac import FCAC
 
-    model, rows = FCAC(random_state=seed), []
+    model, rows = FCAC(server="cae-fc", random_state=seed), []
     for arriving, snapshot in zip(result.rounds, snapshots, strict=True):
         model.partial_fit(arriving.rows)
         known = DemoResult(model, result.rounds[: arriving.number])

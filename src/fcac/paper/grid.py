@@ -120,7 +120,7 @@ def _model(cell: Cell, number: int, n_classes: int) -> Any:
     if cell.method == "FCAC":
         from fcac.estimators.fcac import FCAC
 
-        return FCAC(random_state=0, n_jobs=1)
+        return FCAC(server="cae-fc", random_state=0, n_jobs=1)
     if cell.method == "communities":
         from fcac.estimators.fcac import FCAC
 

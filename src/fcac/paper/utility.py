@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
+from fcac.federation.contribution import Contribution
 from fcac.privacy.bounds import check_bounds, check_rows
 from fcac.privacy.ledger import Ledger
 from fcac.privacy.mechanisms.local_noise import LocalNoise
@@ -46,8 +47,9 @@ def utility_curve(
     """Measure adjusted mutual information (AMI) against the total epsilon of a record.
 
     The rows are divided among sites with Dirichlet-distributed shares of the classes, and each site sends one
-    contribution. Three read-outs are applied to the same contributions: the paper's server, the communities server,
-    and k-means on the nodes (weighted by counts, given the true number of clusters).
+    contribution. There are three read-outs: the paper's server (its sites condense with CA+), the communities server,
+    and k-means (weighted, given the true number of clusters) on the nodes of communities. A release takes the place of
+    condensing, so that all three then read the same contributions.
 
     Parameters
     ----------
@@ -125,25 +127,33 @@ def _one_federation(
     from sklearn.cluster import KMeans
     from sklearn.metrics import adjusted_mutual_info_score
 
-    from fcac.federation import Server, Site
+    from fcac.federation import Server, Site, readouts
+    from fcac.federation.condenser import condenser_for
     from fcac.tables.partition import dirichlet
 
     parts = dirichlet(classes, n_sites, alpha, seed)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         mechanism = _mechanism(name, epsilon, bounds, seed, sampler, Path(folder) / "ledger.db")
-        sent = [Site(str(number), privacy=mechanism).contribute(rows[part]) for number, part in enumerate(parts)]
+        sent: dict[str, list[Contribution]] = {}
+        for kind in ("communities", "cae-fc"):
+            if isinstance(mechanism, NodeRelease) and sent:
+                sent[kind] = sent["communities"]  # a release takes the place of condensing, and is drawn once
+                continue
+            condenser = condenser_for(readouts.find(kind).condenser)
+            sites = [Site(str(number), mechanism, condenser=condenser) for number in range(len(parts))]
+            sent[kind] = [site.contribute(rows[part]) for site, part in zip(sites, parts, strict=True)]
         if isinstance(mechanism, NodeRelease):
             assert mechanism.ledger is not None
             spent = max(mechanism.ledger.spent(site) for site in mechanism.ledger.sites())
             if spent > epsilon:
                 raise AssertionError("the ledger shows more than the epsilon on the axis")
-    nodes = np.concatenate([item.nodes for item in sent])
-    counts = np.concatenate([item.counts for item in sent])
+    nodes = np.concatenate([item.nodes for item in sent["communities"]])
+    counts = np.concatenate([item.counts for item in sent["communities"]])
     found = {"nodes": float(len(nodes))}
     for kind in ("cae-fc", "communities"):
         server = Server(kind, random_state=0)
-        server.absorb(sent)
+        server.absorb(sent[kind])
         found[kind] = float(adjusted_mutual_info_score(classes, server.predict(rows)))
     n_classes = min(len(np.unique(classes)), len(nodes))
     k_means = KMeans(n_classes, n_init=10, random_state=0).fit(nodes, sample_weight=counts)

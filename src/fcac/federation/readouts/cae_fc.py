@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ class ComponentReadOut(ReadOut):
     title: ClassVar[str] = "the paper's network"
     count_noun: ClassVar[str] = "wins"
     nodes_are_contributed: ClassVar[bool] = False
+    condenser: ClassVar[Literal["reservoir", "ca-plus"]] = "ca-plus"
     max_replayed_nodes: ClassVar[int] = 300_000
 
     def __init__(self, n_clusters: int | None = None) -> None:
@@ -142,7 +143,7 @@ def hand_over(batch: Sequence[Contribution], shuffler: np.random.RandomState) ->
     return ordered
 
 
-def _often(counts: Integers) -> NDArray[np.bool_]:
+def _often(counts: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell which counts reach the 75th percentile of all of them.
 
     The percentile lies between two neighbours of the sorted counts (or on one), so reaching it is reaching the upper
