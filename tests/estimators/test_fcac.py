@@ -197,8 +197,8 @@ def test_paper_noise_is_wired_and_reproducible() -> None:
     X, site = rows_and_sites(9)
 
     def fitted(**kwargs) -> FCAC:
+        noise = PaperLaplace(15, random_state=1, **kwargs)
         with pytest.warns(PrivacyWarning, match="not a privacy guarantee"):
-            noise = PaperLaplace(15, random_state=1, **kwargs)
             return FCAC(server="cae-fc", random_state=0, privacy=noise).fit(X, groups=site)
 
     model = fitted()

@@ -209,7 +209,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             self._keep_names(data.feature_names)
         if reset or isinstance(groups, str):
             self._site_column = groups if isinstance(groups, str) else None
-        self._last_rows = data.table
+        self._last_rows: Any = data.table
         return self
 
     def play_stream(
