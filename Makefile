@@ -31,7 +31,7 @@ check: $(VENV)/all.stamp
 	$(BIN)/codespell
 
 soak: $(VENV)/all.stamp
-	$(BIN)/python -m pytest -q -m soak
+	$(BIN)/python -m pytest -q -m soak --hypothesis-profile searching
 
 bench: $(VENV)/all.stamp
 	$(BIN)/python benchmarks/speed.py

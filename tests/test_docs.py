@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gzip
 import importlib
 import inspect
 import io
@@ -35,6 +36,7 @@ import typer.main
 import fcac
 from fcac import cli
 from fcac.estimators.demo import run_demo
+from testing.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -204,7 +206,7 @@ def test_results_in_readme_come_from_the_run() -> None:
 
 def test_results_table_from_a_small_run(tmp_path: Path) -> None:
     fill = runpy.run_path(str(ROOT / "docs" / "results" / "fill.py"))
-    found = tmp_path / "quality.json"
+    found = tmp_path / "quality.json.gz"
     entries = [
         {"dataset": "d", "epsilon": "inf", "n_trials": 5}
         | {"scenario": scenario, "method": method, "measure": measure, "mean": mean}
@@ -212,7 +214,7 @@ def test_results_table_from_a_small_run(tmp_path: Path) -> None:
         for method, mean in (("communities", 0.8), ("FCAC", 0.5), ("k-means", 0.6))
         for measure in ("ARI", "AMI", "NMI")
     ]
-    found.write_text(json.dumps({"entries": entries}))
+    found.write_bytes(gzip.compress(json.dumps({"entries": entries}).encode()))
     lines = fill["table"](found).splitlines()
     assert lines[2] == "| d | **0.800** | 0.500 | 0.600 |"
     assert lines[3] == "| average rank | 1.00 | 3.00 | 2.00 |"
@@ -222,9 +224,16 @@ def test_results_table_from_a_small_run(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- pictures and examples
 
 
-def test_pictures_are_small_and_described() -> None:
-    for picture in (ROOT / "docs").rglob("*.png"):
-        assert picture.stat().st_size < 200_000, name_of(picture)
+def test_pages_and_what_they_hold_are_small() -> None:
+    files = [path for path in (ROOT / "docs").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert sum(path.stat().st_size for path in files) < 1_500_000
+    for path in files:
+        limits = {".png": 80_000, ".svg": 80_000, ".json": 100_000}
+        smaller = "python docs/pictures/shrink.py" if path.suffix == ".png" else "gzip -9n"
+        assert path.stat().st_size < limits.get(path.suffix, 200_000), f"{name_of(path)}: run {smaller}"
+
+
+def test_pictures_are_described() -> None:
     for page in PAGES:
         text = BLOCK.sub("", page.read_text("utf-8"))
         for alt, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text):
@@ -322,7 +331,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc"))
     shutil.copy(ROOT / "zensical.toml", root)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-    done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True, timeout=PATIENCE)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "warning" not in said.lower(), said

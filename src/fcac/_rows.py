@@ -1,4 +1,4 @@
-"""Rows in, float64 blocks out: arrays, memory maps, pandas and polars frames, Arrow tables, never copied whole."""
+"""Reads arrays, memory maps, data frames and Arrow tables as float64 blocks, never copying the whole table."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from sklearn.utils import check_array
 
 from fcac._typing import Floats
 
-# Beyond this, squares overflow; no measurement is that large.
+# Squares of larger values overflow; no measurement is that large.
 _LARGEST = 1e150
 
-# One block is at most this many bytes as float64, whatever the number of features.
+# A block has at most this many bytes as float64, whatever the number of features.
 _BLOCK_BYTES = 8_000_000
 
 
 class Rows:
     """A table of numbers that can be read block by block.
 
-    Construction checks the form of the table (two dimensions, numeric, no sparse matrix) and every value; errors are
-    those of scikit-learn, except that they name the column. Blocks are views where the data already is float64 in rows.
+    The constructor checks the shape of the table (two-dimensional, numeric, not sparse) and every value; the errors are
+    those of scikit-learn, but name the column. Blocks are views where the data are C-contiguous float64 already.
 
     Parameters
     ----------
     X : array-like, data frame of pandas or polars, Arrow table or memory map
     estimator : object or str
-        Named in error messages.
+        Its name appears in error messages.
     allow_empty : bool
-        Accept zero rows (a site with nothing new).
+        Accept zero rows (a site may have nothing new).
     """
 
     def __init__(self, X: Any, estimator: Any = None, *, allow_empty: bool = False) -> None:
@@ -46,7 +46,7 @@ class Rows:
             X = X if isinstance(X, np.ndarray) or hasattr(X, "tocsr") else _as_array(X)
             self._slice = _slice_array
             shape: tuple[int, ...] = getattr(X, "shape", ())
-            # check_array below explains a wrong number of dimensions in the words users know
+            # check_array, called below, explains a wrong number of dimensions in terms that users know
             self.n_rows, self.n_features = (shape[0], shape[1]) if len(shape) == 2 else (1, 1)
         self._X = X
         self._estimator = estimator
@@ -82,14 +82,14 @@ class Rows:
                 raise ValueError(_what_is_missing(part, self._names())) from None
             raise
         if block.dtype.kind not in "biuf":
-            raise ValueError(f"X holds values of type {block.dtype}, which are not numbers: convert or drop them")
-        # booleans and halves become floats here; the kernels are compiled for writable arrays, so that a read-only map
-        # costs one copied block, not a second compilation
+            raise ValueError(f"X has values of type {block.dtype}, which are not numbers: convert or drop them")
+        # booleans and float16 become float64 here; the kernels are compiled for writable arrays, so a read-only memory
+        # map costs a copied block instead of a second compilation
         floats: Floats = np.require(block, np.float64, ("C", "W"))
-        # false for NaN too, which check_array lets pass where scikit-learn is told to assume finite numbers
+        # also false for NaN, which check_array accepts if scikit-learn is configured to assume finite numbers
         if floats.size and not (floats.max() <= _LARGEST and floats.min() >= -_LARGEST):
             raise ValueError(
-                f"Input X contains NaN, infinity or a value beyond {_LARGEST:g}, whose square float64 does not hold."
+                f"Input X contains NaN, infinity or a value beyond {_LARGEST:g}, whose square overflows float64."
             )
         return floats
 
@@ -127,7 +127,7 @@ def column_names(X: Any) -> list[str] | None:
 
 
 def is_arrow(X: Any) -> bool:
-    """Whether X comes from pyarrow, which need not be imported to know it."""
+    """Whether X comes from pyarrow; pyarrow need not be imported to find out."""
     return type(X).__module__.partition(".")[0] == "pyarrow"
 
 
@@ -138,7 +138,7 @@ def _as_array(X: Any) -> Any:
 
 
 def as_arrow_table(X: Any) -> Any:
-    """Return a table for a table or a record batch; refuse columns that are not numbers."""
+    """Return a table or a record batch as a table; refuse columns that are not numeric."""
     import pyarrow as pa
 
     if isinstance(X, pa.RecordBatch):
@@ -224,13 +224,11 @@ def _what_is_missing(part: Any, names: list[str] | None) -> str:
     )
 
 
-
-
 def _slice_array(X: Any, start: int, stop: int) -> Any:
     if getattr(X, "ndim", 0) != 2 or hasattr(X, "tocsr"):
-        return X  # the check that follows explains what is wrong with it
+        return X  # the check that follows reports what is wrong with it
     if isinstance(X, np.ma.MaskedArray):
-        return np.ma.filled(X[start:stop].astype(np.float64), np.nan)  # what is masked is missing
+        return np.ma.filled(X[start:stop].astype(np.float64), np.nan)  # masked values count as missing
     return X[start:stop]
 
 

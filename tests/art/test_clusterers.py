@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
@@ -32,8 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from plain_numpy import PlainNetwork
 
 MODELS = [CAPlus, CAE, CAEFC]
-modest = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-thorough = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+modest, thorough = settings(max_examples=25), settings(max_examples=1500)
 
 quiet = pytest.mark.filterwarnings("ignore::fcac.art.clusterers.DegenerateBandwidthWarning")
 

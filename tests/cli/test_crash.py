@@ -30,63 +30,91 @@ def command(*args: object) -> list[str]:
     return [sys.executable, "-m", "fcac", *map(str, args)]
 
 
-def kill_at(args: list[str], seconds: float | None, folder: Path) -> bool:
-    """Start a command and kill it after some seconds, or as soon as it writes its output; tell whether it was alive."""
+# A command that kills itself before or after one call of the operating system while it writes its output.
+_DYING = """
+import os, signal, sys
+from pathlib import Path
+from fcac.cli import run
+call, when, folder = sys.argv[1:4]
+real = getattr(os, call)
+
+def fatal(*args):
+    writing = any(Path(folder).glob('.*.part'))
+    result = real(*args) if when == 'after' or not writing else None
+    if writing:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+setattr(os, call, fatal)
+sys.exit(run(sys.argv[4:]))
+"""
+DEADLY = [("fsync", "before"), ("replace", "before"), ("replace", "after")]
+
+
+def start_and_kill(args: list[str], seconds: float) -> None:
+    """Start a command and kill it after some seconds, if it has not ended by then."""
     with subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + (120 if seconds is None else seconds)
-        while process.poll() is None and time.monotonic() < deadline:
-            if seconds is None and any(folder.glob(".*.part")):
-                break
-            time.sleep(0.0005)
-        alive = process.poll() is None
-        if alive:
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
-        process.wait()
-    for left in folder.glob(".*.part"):
-        left.unlink()
-    return alive
 
 
-def _kill_often(folder: Path, n_kills: int) -> None:
-    rng = np.random.default_rng(0)
-    np.savez(folder / "day1.npz", X=rng.normal(size=(4_000, 4)))
-    np.savez(folder / "day2.npz", X=rng.normal(size=(4_000, 4)) + 3)
-    model, made = folder / "model.fcac", folder / "made"
-    made.mkdir()
-    # what there was, and what there will be: the same command gives the same bytes
-    subprocess.run(command("fit", folder / "day1.npz", "--sites", 3, "-o", model), check=True, capture_output=True)
-    old = model.read_bytes()
-    update = command("update", model, folder / "day2.npz", "--sites", 3)
-    started = time.monotonic()
-    subprocess.run(update, check=True, capture_output=True)
-    took = time.monotonic() - started
-    new = model.read_bytes()
-    assert old != new
-    n_alive = 0
-    for number in range(n_kills):
-        # every other kill waits for the moment of writing, which a random one would hardly meet
-        moment = None if number % 2 else float(rng.uniform(0, took))
-        if number % 5 == 4:
-            target = made / "model.fcac"
-            n_alive += kill_at(command("fit", folder / "day1.npz", "--sites", 3, "-o", target), moment, made)
-            assert not target.exists() or target.read_bytes() == old
-            target.unlink(missing_ok=True)
-        else:
-            model.write_bytes(old)
-            n_alive += kill_at(update, moment, folder)
-            assert model.read_bytes() in (old, new)
-            assert load(model).n_rounds_ in (1, 2)
-    assert n_alive > 0
+class Killing:
+    """A command that replaces a model: what there was before, and what there is when it is left in peace."""
+
+    def __init__(self, folder: Path) -> None:
+        rng = np.random.default_rng(0)
+        np.savez(folder / "day1.npz", X=rng.normal(size=(4_000, 4)))
+        np.savez(folder / "day2.npz", X=rng.normal(size=(4_000, 4)) + 3)
+        self.folder, self.model = folder, folder / "model.fcac"
+        fit = ["fit", folder / "day1.npz", "--sites", 3, "-o", self.model]
+        subprocess.run(command(*fit), check=True, capture_output=True)
+        self.old = self.model.read_bytes()
+        self.update = ["update", self.model, folder / "day2.npz", "--sites", 3]
+        started = time.monotonic()
+        subprocess.run(command(*self.update), check=True, capture_output=True)
+        self.took = time.monotonic() - started
+        self.new = self.model.read_bytes()
+        assert self.old != self.new
+
+    def tidy(self) -> None:
+        """Put the old model back, for the next time."""
+        for left in self.folder.glob(".*.part"):
+            left.unlink()
+        self.model.write_bytes(self.old)
+
+    def at_any_moment(self, times: int) -> None:
+        """Kill it again and again; when exactly does not matter, so the clock may decide."""
+        rng = np.random.default_rng(1)
+        for _ in range(times):
+            self.tidy()
+            start_and_kill(command(*self.update), float(rng.uniform(0, self.took)))
+            assert self.model.read_bytes() in (self.old, self.new)
+            assert load(self.model).n_rounds_ in (1, 2)
 
 
 @pytest.mark.slow
 def test_kill_leaves_the_old_model_or_the_new_one(tmp_path):
-    _kill_often(tmp_path, 5)
+    killing = Killing(tmp_path)
+    killing.at_any_moment(2)
+    # the moments that a random one would hardly meet
+    for call, when in DEADLY:
+        killing.tidy()
+        dying = [sys.executable, "-c", _DYING, call, when, tmp_path, *killing.update]
+        assert subprocess.run(list(map(str, dying)), check=False).returncode == -signal.SIGKILL
+        assert killing.model.read_bytes() == (killing.new if when == "after" else killing.old)
+    killing.tidy()
+    killing.model.unlink()  # a new file is there in full or not at all
+    fit = ["fit", tmp_path / "day1.npz", "--sites", 3, "-o", killing.model]
+    dying = [sys.executable, "-c", _DYING, "replace", "before", tmp_path, *fit]
+    assert subprocess.run(list(map(str, dying)), check=False).returncode == -signal.SIGKILL
+    assert not killing.model.exists()
 
 
 @pytest.mark.soak
 def test_fifty_kills_leave_the_old_model_or_the_new_one(tmp_path):
-    _kill_often(tmp_path, 50)
+    Killing(tmp_path).at_any_moment(50)
 
 
 def _peak_megabytes(*args: object) -> float:

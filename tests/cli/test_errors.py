@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fcac import __version__, cli
+from fcac import __version__, cli, load
 from fcac.cli import console, run
+from testing.data import write_csv
+from testing.waiting import PATIENCE, wait_until
 
 COMMANDS = ["demo", "fit", "update", "predict", "report", "inspect", "export", "forget", "schema", "ledger", "audit"]
 
@@ -22,7 +24,7 @@ COMMANDS = ["demo", "fit", "update", "predict", "report", "inspect", "export", "
 @pytest.fixture
 def data(tmp_path):
     rows = np.random.default_rng(0).normal(size=(60, 2))
-    (tmp_path / "x.csv").write_text("a,b\n" + "\n".join(f"{p},{q}" for p, q in rows) + "\n")
+    write_csv(tmp_path / "x.csv", rows, "ab")
     assert run(["fit", str(tmp_path / "x.csv"), "-o", str(tmp_path / "m.fcac")]) == 0
     return tmp_path
 
@@ -169,6 +171,7 @@ def test_an_interrupt_is_130_and_changes_nothing(data, capfd, monkeypatch):
 
 
 def test_progress_is_silent_for_two_seconds_and_then_counts(capfd, monkeypatch):
+    monkeypatch.setattr(console, "_LINE_EVERY_SECONDS", 3600.0)  # ten seconds can pass here on a busy machine
     with console.Progress("learning") as progress:
         progress(10, 0.1)
     assert capfd.readouterr().err == ""
@@ -192,13 +195,15 @@ def program(*args, **more):
 
 def wait_until_open(process, name):
     """Wait until a process has opened a file, so that it is past its start."""
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
+
+    def is_open():
         for link in Path(f"/proc/{process.pid}/fd").glob("*"):
             with contextlib.suppress(OSError):
                 if os.readlink(link).endswith(name):
-                    return
-        time.sleep(0.01)
+                    return True
+        return process.poll() is not None
+
+    wait_until(is_open)
 
 
 @pytest.mark.slow
@@ -240,10 +245,10 @@ def test_control_c_at_a_real_program(data):
     ) as process:  # fmt: skip
         wait_until_open(process, "m.npz")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
-    if process.returncode == 0:
-        assert (data / "m.fcac").read_bytes() != before  # it was quicker than the signal
-    else:
+        _, err = process.communicate(timeout=PATIENCE)
+    if (data / "m.fcac").read_bytes() == before:
         assert process.returncode == 130
         assert "interrupted" in err
-        assert (data / "m.fcac").read_bytes() == before
+    else:  # it was quicker than the signal
+        assert process.returncode in (0, 130)
+        assert load(data / "m.fcac").n_rounds_ == 2

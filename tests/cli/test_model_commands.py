@@ -13,6 +13,8 @@ import pytest
 
 from fcac import CAEFC, FCAC, load, save
 from fcac.cli import run
+from testing.commands import fcac
+from testing.data import blocks
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def clinics(tmp_path):
     (tmp_path / "clinics").mkdir()
     parts = []
     for site in ("east", "north", "south"):
-        rows = np.concatenate([rng.normal(c, 0.3, size=(150, 2)) for c in (0, 4, 8)])
+        rows = blocks(rng, 150)
         rng.shuffle(rows)
         table = pa.table({"age": rows[:, 0], "dose": rows[:, 1]})
         pa_csv.write_csv(table, tmp_path / "clinics" / f"{site}.csv")
@@ -30,15 +32,6 @@ def clinics(tmp_path):
         parts.append(table.append_column("clinic", pa.array([site] * len(rows))).append_column("person", ids))
     pq.write_table(pa.concat_tables(parts), tmp_path / "all.parquet")
     return tmp_path
-
-
-def fcac(capfd, *args, code=0):
-    """Run a command; return what it printed."""
-    got = run([str(arg) for arg in args])
-    out, err = capfd.readouterr()
-    assert got == code, f"{out}\n{err}"
-    assert "Traceback" not in err
-    return out if code == 0 else err
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from fcac.estimators import CAPlusCommunities
 from fcac.knn.exact import Searcher, distinct, nearest
 from fcac.knn.knn_lists import made, mended
 from fcac.knn.nn_descent import nearest_approximate
-from fcac.paper.splits import paper_dirichlet
+from fcac.tables.partition import paper_dirichlet
+from testing.data import sites_with_nodes
 
 
 def contributions(X, y, n_sites, seed=0):
@@ -29,18 +30,6 @@ def contributions(X, y, n_sites, seed=0):
         model = CAPlus().fit(X[rows])
         sites[site] = model.nodes_, model.counts_
     return sites
-
-
-def blob_sites(seed, n_sites=8, n_blobs=4, n_nodes=60, n_features=3):
-    generator = np.random.default_rng(seed)
-    centres = generator.normal(size=(n_blobs, n_features)) * 6
-    return {
-        site: (
-            centres[generator.integers(n_blobs, size=n_nodes)] + generator.normal(size=(n_nodes, n_features)),
-            generator.integers(1, 20, size=n_nodes),
-        )
-        for site in range(n_sites)
-    }
 
 
 def brute_force(points, queries, k, own):
@@ -172,7 +161,7 @@ def test_ties_between_different_densities_weigh_less():
 
 
 def test_cuts_of_the_tree_are_nested():
-    model = Communities().update(blob_sites(3, n_blobs=6)).fit()
+    model = Communities().update(sites_with_nodes(3, n_blobs=6)).fit()
     finer = model.clusters_at(25)
     assert len(np.unique(finer)) == 25
     for level in (24, 12, model.n_clusters, 4, 2, 1):
@@ -268,14 +257,14 @@ def test_given_number_of_clusters_is_kept():
 
 def test_ten_rounds_of_coming_going_and_drift_equal_one_shot():
     generator = np.random.default_rng(5)
-    held = blob_sites(5, n_sites=20)
+    held = sites_with_nodes(5, n_sites=20)
     model = Communities(neighbors="exact").update(held).fit()
     for number in range(10):
         leaving, changing = generator.choice(list(held), 2, replace=False)
         model.drop_site(leaving)
         del held[leaving]
         held[changing] = held[changing][0] + generator.normal(0, 0.3, size=held[changing][0].shape), held[changing][1]
-        held[100 + number] = blob_sites(5 + number, n_sites=1)[0]
+        held[100 + number] = sites_with_nodes(5 + number, n_sites=1)[0]
         model.update({site: held[site] for site in (changing, 100 + number)}).fit()
     anew = Communities(neighbors="exact").update(dict(reversed(held.items()))).fit()
     assert np.array_equal(model.nodes, anew.nodes)
@@ -287,7 +276,7 @@ def test_ten_rounds_of_coming_going_and_drift_equal_one_shot():
 
 def test_ids_stay_while_sites_come_and_go():
     generator = np.random.default_rng(8)
-    pool = blob_sites(8, n_sites=30)
+    pool = sites_with_nodes(8, n_sites=30)
     held = {site: pool[site] for site in range(15)}
     model = Communities().update(held).fit()
     for number in range(10):
@@ -302,7 +291,7 @@ def test_ids_stay_while_sites_come_and_go():
 
 
 def test_a_dropped_site_leaves_nothing_behind():
-    held = blob_sites(7)
+    held = sites_with_nodes(7)
     model = Communities().update(held).fit()
     model.drop_site(3).fit()
     del held[3]
@@ -314,9 +303,9 @@ def test_a_dropped_site_leaves_nothing_behind():
 
 
 def test_fitting_again_without_change_is_no_round():
-    model = Communities().update(blob_sites(8)).fit()
+    model = Communities().update(sites_with_nodes(8)).fit()
     labels, lineage = model.node_labels, list(model.lineage)
-    model.update(blob_sites(8)).fit()
+    model.update(sites_with_nodes(8)).fit()
     assert model.n_rounds == 1
     assert model.node_labels is labels
     assert model.lineage == lineage
@@ -391,7 +380,7 @@ def test_codebook_predicts_nearly_the_same_and_holds_no_node():
 
 
 def test_state_survives_storage_and_goes_on_alike():
-    held = blob_sites(11)
+    held = sites_with_nodes(11)
     held["north"] = held.pop(0)
     model = Communities().update(held).fit()
     meta, arrays = model.to_parts()
@@ -402,7 +391,7 @@ def test_state_survives_storage_and_goes_on_alike():
     assert np.array_equal(again.predict(X, novelty=True), model.predict(X, novelty=True))
     assert np.array_equal(again.clusters_at(7), model.clusters_at(7))
     for one in (model, again):
-        one.drop_site(2).set_site("south", *blob_sites(12)[1]).fit()
+        one.drop_site(2).set_site("south", *sites_with_nodes(12)[1]).fit()
     assert np.array_equal(again.node_labels, model.node_labels)
     assert again.lineage == model.lineage
 
@@ -420,7 +409,7 @@ def test_state_survives_storage_and_goes_on_alike():
     ],
 )
 def test_damaged_state_is_refused(damage):
-    meta, arrays = Communities().update(blob_sites(13)).fit().to_parts()
+    meta, arrays = Communities().update(sites_with_nodes(13)).fit().to_parts()
     damage(meta, arrays)
     with pytest.raises(ValueError, match=r"stored|sites|counts|lineage"):
         Communities.from_parts(meta, arrays)

@@ -14,6 +14,7 @@ from fcac.communities.leiden import Search, modular_communities, modularity
 from fcac.communities.snn_graph import neighbours_for, shared_neighbour_graph
 from fcac.knn.box_tree import spatial_order
 from fcac.knn.exact import nearest
+from testing.data import scattered_blobs
 
 
 def graph_of(points, seed=0):
@@ -21,12 +22,6 @@ def graph_of(points, seed=0):
     return shared_neighbour_graph(
         near, squared, np.random.default_rng(seed).integers(1, 30, size=len(points)).astype(float)
     )
-
-
-def blobs(n, d, n_blobs, spread, seed=0):
-    generator = np.random.default_rng(seed)
-    centres = generator.normal(size=(n_blobs, d)) * spread
-    return centres[generator.integers(n_blobs, size=n)] + generator.normal(size=(n, d))
 
 
 def planted(seed):
@@ -44,9 +39,9 @@ def planted(seed):
 GRAPHS = {
     "digits": lambda: graph_of(load_digits().data),
     "moons": lambda: graph_of(make_moons(1500, noise=0.08, random_state=0)[0]),
-    "plain": lambda: graph_of(blobs(4000, 2, 9, 5)),
-    "many": lambda: graph_of(blobs(3000, 12, 20, 1.5)),
-    "one": lambda: graph_of(blobs(2000, 3, 1, 1)),
+    "plain": lambda: graph_of(scattered_blobs(4000, 2, 9, 5)),
+    "many": lambda: graph_of(scattered_blobs(3000, 12, 20, 1.5)),
+    "one": lambda: graph_of(scattered_blobs(2000, 3, 1, 1)),
     "planted": lambda: planted(3),
 }
 
@@ -75,9 +70,9 @@ def test_every_community_is_connected_and_equal_graphs_give_equal_ones(name):
 
 
 MANY = {
-    "plain": lambda: in_order(blobs(25_000, 2, 9, 5)),
-    "one": lambda: in_order(blobs(20_000, 3, 1, 1)),
-    "many": lambda: in_order(blobs(20_000, 16, 25, 1.2)),
+    "plain": lambda: in_order(scattered_blobs(25_000, 2, 9, 5)),
+    "one": lambda: in_order(scattered_blobs(20_000, 3, 1, 1)),
+    "many": lambda: in_order(scattered_blobs(20_000, 16, 25, 1.2)),
     "lattice": lambda: in_order(np.stack(np.meshgrid(np.arange(150.0), np.arange(150.0)), -1).reshape(-1, 2)),
 }
 

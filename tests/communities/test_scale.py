@@ -15,12 +15,7 @@ from fcac.knn.box_tree import Boxes, spatial_order
 from fcac.knn.exact import Searcher, nearest
 from fcac.knn.morton_order import Places, grid_of
 from fcac.knn.nn_descent import nearest_approximate
-
-
-def mixture(n, n_features, seed, centres_seed=0, n_blobs=8):
-    centres = np.random.default_rng(centres_seed).uniform(-8, 8, size=(n_blobs, n_features))
-    generator = np.random.default_rng(seed)
-    return centres[generator.integers(n_blobs, size=n)] + generator.normal(size=(n, n_features))
+from testing.data import mixture
 
 
 def recall(found, exact):

@@ -78,7 +78,7 @@ def test_threads_change_nothing(d: int) -> None:
 # ---------------------------------------------------------------- what it holds
 
 
-@pytest.mark.parametrize(("n", "d", "most"), [(5, 1, 4000), (20_000, 1, 100), (20_000, 40, 150), (6000, 300, 64)])
+@pytest.mark.parametrize(("n", "d", "most"), [(5, 1, 8000), (20_000, 1, 100), (20_000, 40, 150), (6000, 300, 64)])
 def test_nodes_are_bounded_and_stand_for_all_rows(n: int, d: int, most: int) -> None:
     rows = np.random.default_rng(0).normal(size=(n, d)) * 3 + 5
     state = Reservoir(d, most).learn(rows)

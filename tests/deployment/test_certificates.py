@@ -12,6 +12,7 @@ import pytest
 
 from fcac.deployment import certificates
 from testing import flower_study  # noqa: F401  (skips where the extra is not installed)
+from testing.waiting import PATIENCE
 
 
 def handshake(server: Path, ca: Path, host: str) -> str:
@@ -19,7 +20,7 @@ def handshake(server: Path, ca: Path, host: str) -> str:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(server / "server.crt", server / "server.key")
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(PATIENCE)
 
         def serve() -> None:
             try:
@@ -34,7 +35,7 @@ def handshake(server: Path, ca: Path, host: str) -> str:
         try:
             trust = ssl.create_default_context(cafile=str(ca / "ca.crt"))
             with (
-                socket.create_connection(listener.getsockname(), timeout=10) as plain,
+                socket.create_connection(listener.getsockname(), timeout=PATIENCE) as plain,
                 trust.wrap_socket(plain, server_hostname=host),
             ):
                 return ""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fcac import persistence
@@ -16,6 +15,7 @@ from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Member
 from fcac.federation import Contribution, Server
 from fcac.tables.schema import Schema
+from testing.data import nodes_and_counts
 
 N_SITES = 200
 
@@ -30,10 +30,8 @@ def names(n_sites: int = N_SITES) -> list[str]:
 
 
 def sent(site: str, round: int, n_nodes: int = 20) -> bytes:
-    rng = np.random.default_rng([int(site[1:]), round])
-    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
-    nodes = centres[rng.integers(3, size=n_nodes)] + rng.normal(0, 0.4, size=(n_nodes, 2))
-    return Contribution(site, round, nodes, rng.integers(1, 50, size=n_nodes)).to_bytes()
+    nodes, counts = nodes_and_counts(n_nodes, [int(site[1:]), round], 50)
+    return Contribution(site, round, nodes, counts).to_bytes()
 
 
 def make(folder: Path, n_sites: int = N_SITES, server: str = "cae-fc") -> Hub:

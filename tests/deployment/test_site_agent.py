@@ -17,7 +17,8 @@ from fcac.flower import client_app, messages
 from fcac.flower.client_app import SETTINGS_KEY
 from fcac.flower.service import budget_of
 from fcac.privacy import Ledger
-from testing.flower_study import Study, blobs
+from testing.data import blobs
+from testing.flower_study import Study
 
 EPSILON = {"epsilon": 4.0, "budget": 9.0}
 

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from fcac.deployment.store import HubStore, StoreError
 from fcac.federation import Contribution, Server
 from fcac.federation.replay import replay
 from fcac.tables.schema import Schema
+from testing.compare import assert_same_server
+from testing.data import nodes_and_counts
 
 OLD = Path(__file__).parents[1] / "data" / "hub_0_1_0"
 KINDS = ("cae-fc", "communities")
@@ -28,20 +31,13 @@ KINDS = ("cae-fc", "communities")
 
 def sent(site: str, round: int, n_nodes: int = 25, privacy: dict[str, Any] | None = None) -> Contribution:
     """Return what a site sends to a round; the directories of 0.1.0 were made from the same."""
-    rng = np.random.default_rng([ord(site), round])
-    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
-    nodes = centres[rng.integers(3, size=n_nodes)] + rng.normal(0, 0.4, size=(n_nodes, 2))
-    return Contribution(site, round, nodes, rng.integers(1, 9, size=n_nodes), privacy or {})
+    nodes, counts = nodes_and_counts(n_nodes, [ord(site), round], 9)
+    return Contribution(site, round, nodes, counts, privacy or {})
 
 
 def settings_of(kind: str = "cae-fc", sites: str = "abcd", **limits: Any) -> FederationSettings:
     members = {name: Member() for name in sites}
     return FederationSettings(Schema(["x", "y"]), server=kind, members=members, limits=Limits(**limits))
-
-
-def assert_same(one: Server, other: Server) -> None:
-    (meta, arrays), (other_meta, other_arrays) = one.to_parts(), other.to_parts()
-    assert persistence.pack("x", meta, arrays) == persistence.pack("x", other_meta, other_arrays)
 
 
 def play(hub: Hub, number: int, sites: str = "abcd") -> list[Contribution]:
@@ -65,13 +61,13 @@ def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> No
         assert {s: item.to_bytes() for s, item in stored.latest().items()} == {
             s: item.to_bytes() for s, item in expected.latest().items()
         }
-        assert_same(stored, expected)
+        assert_same_server(stored, expected)
     hub.forget("b")
     expected.forget("b")
-    assert_same(hub.snapshot().server, expected)
+    assert_same_server(hub.snapshot().server, expected)
     play(hub, 5)
     expected.absorb([sent(site, 5) for site in "abcd"])
-    assert_same(hub.snapshot().server, expected)
+    assert_same_server(hub.snapshot().server, expected)
     points = np.concatenate([sent("a", 2).nodes, sent("b", 2).nodes, sent("a", 9).nodes])
     assert (hub.snapshot().server.was_contributed(points) == expected.was_contributed(points)).all()
 
@@ -162,7 +158,7 @@ def test_a_copy_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
     play(hub, 2)
     restored = Hub(tmp_path / "copy", settings_of())
     play(restored, 2)
-    assert_same(restored.snapshot().server, hub.snapshot().server)
+    assert_same_server(restored.snapshot().server, hub.snapshot().server)
 
 
 # ------------------------------------------------------------ all or nothing
@@ -220,7 +216,7 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
                     hub.close_round()
                 except Crash:
                     crashed = True
-        assert_same(Hub(folder, settings_of(kind, sites="ab")).snapshot().server, expected)
+        assert_same_server(Hub(folder, settings_of(kind, sites="ab")).snapshot().server, expected)
         return crashed
 
     fatal = 1
@@ -232,43 +228,44 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
 WORKER = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 from test_store import Hub, sent, settings_of
 hub = Hub(Path(sys.argv[2]), settings_of(sites="ab"))
 hub._report = lambda server, number: None
 print("ready", flush=True)
-while hub.open_round <= 25:
+last = int(sys.stdin.readline())
+while hub.open_round <= last:
     number = hub.open_round
     for site in "ab":
         assert hub.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
     hub.close_round()
 print("done", flush=True)
+sys.stdin.read()  # until it is killed, or sent home by the end of its input
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    kills = 0
-    while True:
+    for last in (8, 16, 24, 25):
         command = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(tmp_path / "state")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            if kills < 3:
-                try:
-                    process.wait(float(rng.uniform(0.02, 0.3)))
-                except subprocess.TimeoutExpired:
-                    process.send_signal(signal.SIGKILL)
-                    kills += 1
-            rest = process.stdout.read()
-        if rest == "done\n":
-            break
-        assert process.returncode == -signal.SIGKILL
+            process.stdin.write(f"{last}\n")
+            process.stdin.flush()
+            if last < 25:
+                # it never ends by itself, so that the blow falls while it works or right after, never too late
+                time.sleep(float(rng.uniform(0.02, 0.3)))
+                process.send_signal(signal.SIGKILL)
+            else:
+                assert process.stdout.readline() == "done\n"
+        assert process.returncode == (-signal.SIGKILL if last < 25 else 0)
     expected = Server("cae-fc")
     for number in range(1, 26):
         expected.absorb([sent(site, number) for site in "ab"])
-    assert_same(Hub(tmp_path / "state", settings_of(sites="ab")).snapshot().server, expected)
-    assert kills >= 1
+    assert_same_server(Hub(tmp_path / "state", settings_of(sites="ab")).snapshot().server, expected)
 
 
 # ------------------------------------------------------------ directories of 0.1.0
@@ -285,7 +282,7 @@ def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: st
     shutil.copytree(OLD / kind, state)
     meta, expected = old_server(state)
     hub = Hub(state, settings_of(kind))
-    assert_same(hub.snapshot().server, expected)
+    assert_same_server(hub.snapshot().server, expected)
     assert {site: list(held) for site, held in hub.snapshot().newest.items()} == meta["newest"]
     assert (hub.open_round, hub.arrived()) == (4, ["a"])
     assert hub.journal()[-1]["event"] == "taken over"
@@ -296,7 +293,7 @@ def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: st
     assert hub.receive("c", sent("c", 4).to_bytes()).outcome == "accepted"
     hub.close_round()
     expected.absorb([sent("a", 4), sent("c", 4)])
-    assert_same(hub.snapshot().server, expected)
+    assert_same_server(hub.snapshot().server, expected)
     snapshots = replay(hub.snapshot().server)
     assert snapshots is not None
     assert [snapshot.round for snapshot in snapshots] == [1, 2, 3, 4]
@@ -331,7 +328,7 @@ def test_a_crash_while_taking_over_is_made_good(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(Crash):
             Hub(state, settings_of())
     hub = Hub(state, settings_of())
-    assert_same(hub.snapshot().server, expected)
+    assert_same_server(hub.snapshot().server, expected)
     assert not legacy.is_pending(state)
 
 

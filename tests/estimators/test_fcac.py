@@ -14,15 +14,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcac import FCAC, CAPlus, load, save
 from fcac.privacy import Ledger, LocalNoise, NodeRelease, PaperLaplace, PrivacyWarning
+from testing.data import draw_diagonal
 
-TRACES = sorted(Path(__file__).parents[1].glob("data/traces/*__fcac.npz"))
+TRACES = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*__fcac.npz"))
 if "FCAC_TRACES" in os.environ:
     TRACES = sorted(Path(os.environ["FCAC_TRACES"]).glob("*__fcac.npz"))
 
 
-def blobs(seed: int = 0, n: int = 600) -> tuple[np.ndarray, np.ndarray]:
+def rows_and_sites(seed: int = 0, n: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    """Three blobs on the diagonal, and which of four sites each row is at."""
     rng = np.random.default_rng(seed)
-    return rng.normal(rng.integers(3, size=(n, 1)) * 5.0, 0.5, size=(n, 2)), rng.integers(4, size=n)
+    return draw_diagonal(rng, n, 2, 5.0, 0.5), rng.integers(4, size=n)
 
 
 def same_model(a: FCAC, b: FCAC) -> bool:
@@ -62,7 +64,7 @@ def test_scikit_learn_checks(estimator, check) -> None:
 
 
 def test_result_depends_neither_on_threads_nor_on_how_sites_are_mixed() -> None:
-    X, site = blobs()
+    X, site = rows_and_sites()
     first = FCAC(random_state=0, n_jobs=1).fit(X, groups=site)
     order = np.argsort(site, kind="stable")
     assert same_model(first, FCAC(random_state=0, n_jobs=4).fit(X, groups=site))
@@ -72,7 +74,7 @@ def test_result_depends_neither_on_threads_nor_on_how_sites_are_mixed() -> None:
 
 @pytest.mark.parametrize("form", ["list", "frame", "arrow", "float32"])
 def test_any_kind_of_table(form: str) -> None:
-    X, site = blobs(1)
+    X, site = rows_and_sites(1)
     X = X.astype(np.float32).astype(float)
     expected = FCAC(random_state=0).fit(X, groups=site)
     frame = pd.DataFrame(X, columns=["a", "b"])
@@ -88,7 +90,7 @@ def test_any_kind_of_table(form: str) -> None:
 
 
 def test_site_names() -> None:
-    X, site = blobs(2)
+    X, site = rows_and_sites(2)
     named = np.array(["site-" + "abcd"[s] for s in site])
     by_number, by_name = FCAC(random_state=0).fit(X, groups=site), FCAC(random_state=0).fit(X, groups=named)
     assert list(by_name.sites_) == ["site-a", "site-b", "site-c", "site-d"]
@@ -98,7 +100,7 @@ def test_site_names() -> None:
 
 
 def test_rounds_go_on() -> None:
-    X, site = blobs(3, 900)
+    X, site = rows_and_sites(3, 900)
     model = FCAC(random_state=0).fit(X[:300], groups=site[:300])
     model.partial_fit(X[300:600], groups=site[300:600])
     model.partial_fit({7: X[600:]})
@@ -118,7 +120,7 @@ def test_rounds_go_on() -> None:
     ],
 )
 def test_bad_groups_change_nothing(kwargs: dict, words: str) -> None:
-    X, site = blobs(4)
+    X, site = rows_and_sites(4)
     model, before = FCAC(random_state=0).fit(X, groups=site), FCAC(random_state=0).fit(X, groups=site)
     with pytest.raises(ValueError, match=words):
         model.partial_fit(X, **kwargs)
@@ -126,7 +128,7 @@ def test_bad_groups_change_nothing(kwargs: dict, words: str) -> None:
 
 
 def test_bad_rows_change_nothing() -> None:
-    X, site = blobs(4)
+    X, site = rows_and_sites(4)
     model, before = FCAC(random_state=0).fit(X, groups=site), FCAC(random_state=0).fit(X, groups=site)
     bad = X.copy()
     bad[599, 1] = np.nan
@@ -142,7 +144,7 @@ def test_bad_rows_change_nothing() -> None:
 
 
 def test_forget_is_exact() -> None:
-    X, site = blobs(5, 900)
+    X, site = rows_and_sites(5, 900)
     model, without = (FCAC(server="cae-fc", random_state=0) for _ in range(2))
     for part in np.array_split(np.arange(900), 3):
         model.partial_fit(X[part], groups=site[part])
@@ -156,7 +158,7 @@ def test_forget_is_exact() -> None:
 
 
 def test_saved_model_goes_on_as_the_original(tmp_path) -> None:
-    X, site = blobs(6, 900)
+    X, site = rows_and_sites(6, 900)
     model = FCAC(random_state=0).fit(X[:400], groups=site[:400])
     save(model, tmp_path / "m.fcac")
     again = load(tmp_path / "m.fcac")
@@ -169,7 +171,7 @@ def test_saved_model_goes_on_as_the_original(tmp_path) -> None:
 
 
 def test_stream_equals_table() -> None:
-    X, site = blobs(7)
+    X, site = rows_and_sites(7)
     table = FCAC(random_state=0).fit(X, groups=site)
     pieces = ((s, X[i : i + 50][site[i : i + 50] == s]) for i in range(0, 600, 50) for s in range(4))
     stream = FCAC(random_state=0).play_stream(pieces, 2, ["a", "b"])
@@ -179,7 +181,7 @@ def test_stream_equals_table() -> None:
 
 
 def test_export_holds_only_what_predict_needs(tmp_path) -> None:
-    X, site = blobs(8)
+    X, site = rows_and_sites(8)
     model = FCAC(server="cae-fc", random_state=0).fit(pd.DataFrame(X, columns=["a", "b"]), groups=site)
     book = model.export()
     assert sorted(book._to_parts()[1]) == ["labels", "nodes"]
@@ -192,10 +194,10 @@ def test_export_holds_only_what_predict_needs(tmp_path) -> None:
 
 
 def test_paper_noise_is_wired_and_reproducible() -> None:
-    X, site = blobs(9)
+    X, site = rows_and_sites(9)
 
     def fitted(**kwargs) -> FCAC:
-        with pytest.warns(PrivacyWarning, match="no privacy guarantee"):
+        with pytest.warns(PrivacyWarning, match="not a privacy guarantee"):
             noise = PaperLaplace(15, random_state=1, **kwargs)
             return FCAC(server="cae-fc", random_state=0, privacy=noise).fit(X, groups=site)
 
@@ -212,7 +214,7 @@ def test_paper_noise_is_wired_and_reproducible() -> None:
 
 
 def test_private_release_is_wired(tmp_path) -> None:
-    X, site = blobs(10)
+    X, site = rows_and_sites(10)
     ledger = Ledger(tmp_path / "spent.db", budget=20.0)
     privacy = NodeRelease(4.0, bounds=[[-3, 13], [-3, 13]], ledger=ledger)
     model = FCAC(random_state=0, privacy=privacy).fit(X, groups=site)
@@ -227,13 +229,13 @@ def test_private_release_is_wired(tmp_path) -> None:
 
 
 def test_local_noise_is_wired() -> None:
-    X, site = blobs(11)
+    X, site = rows_and_sites(11)
     model = FCAC(privacy=LocalNoise(8.0, bounds=[[-3, 13], [-3, 13]])).fit(X, groups=site)
     assert model.server_.log[0][0].privacy["mechanism"] == "LocalNoise"
 
 
 def test_private_site_without_rows_answers_like_any_other() -> None:
-    X, _ = blobs(12)
+    X, _ = rows_and_sites(12)
     privacy = NodeRelease(4.0, bounds=[[-3, 13], [-3, 13]])
     model = FCAC(random_state=0, privacy=privacy).fit({"a": X, "b": np.empty((0, 2))})
     assert [item.site for item in model.server_.log[0]] == ["a", "b"]
@@ -246,7 +248,7 @@ def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def test_communities_are_wired(tmp_path) -> None:
-    X, site = blobs(13, 1200)
+    X, site = rows_and_sites(13, 1200)
     model = FCAC(server="communities").fit(X[:600], groups=site[:600])
     model.partial_fit(X[600:], groups=site[600:])
     truth = np.round(X[600:, 0] / 5.0)
@@ -274,7 +276,7 @@ def test_communities_are_wired(tmp_path) -> None:
 
 
 def test_communities_do_not_hand_out_other_sites_nodes() -> None:
-    X, site = blobs(14)
+    X, site = rows_and_sites(14)
     model = FCAC(server="communities").fit(X, groups=site)
     raw = {tuple(node) for node in model.server_.nodes}
     book = model.export()
@@ -287,7 +289,7 @@ def test_communities_do_not_hand_out_other_sites_nodes() -> None:
 
 
 def test_confidence_is_for_communities() -> None:
-    X, site = blobs(14)
+    X, site = rows_and_sites(14)
     model = FCAC(server="cae-fc").fit(X, groups=site)
     with pytest.raises(AttributeError, match="communities"):
         model.predict_with_confidence(X)

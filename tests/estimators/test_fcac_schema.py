@@ -17,14 +17,14 @@ from fcac.codebook import Codebook
 from fcac.communities import Communities
 from fcac.estimators import models
 from fcac.tables.schema import Column, Schema
+from testing.data import diagonal_blobs
 
 # the names are not in alphabetical order, so that an order lost on the way would show
 SCHEMA = Schema([Column("b", min=0, max=10, scaling="range"), Column("a")])
 
 
 def rows(seed: int, n: int = 600) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    return rng.normal(rng.integers(3, size=(n, 1)) * 4.0, 0.3, size=(n, 2))
+    return diagonal_blobs(n, seed, spread=0.3)
 
 
 def streamed(schema: Schema | None = SCHEMA) -> FCAC:

@@ -13,17 +13,12 @@ from fcac._sites import site_order
 from fcac.federation import Contribution, Server, Site, play_round
 from fcac.federation.condenser import CA_PLUS
 from fcac.federation.readouts.cae_fc import hand_over
+from testing.compare import assert_same_server
+from testing.data import diagonal_blobs
 
 
-def rows(seed: int, n: int = 300, d: int = 3) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    return rng.normal(rng.integers(3, size=(n, 1)) * 4.0, 1.0, size=(n, d))
-
-
-def same_server(a: Server, b: Server) -> bool:
-    meta_a, arrays_a = a.to_parts()
-    meta_b, arrays_b = b.to_parts()
-    return meta_a == meta_b and all(np.array_equal(arrays_a[k], arrays_b[k]) for k in arrays_a | arrays_b)
+def rows(seed: int, n: int = 300) -> np.ndarray:
+    return diagonal_blobs(n, seed, d=3)
 
 
 def contributions(n_sites: int = 4, n_rounds: int = 3) -> list[list[Contribution]]:
@@ -40,7 +35,7 @@ def absorbed(batches: list[list[Contribution]]) -> Server:
 
 def test_order_of_arrival_does_not_matter() -> None:
     batches = contributions()
-    assert same_server(absorbed(batches), absorbed([batch[::-1] for batch in batches]))
+    assert_same_server(absorbed(batches), absorbed([batch[::-1] for batch in batches]))
 
 
 def test_repeats_are_ignored_and_contradictions_rejected() -> None:
@@ -48,13 +43,13 @@ def test_repeats_are_ignored_and_contradictions_rejected() -> None:
     server, once = absorbed(batches), absorbed(batches)
     assert server.absorb(batches[0]) == []
     assert server.absorb([Contribution.from_bytes(batches[0][0].to_bytes())]) == []
-    assert same_server(server, once)
+    assert_same_server(server, once)
     assert server.n_rounds == 1
     first = batches[0][0]
     other = Contribution(first.site, first.round, first.nodes + 1, first.counts)
     with pytest.raises(ValueError, match="twice with different content"):
         server.absorb([other, Contribution("new", 2, first.nodes, first.counts)])
-    assert same_server(server, once)
+    assert_same_server(server, once)
 
 
 def test_one_bad_contribution_changes_nothing() -> None:
@@ -62,7 +57,7 @@ def test_one_bad_contribution_changes_nothing() -> None:
     server, before = absorbed(batches[:1]), absorbed(batches[:1])
     with pytest.raises(ValueError, match="features"):
         server.absorb([batches[1][0], Contribution("x", 2, np.zeros((3, 7)), [1, 1, 1])])
-    assert same_server(server, before)
+    assert_same_server(server, before)
 
 
 def test_late_contribution_joins_the_next_round() -> None:
@@ -87,12 +82,12 @@ def test_forget_equals_never_having_had_the_site(gone: int) -> None:
     server = absorbed(batches)
     server.forget(gone)
     never = absorbed([[item for item in batch if item.site != gone] for batch in batches])
-    assert same_server(server, never)
+    assert_same_server(server, never)
     # and both go on alike
     more = [Contribution(9, 4, rows(5), np.ones(300, int))]
     server.absorb(more)
     never.absorb(more)
-    assert same_server(server, never)
+    assert_same_server(server, never)
 
 
 def test_forget_a_site_that_alone_made_a_round() -> None:
@@ -101,7 +96,7 @@ def test_forget_a_site_that_alone_made_a_round() -> None:
     server = absorbed(batches)
     server.forget(0)
     never = absorbed([batches[0][1:], batches[2][1:]])
-    assert same_server(server, never)
+    assert_same_server(server, never)
     with pytest.raises(ValueError, match="no contribution of site 0"):
         server.forget(0)
 
@@ -110,10 +105,10 @@ def test_server_survives_storage() -> None:
     batches = contributions(3, 3)
     server = absorbed(batches[:2])
     again = Server.from_parts(*server.to_parts())
-    assert same_server(server, again)
+    assert_same_server(server, again)
     server.absorb(batches[2])
     again.absorb(batches[2])
-    assert same_server(server, again)
+    assert_same_server(server, again)
     X = rows(7)
     assert np.array_equal(server.predict(X), again.predict(X))
 
@@ -215,7 +210,7 @@ def test_round_with_a_failing_site_leaves_all_as_before() -> None:
     play_round(reference, {name: Site(name) for name in "ab"}, {"a": rows(1), "b": rows(2)})
     with pytest.raises(ValueError, match="features"):
         play_round(server, sites, {"a": rows(3), "b": rows(4, d=5)})
-    assert same_server(server, reference)
+    assert_same_server(server, reference)
     assert [site.round for site in sites.values()] == [1, 1]
     play_round(server, sites, [("b", rows(4)[:50]), ("a", rows(3)), ("b", rows(4)[50:])])
     assert server.n_rounds == 2

@@ -12,7 +12,8 @@ from fcac.cli import run
 from fcac.deployment import study
 from fcac.deployment.settings import FederationSettings, Limits
 from fcac.estimators import models
-from testing.flower_study import SCHEMA, Study, blobs, write_csv
+from testing.data import blobs, write_csv
+from testing.flower_study import SCHEMA, Study
 
 
 @pytest.fixture

@@ -31,18 +31,18 @@ from fcac.federation import Contribution
 from fcac.flower import processes
 from fcac.flower.processes import free_port, wait_until
 from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings, why_it_ended
-from testing.flower_study import SCHEMA, Reference, assert_same, blobs, hostile, write_csv
+from testing.compare import assert_same_server
+from testing.data import blobs, write_csv
+from testing.flower_study import SCHEMA, Reference, hostile
+from testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
-
-# Generous: a machine may be busy. Nothing waits this long unless something is wrong.
-PATIENCE = 400.0
 
 
 class Deployment:
     """A federation with its processes, all of which are stopped at the end, whatever happens."""
 
-    def __init__(self, folder: Path, names: str, insecure: bool, timeout: float = 120.0) -> None:
+    def __init__(self, folder: Path, names: str, insecure: bool, timeout: float = PATIENCE) -> None:
         (folder / "schema.toml").write_text(SCHEMA)
         self.folder = folder
         self.root = study.init(
@@ -52,7 +52,7 @@ class Deployment:
             address=f"127.0.0.1:{free_port()}",
             insecure=insecure,
             timeout=timeout,
-            wait=90.0,
+            wait=PATIENCE,
         )
         self.sites: dict[str, SiteProcess] = {}
         self.server: ServerProcess | None = None
@@ -77,7 +77,7 @@ class Deployment:
             write_csv(path, block, header=not path.exists())
 
     def run(self, hand_out: bool = False) -> int:
-        result = run_rounds(self.root, 1, print, hand_out=hand_out, patience=PATIENCE)
+        result = run_rounds(self.root, 1, print, hand_out=hand_out, patience=3 * PATIENCE)
         return int(result["closed"])
 
     @property
@@ -98,7 +98,7 @@ class Deployment:
 
 
 @contextlib.contextmanager
-def deployment(folder: Path, names: str, insecure: bool, timeout: float = 120.0) -> Iterator[Deployment]:
+def deployment(folder: Path, names: str, insecure: bool, timeout: float = PATIENCE) -> Iterator[Deployment]:
     made = Deployment(folder, names, insecure, timeout)
     try:
         yield made
@@ -138,12 +138,12 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         for number, rows in enumerate(rounds, 1):
             made.give(rows)
             assert made.run(hand_out=number == 3) == 1
-        assert_same(made.hub.snapshot().server, expected)
+        assert_same_server(made.hub.snapshot().server, expected)
 
         for label, words in (("stranger", "refused this site's key"), ("misled", "not of the authority")):
             process = refused[label].process
             assert process is not None
-            assert process.wait(60) != 0
+            assert process.wait(PATIENCE) != 0
             assert words in why_it_ended(refused[label].log_path)
         assert not made.happened("rejected")
 
@@ -160,10 +160,10 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         assert made.server.sync_keys() == ["the key of c is shut out"]
         process = made.sites["c"].process
         assert process is not None
-        process.wait(120)  # its SuperNode is thrown out and ends
+        process.wait(PATIENCE)  # its SuperNode is thrown out and ends
         again = made.start_site("c", tmp_path / "kept").process
         assert again is not None
-        assert again.wait(120) != 0
+        assert again.wait(PATIENCE) != 0
         assert "refused this site's key" in why_it_ended(made.sites["c"].log_path, made.sites["c"]._log_start)
 
 
@@ -200,25 +200,27 @@ def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_p
                 name, "site", f"study/bundles/{name}", "--data", name, "--state", f"state-{name}", "--no-privacy"
             )
         assert wait_until(lambda: b"Server ready" in (tmp_path / "server.out").read_bytes(), PATIENCE, started[0])
+        for process, name in zip(started[1:], "abc", strict=True):
+            assert wait_until(lambda n=name: b"Connected" in (tmp_path / f"{n}.out").read_bytes(), PATIENCE, process)
         for rows in rounds:
             for name, block in rows.items():
                 path = tmp_path / name / "rows.csv"
                 write_csv(path, block, header=not path.exists())
             assert "1 round closed" in command("run", "study", "--rounds", "1")
         hub = Hub(tmp_path / "study" / "state", FederationSettings.load(tmp_path / "study"))
-        assert_same(hub.snapshot().server, expected)
+        assert_same_server(hub.snapshot().server, expected)
         assert "rounds closed: 3" in command("status", "study")
         command("label", "study/bundles/b", "--data", "b/rows.csv", "--out", "labels.csv")
         assert len((tmp_path / "labels.csv").read_text().splitlines()) == 451
         for process in reversed(started):
             os.kill(process.pid, signal.SIGINT)
-        assert [process.wait(60) for process in started] == [0, 0, 0, 0]
+        assert [process.wait(PATIENCE) for process in started] == [0, 0, 0, 0]
         assert not processes.is_healthy(tmp_path / "study", int(address.rpartition(":")[2]), insecure=True)
     finally:
         for process in started:
             if process.poll() is None:
                 os.kill(process.pid, signal.SIGTERM)
-                process.wait(60)
+                process.wait(PATIENCE)
         for log in logs.values():
             log.close()
 
@@ -244,10 +246,12 @@ def test_an_expired_certificate_is_refused_by_sites(tmp_path: Path) -> None:
         with (tmp_path / "superlink.log").open("wb") as log:
             process = processes.start(command, tmp_path / "home", log)
         try:
-            assert wait_until(lambda: b"Uvicorn running" in (tmp_path / "superlink.log").read_bytes(), 120, process)
+            assert wait_until(
+                lambda: b"Uvicorn running" in (tmp_path / "superlink.log").read_bytes(), PATIENCE, process
+            )
             site = made.start_site("a")
             assert site.process is not None
-            assert site.process.wait(120) != 0
+            assert site.process.wait(PATIENCE) != 0
             assert "certificate is expired" in why_it_ended(site.log_path)
         finally:
             processes.stop(process)
@@ -289,7 +293,7 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
     reference.play({name: rows[0][name] for name in "ab"}, 1)
     reference.play({name: rows[1][name] for name in "ab"}, 2)
     reference.play({**rows[2], "c": np.concatenate([batch["c"] for batch in rows])}, 3)
-    with deployment(tmp_path, "abc", insecure=False, timeout=45.0) as made:
+    with deployment(tmp_path, "abc", insecure=False, timeout=120.0) as made:
         made.start_server()
         for name in "abc":
             made.start_site(name)
@@ -312,7 +316,8 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
             assert process is not None
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            thread.join(PATIENCE)
+            thread.join(3 * PATIENCE)
+            assert not thread.is_alive()
         assert errors == []
         assert made.hub.snapshot().closed == 2
         assert made.hub.snapshot().server.sites == ["a", "b"]
@@ -333,7 +338,8 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
             assert made.server.process is not None
             os.killpg(made.server.process.pid, signal.SIGKILL)
             made.server.process.wait()
-            thread.join(PATIENCE)
+            thread.join(3 * PATIENCE)
+            assert not thread.is_alive()
         assert len(errors) == 1
         assert isinstance(errors[0], FlowerError)
         assert made.hub.snapshot().closed == 2
@@ -343,7 +349,7 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
         asked = [entry["sites"] for entry in made.hub.journal() if entry["event"] == "asking"]
         assert asked[-1] == ["c"]
 
-        assert_same(made.hub.snapshot().server, reference.server)
+        assert_same_server(made.hub.snapshot().server, reference.server)
 
 
 def start_hostile(made: Deployment, name: str, file: Path) -> None:
@@ -415,7 +421,7 @@ def test_a_hostile_site_and_a_foreign_run_on_real_processes(tmp_path: Path) -> N
             assert all(words in reason for words, reason in zip(expected, rejected, strict=True))
         assert made.happened("accepted", "b", 7)
         assert made.happened("duplicate", "b", 8)
-        assert_same(made.hub.snapshot().server, reference.server)
+        assert_same_server(made.hub.snapshot().server, reference.server)
 
         # a stranger's run: its code is executed nowhere; at most it makes the sites answer a round
         (tmp_path / "marks").mkdir()
@@ -431,7 +437,7 @@ def test_a_hostile_site_and_a_foreign_run_on_real_processes(tmp_path: Path) -> N
 
         assert wait_until(ended, PATIENCE)
         assert list((tmp_path / "marks").iterdir()) == []
-        assert_same(made.hub.snapshot().server, reference.server)
+        assert_same_server(made.hub.snapshot().server, reference.server)
 
 
 @pytest.mark.soak
@@ -446,7 +452,7 @@ def test_the_control_interface_is_closed_to_strangers(tmp_path: Path) -> None:
             headers = {} if sender is None else {"X-Forwarded-For": sender}
             request = urllib.request.Request(f"https://{address}{path}", b"", headers, method="POST")
             try:
-                with urllib.request.urlopen(request, timeout=30, context=trust) as reply:
+                with urllib.request.urlopen(request, timeout=PATIENCE, context=trust) as reply:
                     return int(reply.status), reply.read()
             except urllib.error.HTTPError as error:
                 return error.code, error.read()

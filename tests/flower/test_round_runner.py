@@ -15,30 +15,28 @@ from fcac.estimators import models
 from fcac.federation import Contribution, Server
 from fcac.flower import messages
 from fcac.flower.in_process import reply_with
-from testing.flower_study import Reference, Study, assert_same, blobs, hostile
-
-
-def rows_of(names: str, seed: int, n: int = 120) -> dict[str, np.ndarray]:
-    return {name: blobs(n, seed * 100 + i) for i, name in enumerate(names)}
+from testing.compare import assert_same_server
+from testing.data import blobs, site_rows
+from testing.flower_study import Reference, Study, hostile
 
 
 @pytest.mark.parametrize("insecure", [True, False])
 def test_model_equals_the_run_without_a_wire(tmp_path: Path, insecure: bool) -> None:
     study, reference = Study(tmp_path, insecure=insecure), Reference()
     for number in (1, 2, 3):
-        rows = rows_of("abc", number)
+        rows = site_rows("abc", number)
         study.give(rows)
         study.play()
         direct = reference.contribute(rows, number)
         assert [study.sent(item.site, number).to_bytes() for item in direct] == [item.to_bytes() for item in direct]
         reference.server.absorb(direct)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     assert study.server.n_rounds == 3
 
 
 def test_several_rounds_in_one_run_stop_when_nothing_is_new(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.give(rows_of("abc", 1))
+    study.give(site_rows("abc", 1))
     study.play(rounds=5)
     assert study.hub.snapshot().closed == 1
     assert [event[1] for event in study.events("nothing new")] == ["a", "b", "c"]
@@ -46,14 +44,14 @@ def test_several_rounds_in_one_run_stop_when_nothing_is_new(tmp_path: Path) -> N
 
 def test_only_sites_with_new_rows_contribute(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    first, second = rows_of("abc", 1), rows_of("b", 2)
+    first, second = site_rows("abc", 1), site_rows("b", 2)
     study.give(first)
     study.play()
     study.give(second)
     study.play()
     reference.play(first, 1)
     reference.play(second, 2)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     assert study.events("nothing new") == [("nothing new", "a", 2), ("nothing new", "c", 2)]
 
 
@@ -74,7 +72,7 @@ def only(site: str, study: Study, kind: str, what: Any) -> Any:
 @pytest.mark.parametrize("loss", ["killed", "hanging"])
 def test_a_lost_contribution_comes_in_the_next_round(tmp_path: Path, loss: str) -> None:
     study, reference = Study(tmp_path), Reference()
-    rows = rows_of("abc", 1)
+    rows = site_rows("abc", 1)
     study.give(rows)
 
     def lose(message: Message, reply: Message) -> list[Message]:
@@ -91,12 +89,12 @@ def test_a_lost_contribution_comes_in_the_next_round(tmp_path: Path, loss: str) 
     contributions = {item.site: item for item in reference.contribute(rows, 1)}
     reference.server.absorb([contributions["a"], contributions["c"]])
     reference.server.absorb([contributions["b"]])
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
 
 
 def test_a_lost_contribution_is_part_of_the_next_one(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    first, second = rows_of("abc", 1), rows_of("abc", 2)
+    first, second = site_rows("abc", 1), site_rows("abc", 2)
     study.give(first)
     study.fault = only("b", study, messages.CONTRIBUTE, lambda message, reply: [])
     study.play()
@@ -107,34 +105,34 @@ def test_a_lost_contribution_is_part_of_the_next_one(tmp_path: Path) -> None:
     contributions = {item.site: item for item in reference.contribute(first, 1)}
     reference.server.absorb([contributions["a"], contributions["c"]])
     reference.play(second, 2)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     assert study.server.latest()["b"].counts.sum() == 240  # every row once
 
 
 def test_a_contribution_delivered_twice_counts_once(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    rows = rows_of("abc", 1)
+    rows = site_rows("abc", 1)
     study.give(rows)
     study.fault = lambda message, reply: [reply, reply]
     study.play()
     reference.play(rows, 1)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     assert len(study.events("duplicate")) == 3
 
 
 def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    first = rows_of("abc", 1)
+    first = site_rows("abc", 1)
     study.give(first)
     study.play()
     study.add(study.root, "d")
     study.join("d")
-    second = rows_of("abcd", 2)
+    second = site_rows("abcd", 2)
     study.give(second)
     study.play()
     reference.play(first, 1)
     reference.play(second, 2)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
 
 
 HOSTILE = [
@@ -148,7 +146,7 @@ HOSTILE = [
 def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path, name: str) -> None:
     study, reference = Study(tmp_path), Reference()
     data, words = hostile(name)
-    rows = rows_of("abc", 1)
+    rows = site_rows("abc", 1)
     study.give(rows)
     study.fault = only(
         "b",
@@ -158,7 +156,7 @@ def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path
     )
     study.play()
     reference.play({site: block for site, block in rows.items() if site != "b"}, 1)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     assert len(study.reasons()) == 1
     assert words in study.reasons()[0]
 
@@ -175,18 +173,18 @@ def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path
 )
 def test_a_reply_of_another_form_is_rejected(tmp_path: Path, values: dict[str, Any], words: str) -> None:
     study, reference = Study(tmp_path), Reference()
-    rows = rows_of("abc", 1)
+    rows = site_rows("abc", 1)
     study.give(rows)
     study.fault = only("b", study, messages.CONTRIBUTE, lambda message, reply: [reply_with(message, **values)])
     study.play()
     reference.play({"a": rows["a"], "c": rows["c"]}, 1)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     assert words in study.reasons()[0]
 
 
 def test_without_keys_a_name_can_be_claimed_once(tmp_path: Path) -> None:
     study, reference = Study(tmp_path, insecure=True), Reference()
-    rows = rows_of("abc", 1)
+    rows = site_rows("abc", 1)
     study.give(rows)
     good = Contribution("a", 1, np.zeros((2, 2)), [1, 1]).to_bytes()
     study.fault = only(
@@ -197,13 +195,13 @@ def test_without_keys_a_name_can_be_claimed_once(tmp_path: Path) -> None:
     )
     study.play()
     reference.play({"a": rows["a"], "c": rows["c"]}, 1)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     assert "another node is site 'a'" in study.reasons()[0]
 
 
 def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    rows = rows_of("abc", 1)
+    rows = site_rows("abc", 1)
     study.give(rows)
     other = Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes()
     study.fault = only(
@@ -214,20 +212,20 @@ def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Pat
     )
     study.play()
     reference.play(rows, 1)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     assert study.reasons() == ["another contribution of this site is in already"]
 
 
 def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.give(rows_of("abc", 1))
+    study.give(site_rows("abc", 1))
     study.play()
     before = study.server
     verdict = study.hub.receive("b", Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes())
     assert verdict.outcome == "rejected"
     assert study.hub.receive("b", study.sent("b", 1).to_bytes()).outcome == "duplicate"
     assert study.hub.close_round() == []
-    assert_same(study.server, before)
+    assert_same_server(study.server, before)
 
 
 # ------------------------------------------------------------ crashes
@@ -235,7 +233,7 @@ def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
 
 def test_after_a_crash_only_the_missing_sites_are_asked(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    rows = rows_of("abc", 1)
+    rows = site_rows("abc", 1)
     study.give(rows)
 
     def die(message: Message, reply: Message) -> list[Message]:
@@ -253,7 +251,7 @@ def test_after_a_crash_only_the_missing_sites_are_asked(tmp_path: Path) -> None:
     asked = [entry for entry in study.hub.journal() if entry["event"] == "asking"]
     assert [entry["sites"] for entry in asked] == [["a", "b", "c"], ["c"]]
     reference.play(rows, 1)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
 
 
 class Crash(BaseException):
@@ -266,7 +264,7 @@ def crash_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
     Sites and server write through the same function, so that both sides' writes are hit.
     """
     reference = Reference()
-    rounds = [rows_of("ab", 1, 40), rows_of("ab", 2, 40)]
+    rounds = [site_rows("ab", 1, 40), site_rows("ab", 2, 40)]
     for number, rows in enumerate(rounds, 1):
         reference.play(rows, number)
     real = persistence.write_atomic
@@ -294,7 +292,7 @@ def crash_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
                         study.play()
                     except Crash:
                         crashed = True
-        assert_same(study.server, reference.server)
+        assert_same_server(study.server, reference.server)
         if not crashed:
             return n_crashes
     raise AssertionError("the runs never ended without a crash")
@@ -327,7 +325,7 @@ def test_a_torn_journal_line_is_passed_over(tmp_path: Path) -> None:
 
 def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    first, second = rows_of("abc", 1), rows_of("abc", 2)
+    first, second = site_rows("abc", 1), site_rows("abc", 2)
     study.give(first)
     study.play()
     assert study.forget(study.root, "b")
@@ -336,7 +334,7 @@ def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path)
     without = [{site: block for site, block in rows.items() if site != "b"} for rows in (first, second)]
     reference.play(without[0], 1)
     reference.play(without[1], 2)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     study.add(study.root, "b")
     study.play()
     assert "b" in study.server.sites
@@ -345,7 +343,7 @@ def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path)
 
 def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    first, second = rows_of("abc", 1), rows_of("abc", 2)
+    first, second = site_rows("abc", 1), site_rows("abc", 2)
     study.give(first)
     study.play()
     study.revoke(study.root, "b")
@@ -353,7 +351,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     study.play()
     reference.play(first, 1)
     reference.play({"a": second["a"], "c": second["c"]}, 2)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
     late = study.hub.receive("b", Contribution("b", 2, np.zeros((2, 2)), [1, 1]).to_bytes())
     assert late == ("rejected", "the site does not take part")
     assert not (study.root / "bundles" / "b").exists()
@@ -361,7 +359,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
 
 def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
-    rows = rows_of("abc", 1)
+    rows = site_rows("abc", 1)
     study.give(rows)
 
     def revoke(message: Message, reply: Message) -> list[Message]:
@@ -371,7 +369,7 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
     study.fault = only("b", study, messages.CONTRIBUTE, revoke)
     study.play()
     reference.play({"a": rows["a"], "c": rows["c"]}, 1)
-    assert_same(study.server, reference.server)
+    assert_same_server(study.server, reference.server)
 
 
 # ------------------------------------------------------------ what sites get
@@ -379,7 +377,7 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
 
 def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.give(rows_of("abc", 1, 400))
+    study.give(site_rows("abc", 1, 400))
     study.play()
     data = (study.state("a") / "model.fcac").read_bytes()
     assert data == study.hub.model_bytes()
@@ -394,7 +392,7 @@ def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["cae-fc", "communities"])
 def test_what_sites_fetch_holds_no_node_and_no_record(tmp_path: Path, kind: str) -> None:
     study = Study(tmp_path, server=kind)
-    rounds = [rows_of("abc", number, 200) for number in (1, 2)]
+    rounds = [site_rows("abc", number, 200) for number in (1, 2)]
     for rows in rounds:
         study.give({site: block.round(1) for site, block in rows.items()})
         study.play()
@@ -431,11 +429,11 @@ def test_released_nodes_are_handed_out_as_they_are() -> None:
 
 def test_the_report_is_written_after_every_round(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.give(rows_of("abc", 1))
+    study.give(site_rows("abc", 1))
     study.play()
     report = study.root / "state" / "report.html"
     first = report.read_text()
-    study.give(rows_of("abc", 2))
+    study.give(site_rows("abc", 2))
     study.play()
     assert "<html" in first
     assert report.read_text() != first

@@ -20,6 +20,7 @@ from fcac.paper.rivals._base import d2_seeds, lloyd, site_stream
 from fcac.paper.rivals.fedfcm import fuzzy_c_means, fuzzy_memberships
 from fcac.paper.rivals.kfed import clearly_owned, local_centers
 from fcac.paper.rivals.mufc import Share, with_seeds, without_rows
+from testing.data import draw
 
 # A sound sampler falls below this once in 10,000 seeds. Seeds are fixed, so the outcome of a test never
 # changes.
@@ -37,8 +38,7 @@ def blobs():
     """Three well separated clusters in the unit square, at four sites of unequal size."""
     generator = np.random.default_rng(0)
     centers = np.array([[0.1, 0.1], [0.9, 0.2], [0.4, 0.9]])
-    y = generator.integers(3, size=400)
-    X = centers[y] + generator.normal(0, 0.03, size=(400, 2))
+    X, y = draw(generator, centers, 400, 0.03)
     groups = generator.choice(4, size=400, p=[0.4, 0.3, 0.2, 0.1])
     return X, y, groups
 
@@ -505,7 +505,7 @@ def test_mufc_refuses_what_cannot_be_forgotten_and_stays_as_it_was(blobs):
     with pytest.raises(ValueError, match="at least one whole number"):
         model.forget_rows(0, [])
     model.forget_rows(0, [3])
-    with pytest.raises(ValueError, match="row 3 of site 0 was forgotten before"):
+    with pytest.raises(ValueError, match="row 3 of site 0 has already been forgotten"):
         model.forget_rows(0, [3])
     lonely = MUFC(n_clusters=3, random_state=0).fit(X)
     with pytest.raises(ValueError, match="nothing was changed"):

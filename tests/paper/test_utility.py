@@ -9,6 +9,7 @@ import pytest
 
 from fcac.paper.utility import digits_utility, utility_curve
 from fcac.privacy.samplers import InsecureTestSampler
+from testing.data import labelled_blobs
 
 
 def test_digits_reach_the_bars_with_the_papers_server() -> None:
@@ -32,9 +33,7 @@ def test_digits_reach_the_bars_with_the_real_noise() -> None:
 
 
 def test_every_mechanism_is_measured_and_the_result_is_json() -> None:
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=400)
-    X = np.array([[0.25, 0.25], [0.75, 0.75]])[y] + rng.normal(0, 0.05, size=(400, 2))
+    X, y = labelled_blobs(400, 0, [[0.25, 0.25], [0.75, 0.75]], 0.05)
     said: list[str] = []
     result = utility_curve(
         X, y, [[0, 1], [0, 1]], epsilons=(1.0, 16.0), n_sites=3, n_seeds=2, sampler=InsecureTestSampler(0),

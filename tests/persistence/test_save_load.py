@@ -144,7 +144,7 @@ def test_foreign_files_are_refused(data, tmp_path):
         read(path)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=400))
 def test_noise_is_refused(noise):
     with pytest.raises(ValueError, match="FCAC file"):
@@ -299,7 +299,7 @@ def check_tampering(name, where, value, model_class):
     assert np.isfinite(changed.score_samples(X)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["nodes", "counts", "bandwidths", "recency", "edges", "edge_ages", "clock"]),
     st.integers(0, 10**6),
@@ -311,7 +311,7 @@ def test_a_changed_number_never_breaks_the_kernels(name, where, value, model_cla
 
 
 @pytest.mark.soak
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=5000)
 @given(
     st.sampled_from(["nodes", "counts", "bandwidths", "recency", "edges", "edge_ages", "clock"]),
     st.integers(0, 10**6),

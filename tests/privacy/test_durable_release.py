@@ -19,6 +19,7 @@ from fcac.persistence import unpack
 from fcac.privacy import Ledger, NodeRelease, PrivacyError, RepeatedBatch, release_once
 from fcac.privacy.samplers import InsecureTestSampler
 from testing import releasing_worker as worker
+from testing.waiting import PATIENCE, wait_until
 
 
 def check(folder: Path) -> int:
@@ -38,6 +39,11 @@ def check(folder: Path) -> int:
     return len(sent)
 
 
+def n_sent(folder: Path) -> int:
+    """How many rounds have left."""
+    return len({path.name.split("-")[0] for path in (folder / "outbox").glob("0*")})
+
+
 def crash_again_and_again(folder: Path, moments: int, seed: int) -> None:
     (folder / "outbox").mkdir()
     rng = random.Random(seed)
@@ -49,14 +55,17 @@ def crash_again_and_again(folder: Path, moments: int, seed: int) -> None:
         )
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        time.sleep(rng.uniform(0.0, 0.15))
+        # By progress, not by the clock: however slow the machine is, some rounds have left when the blow falls.
+        wanted = left + rng.randrange(1, 5)
+        wait_until(lambda n=wanted: n_sent(folder) >= n, process)
+        time.sleep(rng.uniform(0.0, 0.02))
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
         now = check(folder)
-        assert now >= left
+        assert now >= wanted
         left = now
-    assert left > 0
+    assert left >= moments
     for number in range(1, left + 1):  # and once more, in peace: nothing is drawn, nothing is charged
         before = len(Ledger(folder / "site.db", worker.BUDGET).entries())
         again = release_once(
@@ -158,7 +167,7 @@ def test_two_processes_asked_for_one_round_send_the_same(tmp_path: Path) -> None
     for process in workers:
         process.start()
     gate.set()
-    answers = [results.get(timeout=120) for _ in workers]
+    answers = [results.get(timeout=PATIENCE) for _ in workers]
     for process in workers:
         process.join()
     assert sorted(drawn for drawn, _ in answers) == [False, True]

@@ -13,6 +13,7 @@ import pytest
 
 from fcac.privacy import BudgetExceeded, Ledger, LedgerError, RepeatedBatch
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
+from testing.waiting import PATIENCE
 
 ONE = rho_from_epsilon(1.0, 1e-6)
 ROWS = np.arange(6.0).reshape(3, 2)
@@ -275,7 +276,7 @@ def test_two_processes_cannot_overdraw_together(tmp_path: Path) -> None:
     for worker in workers:
         worker.start()
     gate.set()
-    charged = [results.get(timeout=120) for _ in workers]
+    charged = [results.get(timeout=PATIENCE) for _ in workers]
     for worker in workers:
         worker.join()
     ledger = Ledger(path, budget=2.0)

@@ -14,15 +14,14 @@ from fcac.persistence import pack, unpack
 from fcac.privacy import BudgetExceeded, Ledger, NodeRelease, PrivacyError, ReleasedState, RepeatedBatch, cell_release
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
+from testing.data import blobs
 from testing.holder import Holder
 
 SQUARE = np.array([[0.0, 1.0], [0.0, 1.0]])
 
 
 def two_crowds(seed: int = 0, n: int = 600) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    centres = np.array([[0.2, 0.3], [0.8, 0.7]])
-    return centres[rng.integers(2, size=n)] + rng.normal(0, 0.03, size=(n, 2))
+    return blobs(n, seed, [[0.2, 0.3], [0.8, 0.7]], 0.03)
 
 
 def quiet(epsilon: float = 4.0, seed: int = 0, **settings: Any) -> NodeRelease:
@@ -141,7 +140,7 @@ class TestRounds:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"made_by": "somebody"}, "not from a release"),
+            ({"made_by": "somebody"}, "not the result of a release"),
             ({"n_releases": 0}, "damaged"),
             ({"n_releases": "many"}, "damaged"),
         ],
@@ -231,7 +230,7 @@ class TestErrorsBeforeAnythingIsCharged:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            ({"state": np.zeros((3, 2))}, "not from a release"),
+            ({"state": np.zeros((3, 2))}, "not the result of a release"),
             ({"site": ""}, "site"),
             ({"site": 3}, "site"),
             ({"round": -1}, "round"),

@@ -21,16 +21,15 @@ from fcac.report.cluster_style import N_STYLES, PALETTE, ClusterStyle
 from fcac.report.data import adjusted_rand, gather
 from fcac.report.markup import Markup, tag
 from fcac.report.projection import MIN_ROWS, condense, fit_projection
+from testing.data import blobs
 
 HOSTILE = "<script>alert('site')</script>"
 HOSTILE_FEATURE = '"><img src=x onerror="alert(\'feature\')">'
 
 
-def blobs(seed: int = 0, n: int = 900, d: int = 3, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
+def three_blobs(n: int = 900, d: int = 3, scale: float = 1.0) -> np.ndarray:
     centres = scale * np.array([[0.0] * d, [5.0] * d, [0.0, 5.0] + [0.0] * (d - 2)])
-    truth = rng.integers(3, size=n)
-    return centres[truth] + rng.normal(0, 0.3 * scale, size=(n, d)), truth
+    return blobs(n, 0, centres, 0.3 * scale)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def demo():
 
 @pytest.fixture(scope="module")
 def in_process():
-    rows, _ = blobs()
+    rows = three_blobs()
     sites = np.random.default_rng(1).choice(["north", "south"], size=len(rows))
     model = FCAC(random_state=0)
     for part in np.array_split(np.arange(len(rows)), 2):
@@ -173,7 +172,7 @@ def test_many_rounds_show_first_last_and_some_between():
 
 
 def test_after_forgetting_a_site_the_report_knows_nothing_of_it():
-    rows, _ = blobs()
+    rows = three_blobs()
     model = FCAC(random_state=0).fit(rows, groups=np.where(np.arange(len(rows)) % 2, "stays", "leaves-soon"))
     assert "leaves-soon" in render_report(model)
     model.forget("leaves-soon")
@@ -235,7 +234,7 @@ def test_no_row_is_in_the_file(kind):
 
 
 def test_dots_of_sites_nodes_stand_for_several_rows():
-    rows, _ = blobs(n=300, d=2, scale=50.0)
+    rows = three_blobs(n=300, d=2, scale=50.0)
     model = FCAC(server="communities", random_state=0).fit(rows)
     assert (model.server_.counts == 1).any()
     data = gather(model.server_)
@@ -306,7 +305,7 @@ def test_wrong_input_is_named(in_process):
 
 
 def test_names_cannot_become_markup():
-    rows, _ = blobs(d=2)
+    rows = three_blobs(d=2)
     model = FCAC(random_state=0).fit({HOSTILE: rows[:400], "b\x00\ud800": rows[400:]})
     html = render_report(model.server_, feature_names=[HOSTILE_FEATURE, "y"], title=HOSTILE)
     body = text_of(html)
@@ -364,7 +363,7 @@ def test_one_open_site_among_private_ones_is_red():
 
 
 def test_paper_noise_is_shown_with_the_figures_of_the_data():
-    rows, _ = blobs(d=4)
+    rows = three_blobs(d=4)
     rows[:, 3] = 7.0  # a constant column, sent exactly
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -382,7 +381,7 @@ def test_paper_noise_is_shown_with_the_figures_of_the_data():
 
 
 def test_node_release_states_its_promise_and_its_limits():
-    rows, _ = blobs(d=2)
+    rows = three_blobs(d=2)
     bounds = [[-2, 8], [-2, 8]]
     mechanism = NodeRelease(4, bounds, sampler=InsecureTestSampler(0))
     model = FCAC(privacy=mechanism, server="communities", random_state=0)

@@ -17,6 +17,7 @@ from fcac.estimators.demo import run_demo
 from fcac.federation import Server
 from fcac.privacy import PaperLaplace
 from fcac.report import write_report
+from testing.waiting import PATIENCE
 
 FLAGS = [
     "--headless",
@@ -118,6 +119,7 @@ class Page:
     def __init__(self, browser: Any, path: Path, width: int, height: int, scheme: str) -> None:
         self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         self.page = self.context.new_page()
+        self.page.set_default_timeout(1000 * PATIENCE)
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -25,8 +25,8 @@ SCHEMA = Schema(["x", "y"])
 class Reader:
     """Looks again and again, using up what it finds."""
 
-    def __init__(self, path: Path, schema: Schema = SCHEMA, settle: float = 2.0) -> None:
-        self.finder, self.cursor = NewRowFinder(path, schema, settle), Cursor()
+    def __init__(self, path: Path, schema: Schema = SCHEMA, settle: float = 3600.0) -> None:
+        self.watcher, self.cursor = NewRowFinder(path, schema, settle), Cursor()
 
     def new(self) -> list[list[float]]:
         parts = self.finder.find(self.cursor)
@@ -73,7 +73,7 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
 def test_a_last_line_without_a_break_counts_when_the_file_is_at_rest(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("x,y\n1,2\n3,4")
-    os.utime(file, (time.time() - 60,) * 2)
+    os.utime(file, (time.time() - 7200,) * 2)
     reader = Reader(file)
     assert reader.new() == [[1, 2], [3, 4]]
     with file.open("a") as stream:
@@ -194,10 +194,10 @@ def test_a_missing_column_or_tag_is_named(tmp_path: Path) -> None:
         NewRowFinder(tmp_path, schema, tag="patient").check_columns()
     finder = NewRowFinder(tmp_path, schema, tag="person")
     finder.check_columns()
-    with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
+    with pytest.raises(DataError, match=r"a\.csv: a row has no value in column person"):
         list(finder.pieces(finder.find({})))
     (tmp_path / "b.csv").write_text("x,person\n1,2\n")
-    with pytest.raises(RequestError, match=r"b\.csv: no column y: the schema needs it"):
+    with pytest.raises(RequestError, match=r"b\.csv: no column y, which the schema needs"):
         finder.check_columns()
 
 
@@ -286,7 +286,7 @@ def test_an_error_names_the_line_in_the_file_and_not_in_what_is_new(tmp_path: Pa
         reader.new()
     assert "SECRET" not in str(caught.value)
     file.write_text("x,y\n1,2\n3,4\n5,SECRET\n")
-    with pytest.raises(DataError, match=r"a\.csv: column y holds text, numbers are needed") as caught:
+    with pytest.raises(DataError, match=r"a\.csv: column y has text, but numbers are needed") as caught:
         reader.new()
     assert "SECRET" not in str(caught.value)
 
@@ -307,14 +307,14 @@ def test_text_far_down_is_counted_and_not_quoted(tmp_path: Path) -> None:
 def test_an_id_that_says_there_is_none_is_refused(tmp_path: Path, word: str) -> None:
     (tmp_path / "a.csv").write_text(f"x,y,person\n1,2,p\n3,4,{word}\n")
     finder = NewRowFinder(tmp_path, SCHEMA, tag="person")
-    with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
+    with pytest.raises(DataError, match=r"a\.csv: a row has no value in column person"):
         list(finder.pieces(finder.find({})))
 
 
 def test_used_rows_are_not_looked_at_again(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("x,y\n1,2\n3,4")
-    os.utime(file, (time.time() - 60,) * 2)
+    os.utime(file, (time.time() - 7200,) * 2)
     reader = Reader(file)
     assert reader.new() == [[1, 2], [3, 4]]
     with file.open("a") as stream:  # by a program that forgot the line break: as one line it would have three cells

@@ -124,7 +124,7 @@ def test_as_groups_keeps_the_order_within_sites():
         (lambda: dirichlet(LABELS, 5, 1.0, 0, min_rows=-1), "must not be negative"),
         (lambda: dirichlet(LABELS, 20, 0.01, 0, min_rows=10), "lower min_rows"),
         (lambda: classes_per_site(LABELS, 5, 5, 0), "between 1 and the number of labels, 4"),
-        (lambda: classes_per_site(LABELS, 3, 1, 0), "cannot hold all 4 labels"),
+        (lambda: classes_per_site(LABELS, 3, 1, 0), "cannot cover all 4 labels"),
         (lambda: classes_per_site([0, 0, 1], 3, 2, 0), "too few for the 3 sites"),
         (lambda: by_column([]), "one site per row"),
         (lambda: by_column([[1, 2], [3, 4]]), "one site per row"),

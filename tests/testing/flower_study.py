@@ -30,6 +30,7 @@ from fcac.federation import Contribution, Server, Site
 from fcac.flower import server_app
 from fcac.flower.in_process import Fault, InProcessGrid
 from fcac.flower.service import site_settings
+from testing.data import write_csv
 
 SCHEMA = """\
 fcac_schema = 1
@@ -39,21 +40,6 @@ bounds_are_public = true
 x = { min = -8, max = 8 }
 y = { min = -8, max = 8 }
 """
-
-
-def write_csv(path: Path, rows: Any, header: bool = True) -> None:
-    """Append rows so that they read back bit for bit."""
-    with path.open("a") as stream:
-        if header:
-            stream.write("x,y\n")
-        stream.writelines(f"{float(x)!r},{float(y)!r}\n" for x, y in rows)
-
-
-def blobs(n: int, seed: int) -> np.ndarray:
-    """Three heaps of points."""
-    rng = np.random.default_rng(seed)
-    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
-    return centres[rng.integers(3, size=n)] + rng.normal(0, 0.4, size=(n, 2))
 
 
 class Study:
@@ -155,16 +141,6 @@ class Reference:
 
     def play(self, rows: Mapping[str, np.ndarray], round: int) -> None:
         self.server.absorb(self.contribute(rows, round))
-
-
-def assert_same(one: Server, other: Server) -> None:
-    """Two servers are the same, bit for bit: model, contributions, order of rounds."""
-    (meta, arrays), (other_meta, other_arrays) = one.to_parts(), other.to_parts()
-    assert meta == other_meta
-    assert set(arrays) == set(other_arrays)
-    for name, array in arrays.items():
-        assert array.dtype == other_arrays[name].dtype, name
-        assert array.tobytes() == other_arrays[name].tobytes(), name
 
 
 def hostile(name: str, now: int = 1) -> tuple[bytes, str]:

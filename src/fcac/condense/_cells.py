@@ -90,7 +90,11 @@ def add_cells(which, to, means, squares, totals, to_means, to_squares, to_totals
 
 @kernel(error_model="numpy")
 def join_small(means, squares, totals, scales, least):
-    """Join cells lighter than `least` to their nearest neighbour, lightest first; emptied cells keep a total of 0."""
+    """Join cells lighter than `least` to others, lightest first; emptied cells keep a total of 0.
+
+    The partner is the one that adds least to the spread within cells (Ward's criterion). The nearest mean would not do:
+    in many dimensions a mean of several is nearer to everybody than single rows are, and would swallow them all.
+    """
     n, d = means.shape
     scaled = means * scales
     alive = totals > 0.0
@@ -106,14 +110,15 @@ def join_small(means, squares, totals, scales, least):
         for i in range(n):
             if not alive[i] or i == a:
                 continue
-            gap = 0.0
-            for j in range(d):
-                step = scaled[i, j] - scaled[a, j]
-                gap += step * step
-                if gap >= nearest:
+            share, gap = totals[i] * totals[a] / (totals[i] + totals[a]), 0.0
+            for start in range(0, d, 16):
+                for j in range(start, min(start + 16, d)):
+                    step = scaled[i, j] - scaled[a, j]
+                    gap += step * step
+                if gap * share >= nearest:
                     break
-            if gap < nearest:
-                c, nearest = np.int64(i), gap
+            if gap * share < nearest:
+                c, nearest = np.int64(i), gap * share
         both = totals[c] + totals[a]
         share = totals[a] / both
         for j in range(d):

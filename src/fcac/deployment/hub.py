@@ -15,7 +15,6 @@ of fcac 0.1.0 is taken over when it is first used.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -289,8 +288,7 @@ class Hub:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Running rounds and commands such as forget take turns; a killed process loses the lock by itself."""
-        with (self.state / "lock").open("w") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        with persistence.locked(self.state / "lock"):
             yield
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fcac import persistence
+from fcac.federation.condenser import Condenser, condenser_for
 from fcac.tables.schema import Schema
 
 FEDERATION_FILE = "federation.toml"
@@ -87,6 +88,8 @@ class FederationSettings:
     address: str = "127.0.0.1:18000"
     insecure: bool = False
     server: str = "cae-fc"
+    max_nodes: int | None = None
+    min_rows: int = 1
     seed: int = 0
     timeout: float = 300.0
     wait: float = 60.0
@@ -117,6 +120,8 @@ class FederationSettings:
                 address=str(top["address"]),
                 insecure=bool(top.get("insecure", False)),
                 server=str(top.get("server", "cae-fc")),
+                max_nodes=given.get("condensing", {}).get("max_nodes"),
+                min_rows=given.get("condensing", {}).get("min_rows", 1),
                 seed=int(top.get("seed", 0)),
                 timeout=float(rounds.get("timeout", 300.0)),
                 wait=float(rounds.get("wait", 60.0)),
@@ -162,6 +167,12 @@ class SiteSettings:
         Column that says which part a row is in: releases of different parts do not add up.
     part_by_file : bool
         Every file is such a part.
+    condenser : {"reservoir", "ca-plus"}
+        How rows become nodes, as the study has it; settings of 0.1.0 do not say, and mean CA+.
+    max_nodes : int, optional
+        Most nodes of a reservoir.
+    min_rows : int
+        Fewest rows that a node of a reservoir stands for when it is sent without privacy.
     """
 
     name: str
@@ -175,8 +186,12 @@ class SiteSettings:
     record_id: str | None = None
     part_column: str | None = None
     part_by_file: bool = False
+    condenser: str = "ca-plus"
+    max_nodes: int | None = None
+    min_rows: int = 1
 
     def __post_init__(self) -> None:
+        self.make_condenser()  # refuses what it cannot use
         named = [self.record_id is not None, self.part_column is not None, self.part_by_file]
         if sum(named) > 1:
             raise ValueError("name a record id, or a column of parts, or make files the parts: one of the three")
@@ -192,6 +207,10 @@ class SiteSettings:
     def private(self) -> bool:
         """Whether what leaves is a NodeRelease."""
         return self.epsilon is not None
+
+    def make_condenser(self) -> Condenser:
+        """Return how this site's rows become nodes; the same at every site of a study."""
+        return condenser_for(self.condenser, self.max_nodes, self.min_rows)
 
     def mechanism(self) -> Any:
         """Return the site's mechanism, with its ledger in the state directory; None without privacy."""

@@ -15,9 +15,7 @@ store the bytes, then send. Whatever crashes in between, the newest state says w
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,7 +73,7 @@ class SiteAgent:
             stored = self._sent_path(round)
             if stored.exists():
                 return stored.read_bytes()
-            site = Site(self.settings.name, self._mechanism, self.state)
+            site = Site(self.settings.name, self._mechanism, self.state, self.settings.make_condenser())
             if round == site.round:  # died after the state was stored and before the bytes were
                 return self._keep(site.contribute(round=round))
             if round < site.round:
@@ -141,16 +139,7 @@ class SiteAgent:
     def _alone(self) -> Iterator[None]:
         """One request at a time, across processes; a killed process loses the lock by itself."""
         self.state.mkdir(parents=True, exist_ok=True)
-        with (self.state / "lock").open("w") as stream:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise TimeoutError("another request is still being answered") from None
-                    time.sleep(0.1)
+        with persistence.locked(self.state / "lock", _LOCK_SECONDS):
             yield
 
     def _sent_path(self, round: int) -> Path:

@@ -18,12 +18,14 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from fcac import persistence
 from fcac.deployment import certificates
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_site_name
-from fcac.federation import Server
+from fcac.federation import Server, readouts
+from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
 from fcac.tables.schema import Schema
 
 BUNDLE_FILE = "bundle.toml"
@@ -39,9 +41,9 @@ name = "{name}"
 address = "{address}"   # where sites reach the server
 insecure = {insecure}   # true: no encryption, no keys; for one machine only
 schema = "schema.toml"
-server = "{server}"   # cae-fc or communities
+server = "{server}"   # how clusters are read: communities, or cae-fc (the paper's)
 seed = {seed}
-
+{condensing}
 [rounds]
 timeout = {timeout}   # seconds a site has to answer
 wait = {wait}   # seconds to wait for sites to connect before a round begins
@@ -61,6 +63,19 @@ site = "{site}"
 federation = "{name}"
 address = "{address}"
 insecure = {insecure}
+{condensing}"""
+
+_CONDENSING = """
+[condensing]   # the same at every site; bundles made later carry it
+max_nodes = {max_nodes}   # most nodes that a site condenses its rows to
+min_rows = {min_rows}   # without --epsilon: fewest rows that a node stands for when it is sent
+"""
+
+_BUNDLE_CONDENSING = """
+[condensing]   # as the study has it; the same at every site
+condenser = "reservoir"
+max_nodes = {max_nodes}
+min_rows = {min_rows}
 """
 
 _APP = """\
@@ -102,7 +117,9 @@ def init(
     address: str = "127.0.0.1:18000",
     name: str | None = None,
     insecure: bool = False,
-    server: str = "cae-fc",
+    server: str = "communities",
+    max_nodes: int | None = None,
+    min_rows: int = 3,
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
@@ -121,7 +138,12 @@ def init(
         By default the directory's.
     insecure : bool
         No encryption and no keys; loopback addresses only.
-    server : {"cae-fc", "communities"}
+    server : str
+        "communities", or "cae-fc", the paper's.
+    max_nodes : int, optional
+        Most nodes that a site condenses its rows to; by default 4,000. Not for "cae-fc".
+    min_rows : int
+        Fewest rows that a node stands for when a site sends it without privacy. Not for "cae-fc".
     seed : int
         Of the server's shuffles.
     timeout, wait : float
@@ -144,6 +166,10 @@ def init(
         check_site_name(site)
     Schema.load(schema)
     Server(server, seed)
+    condenser = condenser_for(readouts.find(server).condenser, max_nodes, min_rows)
+    condensing = ""
+    if isinstance(condenser, ReservoirCondenser):
+        condensing = _CONDENSING.format(max_nodes=condenser.max_nodes, min_rows=condenser.min_rows)
     for folder in ("app", "ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for secret in ("ca", "server", STATE, "bundles"):
@@ -159,11 +185,14 @@ def init(
         address=address,
         insecure=str(insecure).lower(),
         server=server,
+        condensing=condensing,
         seed=seed,
         timeout=timeout,
         wait=wait,
     )
-    members = [_member_text(site, _make_bundle(root, site, _plain(label), address, insecure)) for site in sites]
+    members = [
+        _member_text(site, _make_bundle(root, site, _plain(label), address, insecure, condenser)) for site in sites
+    ]
     # last: a directory with this file is a complete federation
     persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
     _hub(root).note("made", sites=sites)
@@ -202,7 +231,8 @@ def add(root: Path, site: str) -> Path:
     if known is not None and known.status == "forgotten":
         _edit_member(root, site, {"status": "active"})
         return bundle
-    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure)
+    condenser = condenser_for(readouts.find(settings.server).condenser, settings.max_nodes, settings.min_rows)
+    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure, condenser)
     if known is None:
         path = root / FEDERATION_FILE
         text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
@@ -213,7 +243,7 @@ def add(root: Path, site: str) -> Path:
     return bundle
 
 
-def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool) -> str:
+def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool, condenser: Condenser) -> str:
     """Write a site's bundle, with a new key if there are keys; return the public key."""
     bundle = root / "bundles" / site
     if bundle.exists():
@@ -225,7 +255,10 @@ def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool)
         shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
         public = certificates.make_site_key(bundle / KEY_FILE)
         (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
-    text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower())
+    condensing = ""
+    if isinstance(condenser, ReservoirCondenser):
+        condensing = _BUNDLE_CONDENSING.format(max_nodes=condenser.max_nodes, min_rows=condenser.min_rows)
+    text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower(), condensing=condensing)
     (bundle / BUNDLE_FILE).write_text(text, "utf-8")
     return public
 
@@ -253,7 +286,7 @@ def revoke(root: Path, site: str) -> str:
     return public
 
 
-def read_bundle(bundle: str | Path) -> dict[str, object]:
+def read_bundle(bundle: str | Path) -> dict[str, Any]:
     """Return what a bundle says."""
     path = Path(bundle) / BUNDLE_FILE
     if not path.is_file():

@@ -27,7 +27,7 @@ class CAPlusCommunities(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters : int, optional
-        Number of clusters, for who knows it.
+        Number of clusters, if it is known.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
         How neighbours among very many nodes are found.
 

@@ -80,7 +80,9 @@ def without_column(X: Any, column: str | None) -> Any:
 
 def is_missing(value: Any) -> bool:
     """Whether a value of a column of objects is None, NaN or a missing value of pandas."""
-    return value is None or (isinstance(value, float) and np.isnan(value)) or type(value).__name__ in ("NAType", "NaTType")
+    return (
+        value is None or (isinstance(value, float) and np.isnan(value)) or type(value).__name__ in ("NAType", "NaTType")
+    )
 
 
 def _arrow_values(column: Any) -> NDArray[Any]:

@@ -38,7 +38,7 @@ class Server:
         Seed of the shuffles. Round 1 uses it as it is; a later round's shuffle depends on it and on the round's number
         only, so that a replay without a site is exact.
     n_clusters : int, optional
-        For communities alone: number of clusters, for who knows it.
+        Number of clusters, if it is known; only some servers accept it.
 
     Examples
     --------

@@ -119,7 +119,7 @@ class ForkingExecutor:
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
-        """Take leave of processes that have ended."""
+        """Collect the exit codes of processes that have ended."""
         import multiprocessing
 
         multiprocessing.active_children()

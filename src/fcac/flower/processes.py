@@ -147,12 +147,12 @@ def write_connection(root: Path, port: int, insecure: bool) -> Path:
 
 
 def is_healthy(root: Path, port: int, insecure: bool) -> bool:
-    """Ask the SuperLink, once, whether it is ready."""
+    """Ask the SuperLink, once, whether it is ready; none at all refuses at once, a busy one may take its time."""
     scheme, context = "http", None
     if not insecure:
         scheme, context = "https", ssl.create_default_context(cafile=str(root / "ca" / "ca.crt"))
     try:
-        with urllib.request.urlopen(f"{scheme}://127.0.0.1:{port}/health", timeout=2, context=context) as answer:
+        with urllib.request.urlopen(f"{scheme}://127.0.0.1:{port}/health", timeout=30, context=context) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

@@ -229,6 +229,7 @@ def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> Site
         data=str(data.resolve()),
         state=str(state.resolve()),
         schema=str((bundle / "schema.toml").resolve()),
+        **facts.get("condensing", {}),
         **privacy,
     )
     from fcac.federation import Site
@@ -238,7 +239,9 @@ def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> Site
     mechanism = settings.mechanism()
     if mechanism is not None:
         mechanism.sampler.check_ready()
-    Site(settings.name, mechanism, state)  # refuses a state that was made under other privacy
+    Site(
+        settings.name, mechanism, state, settings.make_condenser()
+    )  # refuses a state that was made under other privacy
     return settings
 
 

@@ -1,8 +1,8 @@
-"""What privacy costs: how well clusters are found at each epsilon, for every mechanism, on equal terms.
+"""What privacy costs in quality: how well clusters are found at each epsilon, by every mechanism.
 
-Equal terms means the total epsilon of a record: what the ledger shows for :class:`NodeRelease`, what a report of all
-features costs for :class:`LocalNoise`, and epsilon times the number of features for :class:`PaperLaplace`, whose
-number is only nominal in any case.
+Mechanisms are compared at equal total epsilon of a record. For :class:`NodeRelease` that is what the ledger shows, for
+:class:`LocalNoise` the cost of all features together, and for :class:`PaperLaplace` its epsilon times the number of
+features, although its epsilon is no guarantee in any case.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def utility_curve(
 ) -> dict[str, Any]:
     """Measure adjusted mutual information (AMI) against the total epsilon of a record.
 
-    Rows are divided among sites with Dirichlet-distributed shares of the classes; each site sends one contribution.
-    There are three read-outs: the paper's server (its sites condense with CA+), the communities server, and k-means
-    (weighted, told the true number of clusters) on the nodes of communities. A release takes the place of condensing,
-    so that all three then read the same contributions.
+    The rows are divided among sites with Dirichlet-distributed shares of the classes, and each site sends one
+    contribution. There are three read-outs: the paper's server (whose sites condense with CA+), the communities server,
+    and k-means on the nodes of communities (weighted by counts, given the true number of clusters). A release replaces
+    condensing, so under `NodeRelease` all three read the same contributions.
 
     Parameters
     ----------
@@ -62,17 +62,17 @@ def utility_curve(
     mechanisms : sequence of str
         Some of "NodeRelease", "LocalNoise", "PaperLaplace".
     n_sites, alpha, n_seeds : int, float, int
-        Division of the rows; every seed divides anew.
+        How the rows are divided; each seed gives another division.
     sampler : Sampler, optional
-        Noise of NodeRelease; None is the real one.
+        Source of NodeRelease's noise; None for the secure one.
     progress : callable, optional
-        Told in words what was measured.
+        Called with one line of text after each measurement.
 
     Returns
     -------
     dict
-        JSON-able: ``curves[mechanism][readout]`` has ``mean`` and ``std`` over the seeds, one number per epsilon;
-        ``no_noise[readout]`` likewise, one number.
+        Ready for JSON: ``curves[mechanism][readout]`` has ``mean`` and ``std`` over the seeds, one number per epsilon;
+        ``no_noise[readout]`` has one number each.
     """
     limits = check_bounds(bounds)
     rows, classes = check_rows(X, len(limits)), np.asarray(y)
@@ -105,7 +105,7 @@ def utility_curve(
 
 
 def digits_utility(n_seeds: int = 8, **options: Any) -> dict[str, Any]:
-    """:func:`utility_curve` on scikit-learn's digits (1,797 records of 64 features from 0 to 16)."""
+    """Run :func:`utility_curve` on scikit-learn's digits (1,797 records of 64 features from 0 to 16)."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

@@ -1,4 +1,4 @@
-"""Many small states as a few arrays: 100,000 sites must not become a million tensors in one file."""
+"""Stores many small states in a few arrays, so that 100,000 sites do not become a million tensors in one file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def pack_many(parts: Sequence[Parts]) -> Parts:
-    """Join states that hold the same arrays, along their first axis."""
+    """Concatenate states that have the same arrays, along their first axis."""
     names = sorted({name for _, arrays in parts for name in arrays})
     lengths = np.array([[len(arrays[n]) if n in arrays else -1 for n in names] for _, arrays in parts], np.int64)
     joined: dict[str, NDArray[Any]] = {
@@ -23,10 +23,10 @@ def pack_many(parts: Sequence[Parts]) -> Parts:
 
 
 def unpack_many(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[Parts]:
-    """Take apart what :func:`pack_many` joined."""
+    """Separate the states joined by :func:`pack_many`."""
     names, metas, lengths = meta["names"], meta["metas"], arrays["lengths"]
     if lengths.shape != (len(metas), len(names)) or lengths.dtype != np.int64:
-        raise ValueError("the states in this file do not fit their index")
+        raise ValueError("the states in this file do not match their index")
     starts = dict.fromkeys(names, 0)
     result: list[Parts] = []
     for row, entry in zip(lengths, metas, strict=True):
@@ -37,6 +37,6 @@ def unpack_many(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[P
             own[name] = arrays[name][starts[name] : starts[name] + int(length)]
             starts[name] += int(length)
             if len(own[name]) != length:
-                raise ValueError("the states in this file are cut short")
+                raise ValueError("the states in this file are truncated")
         result.append((entry, own))
     return result

@@ -1,9 +1,9 @@
-"""Privacy: what may leave a site, what it costs, and how to check.
+"""Privacy mechanisms: what may leave a site, what it costs, and how to audit it.
 
-Row mechanisms change records before they are condensed: :class:`PaperLaplace` (the paper's noise, for reproduction; no
-guarantee) and :class:`LocalNoise` (local differential privacy, one record per device). A node mechanism replaces the
+Row mechanisms perturb records before they are condensed: :class:`PaperLaplace` (the paper's noise, for reproduction; no
+guarantee) and :class:`LocalNoise` (local differential privacy, one record per device). A node mechanism replaces
 condensing: :class:`NodeRelease`, differentially private per record, with a :class:`Ledger` that cannot be overspent.
-:func:`audit` tries to break what is promised.
+:func:`audit` tries to refute what a mechanism promises.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "release_once",
 ]
 
-# Modules load when a name is first used, so that a site without privacy does not pay for them.
+# Modules are loaded when a name is first used, so that a site without privacy does not pay for them.
 __getattr__, __dir__ = _lazy.attach(
     __name__,
     __all__,

@@ -45,7 +45,7 @@ class Mechanism(PlainObject):
             value = getattr(self, field)
             if field == "sampler":
                 if not getattr(value, "secure", False):
-                    raise ValueError("a model with test noise cannot be stored: it would be mistaken for a private one")
+                    raise ValueError("a model with test noise cannot be stored: it could be mistaken for a private one")
                 continue
             if field == "ledger":
                 value = (

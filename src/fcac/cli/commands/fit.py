@@ -32,6 +32,15 @@ def fit(
         int | None,
         typer.Option("--clusters", help="With --server communities, if you know it.", min=1, show_default=False),
     ] = None,
+    max_nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--max-nodes",
+            help="Most nodes a site condenses its rows to [4000]; not for --server cae-fc.",
+            min=2,
+            show_default=False,
+        ),
+    ] = None,
     epsilon: opt.Epsilon = None,
     delta: opt.Delta = 1e-6,
     ledger: opt.LedgerPath = None,
@@ -96,5 +105,7 @@ def fit(
     )
     from fcac.estimators.fcac import FCAC
 
-    model = FCAC(server=server, privacy=mechanism, n_clusters=n_clusters, n_jobs=jobs, random_state=seed)
+    model = FCAC(
+        server=server, privacy=mechanism, n_clusters=n_clusters, max_nodes=max_nodes, n_jobs=jobs, random_state=seed
+    )
     learn_and_save(model, tables, known, out, record_id=record_id, part=part, report=report)

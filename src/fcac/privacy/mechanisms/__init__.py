@@ -70,7 +70,7 @@ def from_params(stored: Any) -> Any:
 
     found = find(stored.get("mechanism")) if isinstance(stored, dict) else None
     if found is None:
-        raise ValueError("the file names no privacy mechanism that this version of fcac knows")
+        raise ValueError("the file does not name a privacy mechanism that this version of fcac knows")
     settings = dict(stored["settings"])
     if settings.get("ledger") is not None:
         settings["ledger"] = Ledger(**settings["ledger"])

@@ -1,0 +1,19 @@
+"""Waiting for what will happen, on a machine that may be busy: long deadlines, short looks."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+#: Seconds before a test gives up. Nothing waits this long unless something is wrong.
+PATIENCE = 600.0
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen | None = None, every: float = 0.005) -> None:
+    """Wait until a condition holds; fail if it never does, or if the process that should bring it about has ended."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert process is None or process.poll() is None, f"the process ended with code {process.returncode}"
+        assert time.monotonic() < deadline, f"nothing happened in {PATIENCE:g} seconds"
+        time.sleep(every)
