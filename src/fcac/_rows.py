@@ -181,12 +181,19 @@ def refuse_wrong_columns(X: Any) -> None:
 
 
 def _held_by(column: Any) -> str:
-    first = next((value for value in column if value is not None and value == value), None)  # noqa: PLR0124 - not NaN
+    first = next((value for value in column if not is_missing(value)), None)
     if isinstance(first, str):
         return "text"
     if hasattr(first, "isoformat"):
         return "dates or times"
     return f"values of type {type(first).__name__}"
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value in a column of objects is None, NaN or one of pandas' missing values."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return True
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _how_to_mend(wrong: dict[str, list[str]], drop: str) -> str:

@@ -198,8 +198,9 @@ def test_paper_noise_is_wired_and_reproducible() -> None:
 
     def fitted(**kwargs) -> FCAC:
         with pytest.warns(PrivacyWarning, match="not a privacy guarantee"):
-            noise = PaperLaplace(15, random_state=1, **kwargs)
-            return FCAC(server="cae-fc", random_state=0, privacy=noise).fit(X, groups=site)
+            return FCAC(server="cae-fc", random_state=0, privacy=PaperLaplace(15, random_state=1, **kwargs)).fit(
+                X, groups=site
+            )
 
     model = fitted()
     assert same_model(model, fitted())

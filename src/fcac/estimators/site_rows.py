@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow
+from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
-from fcac.estimators.columns import in_order, is_missing, take_site_column
+from fcac.estimators.columns import in_order, take_site_column
 
 
 class SiteRows(Mapping[SiteName, Any]):

@@ -44,7 +44,7 @@ def init(
     server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = ("communities"),
     max_nodes: Annotated[
         int | None,
-        typer.Option("--max-nodes", help="Most nodes a site condenses its rows to [4000].", min=2, show_default=False),
+        typer.Option("--max-nodes", help="Most nodes a site condenses its rows to [8000].", min=2, show_default=False),
     ] = None,
     min_rows: Annotated[
         int, typer.Option("--min-rows", help="Without --epsilon: fewest rows behind a node that is sent.", min=1)

@@ -36,7 +36,7 @@ def fit(
         int | None,
         typer.Option(
             "--max-nodes",
-            help="Most nodes a site condenses its rows to [4000]; not for --server cae-fc.",
+            help="Most nodes a site condenses its rows to [8000]; not for --server cae-fc.",
             min=2,
             show_default=False,
         ),
