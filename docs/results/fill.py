@@ -71,7 +71,7 @@ def _cell(entry: dict[str, Any] | None, best: float) -> str:
 
 
 def _ranks(found: dict[str, Any], methods: list[str]) -> dict[str, float]:
-    """Average ranks over data sets, both scenarios and three measures; empty if a cell is missing."""
+    """Return the methods' average ranks over sets, scenarios and measures, or nothing if a cell is missing."""
     blocks: dict[tuple[str, str, str], dict[str, float]] = {}
     for e in found["entries"]:
         if e["measure"] in ("ARI", "AMI", "NMI") and e["epsilon"] == "inf" and e["method"] in methods:

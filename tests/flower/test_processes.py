@@ -157,7 +157,7 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         shutil.copytree(made.root / "bundles" / "c", tmp_path / "kept")  # revoke deletes the hub's own copy
         study.revoke(made.root, "c")
         assert made.server is not None
-        assert made.server.sync_keys() == ["the key of c is shut out"]
+        assert made.server.sync_keys() == ["the key of c is no longer accepted"]
         process = made.sites["c"].process
         assert process is not None
         process.wait(PATIENCE)  # its SuperNode is thrown out and ends

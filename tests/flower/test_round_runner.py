@@ -165,10 +165,10 @@ def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path
     ("values", "words"),
     [
         ({"code": messages.CONTRIBUTION, "site": "a", "data": b"x"}, "name of another site"),
-        ({"code": 99, "site": "b"}, "no known form"),
-        ({"code": "1", "site": "b"}, "no known form"),
-        ({"code": messages.CONTRIBUTION, "site": "b", "data": "text"}, "no known form"),
-        ({"something": 1.0}, "no known form"),
+        ({"code": 99, "site": "b"}, "unknown form"),
+        ({"code": "1", "site": "b"}, "unknown form"),
+        ({"code": messages.CONTRIBUTION, "site": "b", "data": "text"}, "unknown form"),
+        ({"something": 1.0}, "unknown form"),
     ],
 )
 def test_a_reply_of_another_form_is_rejected(tmp_path: Path, values: dict[str, Any], words: str) -> None:
@@ -196,7 +196,7 @@ def test_without_keys_a_name_can_be_claimed_once(tmp_path: Path) -> None:
     study.play()
     reference.play({"a": rows["a"], "c": rows["c"]}, 1)
     assert_same_server(study.server, reference.server)
-    assert "another node is site 'a'" in study.reasons()[0]
+    assert "another node is already site 'a'" in study.reasons()[0]
 
 
 def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Pat
     study.play()
     reference.play(rows, 1)
     assert_same_server(study.server, reference.server)
-    assert study.reasons() == ["another contribution of this site is in already"]
+    assert study.reasons() == ["another contribution of this site has already arrived"]
 
 
 def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:

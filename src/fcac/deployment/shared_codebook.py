@@ -1,9 +1,10 @@
-"""What sites get to label their rows: never another site's raw node.
+"""The model that sites receive to label their rows; it never contains another site's raw node.
 
-Without privacy a contributed node can be a record, and a node of the paper's server that only one contributed node has
-shaped equals it. So sites get means instead: every codeword is the mean of at least three different contributed nodes
-that the server puts into one cluster. A cluster of fewer is left out; its rows get the nearest cluster that is left.
-Where every contribution came from `NodeRelease`, nodes are noised already and the server's own are handed out.
+Without privacy, a contributed node can be a record, and a node of the paper's server that only one contributed node has
+shaped equals that node. Sites therefore receive means: every codeword is the mean of at least three different
+contributed nodes that the server assigns to one cluster. A cluster of fewer nodes is omitted; its rows get the nearest
+remaining cluster. If every contribution came from `NodeRelease`, the nodes are noised already, and the server's own are
+sent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MOST_CODEWORDS = 256
 
 
 def for_sites(server: Server, feature_names: list[str] | None = None) -> Codebook | None:
-    """Return the model that sites may fetch, or None if too few nodes have come to give any out.
+    """Return the model that sites may fetch, or None if too few nodes have arrived to publish one.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
         book = server.export() if released or server.readout.nodes_are_contributed else _condensed(server)
     except ValueError:
         return None
-    # of all rounds: earlier nodes of a site may be records too
+    # checks all rounds: earlier nodes of a site may be records too
     kept = np.ones(len(book.nodes), bool) if released else ~server.was_contributed(book.nodes)
     if not kept.any():
         return None
@@ -52,7 +53,7 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
 
 
 def _condensed(server: Server) -> Codebook:
-    """Group the contributed nodes of each cluster of the paper's server and take means."""
+    """Group the contributed nodes of each cluster of the paper's server and average each group."""
     from fcac.codebook.coarse import coarse_codebook, reaching
 
     whole = server.export()

@@ -186,7 +186,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         names = None if reset else getattr(self, "feature_names_in_", None)
         data = SiteRows(X, groups, self, None if names is None else list(names))
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
-        weights = None if sample_weight is None else data.by_site(sample_weight, "sample_weight")
+        weights = None if sample_weight is None else data.weights(sample_weight)
         if not reset:
             warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:
@@ -209,7 +209,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             self._keep_names(data.feature_names)
         if reset or isinstance(groups, str):
             self._site_column = groups if isinstance(groups, str) else None
-        self._last_rows = data.table
+        self._last_rows: Any = data.table
         return self
 
     def play_stream(

@@ -1,4 +1,4 @@
-"""Rounds over a Flower Grid: ask the sites, store what arrives, close, hand out the model."""
+"""Rounds over a Flower Grid: ask the sites, store what arrives, close the round, send the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Take = Callable[[str, messages.Reply], None]
 
 @dataclass
 class Timeouts:
-    """How long to wait for replies, for sites to connect, and between two looks; in seconds."""
+    """How long to wait for replies, for sites to connect, and between two polls, in seconds."""
 
     timeout: float = 300.0
     wait: float = 60.0
@@ -32,10 +32,10 @@ class Timeouts:
 
 
 class RoundRunner:
-    """Plays rounds of a federation over a Grid.
+    """Runs rounds of a federation over a Grid.
 
-    Which site a node is, its key tells. Without keys (loopback only) its first reply does, and the first node to claim
-    a name keeps it for as long as it is connected.
+    A node's key identifies its site. Without keys (on loopback only), its first reply does, and the first node to claim
+    a name keeps it as long as it is connected.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class RoundRunner:
     hub : Hub
     timeouts : Timeouts
     reload : callable, optional
-        Returns fresh settings before and after asking, so that sites can be added and revoked while it runs.
+        Returns the current settings; called before and after asking, so that sites can be added and revoked meanwhile.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class RoundRunner:
         self._claimed = _Names(hub)
 
     def play(self, rounds: int, hand_out: bool = True) -> int:
-        """Play up to `rounds` rounds, hand out the model, and return how many were closed.
+        """Run up to `rounds` rounds, send the model to the sites, and return how many rounds were closed.
 
-        It stops early when a round brought no contribution: asking again at once would bring none either.
+        It stops early if a round brings no contribution: asking again immediately would not bring any either.
         """
         closed = 0
         while closed < rounds and self.play_round():
@@ -70,7 +70,7 @@ class RoundRunner:
         return closed
 
     def play_round(self) -> bool:
-        """Ask every active site that is not in yet, close the round; False if it brought nothing."""
+        """Ask every active site that has not contributed yet and close the round; return False if nothing arrived."""
         self._refresh()
         number, missing = self.hub.open_round, set(self.hub.missing())
         nodes = {node: site for node, site in self._connected(missing).items() if site is None or site in missing}
@@ -88,7 +88,7 @@ class RoundRunner:
         return bool(self.hub.close_round())
 
     def hand_out_model(self) -> None:
-        """Send the global model to every active site; who misses it gets the next one."""
+        """Send the global model to every active site; a site that misses it gets the next one."""
         model, number = self.hub.model_bytes(), self.hub.open_round - 1
         if model is None:
             return
@@ -112,7 +112,7 @@ class RoundRunner:
     def _exchange(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, str | None], number: int, take: Take
     ) -> None:
-        """Send requests and handle each reply as it arrives, until all are in or the time is up."""
+        """Send requests and handle each reply as it arrives, until all have arrived or time runs out."""
         if not requests:
             return
         letters = [
@@ -125,7 +125,7 @@ class RoundRunner:
         deadline = time.monotonic() + self.timeouts.timeout
         while waiting:
             replies = list(self.grid.pull_messages(sorted(waiting)))
-            # by site, so that nothing depends on which of them arrived first
+            # sorted by site, so that nothing depends on which reply arrived first
             for reply in sorted(replies, key=lambda r: str(nodes.get(sent.get(r.metadata.reply_to_message_id, 0)))):
                 key = reply.metadata.reply_to_message_id
                 waiting.discard(key)
@@ -142,7 +142,7 @@ class RoundRunner:
         site = nodes[node]
         shown = site or f"node {node}"
         if reply.has_error():
-            # Only the code: the text comes from the site's machine and may say anything.
+            # Only the code is noted: the text comes from the site's machine and may contain anything.
             self.hub.note("failed", site=shown, round=number, code=reply.error.code)
             return
         try:
@@ -152,20 +152,20 @@ class RoundRunner:
             if site is None:
                 site = self._claimed.claim(node, answer.site, set(nodes))
             if answer.site not in ("", site):
-                raise ValueError(f"the reply bears the name of another site ({answer.site!r})")
+                raise ValueError(f"the reply has the name of another site ({answer.site!r})")
         except Exception as error:
             self.hub.note("rejected", site=shown, round=number, reason=str(error)[:300])
             return
         take(site, answer)
 
-    # ------------------------------------------------------------ who is there
+    # ------------------------------------------------------------ connected nodes
 
     def _refresh(self) -> None:
         if self._reload is not None:
             self.hub.settings = self._reload()
 
     def _connected(self, wait_for: set[str]) -> dict[int, str | None]:
-        """Return the nodes of active sites (None: not known yet which); wait a while for those named."""
+        """Return the nodes of active sites (None: site not known yet), after waiting for the named sites to connect."""
         deadline = time.monotonic() + self.timeouts.wait
         while True:
             nodes = self._nodes()
@@ -186,7 +186,7 @@ class RoundRunner:
 
 
 class _Names:
-    """Which node claimed which name, where there are no keys; kept on disk, since nodes outlive runs."""
+    """Which node has claimed which name, if there are no keys; kept on disk, since nodes outlive runs."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
@@ -198,19 +198,19 @@ class _Names:
         self._stored = dict(self.names)
 
     def claim(self, node: int, site: str, connected: set[int]) -> str:
-        """Give a name to a node, unless another that is connected has it."""
+        """Assign a name to a node, unless another connected node has it."""
         if site not in self.hub.settings.members:
             raise ValueError(f"there is no site {site!r}")
         holders = [other for other, name in self.names.items() if name == site and other != node]
         if any(other in connected for other in holders):
-            raise ValueError(f"another node is site {site!r} already")
+            raise ValueError(f"another node is already site {site!r}")
         for other in holders:
             del self.names[other]
         self.names[node] = site
         return site
 
     def store(self) -> None:
-        """Write what is new; if a crash comes first, nodes are asked for their names again."""
+        """Store new names; after a crash before that, nodes are asked for their names again."""
         if self.names != self._stored:
             persistence.write_atomic(
                 self.path, json.dumps({str(node): site for node, site in self.names.items()}).encode()

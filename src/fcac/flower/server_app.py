@@ -1,4 +1,4 @@
-"""The server's side as a Flower ``ServerApp``: thin over :class:`fcac.flower.round_runner.RoundRunner`."""
+"""The server's side as a Flower ``ServerApp``: a thin layer over :class:`fcac.flower.round_runner.RoundRunner`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app = ServerApp()
 
 
 def main(grid: Grid, context: Context) -> None:
-    """Play the rounds that the run's configuration asks for."""
+    """Run the rounds that the run's configuration requests."""
     config = context.run_config
     directory = Path(str(config["fcac-federation"]))
     settings = FederationSettings.load(directory)

@@ -47,9 +47,9 @@ def utility_curve(
     """Measure adjusted mutual information (AMI) against the total epsilon of a record.
 
     The rows are divided among sites with Dirichlet-distributed shares of the classes, and each site sends one
-    contribution. There are three read-outs: the paper's server (whose sites condense with CA+), the communities server,
-    and k-means on the nodes of communities (weighted by counts, given the true number of clusters). A release replaces
-    condensing, so under `NodeRelease` all three read the same contributions.
+    contribution. There are three read-outs: the paper's server (its sites condense with CA+), the communities server,
+    and k-means (weighted, given the true number of clusters) on the nodes of communities. A release takes the place of
+    condensing, so that all three then read the same contributions.
 
     Parameters
     ----------
