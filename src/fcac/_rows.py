@@ -21,8 +21,7 @@ class Rows:
     """A table of numbers that can be read block by block.
 
     The constructor checks the shape of the table (two-dimensional, numeric, not sparse) and every value; the errors are
-    those of scikit-learn, except that they name the column. Blocks are views where the data are C-contiguous float64
-    already.
+    those of scikit-learn, but name the column. Blocks are views where the data are C-contiguous float64 already.
 
     Parameters
     ----------
@@ -182,12 +181,19 @@ def refuse_wrong_columns(X: Any) -> None:
 
 
 def _held_by(column: Any) -> str:
-    first = next((value for value in column if value is not None and value == value), None)
+    first = next((value for value in column if not is_missing(value)), None)
     if isinstance(first, str):
         return "text"
     if hasattr(first, "isoformat"):
         return "dates or times"
     return f"values of type {type(first).__name__}"
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value in a column of objects is None, NaN or one of pandas' missing values."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return True
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _how_to_mend(wrong: dict[str, list[str]], drop: str) -> str:

@@ -42,7 +42,7 @@ def test_no_site_exceeds_its_share() -> None:
 
 def test_caps_that_do_not_bite_change_nothing() -> None:
     rng = np.random.default_rng(1)
-    batch = [Site(name).contribute(rng.normal(size=(300, 3))) for name in "abcdefghij"]
+    batch = [Site(name, condenser=CA_PLUS).contribute(rng.normal(size=(300, 3))) for name in "abcdefghij"]
     assert cap_round(batch, Limits()) == batch
     assert cap_round(batch, CAPS) == batch
 

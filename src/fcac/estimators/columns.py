@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac._rows import column_names, is_arrow
+from fcac._rows import column_names, is_arrow, is_missing
 
 
 def in_order(X: Any, names: Sequence[str] | None, what: str = "") -> Any:
@@ -76,13 +76,6 @@ def without_column(X: Any, column: str | None) -> Any:
     if names is None or column not in names:
         return X
     return X.select([name for name in names if name != column]) if is_arrow(X) else X.drop(columns=column)
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value of a column of objects is None, NaN or a missing value of pandas."""
-    return (
-        value is None or (isinstance(value, float) and np.isnan(value)) or type(value).__name__ in ("NAType", "NaTType")
-    )
 
 
 def _arrow_values(column: Any) -> NDArray[Any]:

@@ -42,7 +42,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     n_clusters : int, optional
         Number of clusters, if it is known; by default it is found. Only ``server="communities"`` takes it.
     max_nodes : int, optional
-        Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
+        Most nodes that a site condenses its rows to (default 8,000): more keep finer clusters apart and take longer.
         ``server="cae-fc"`` has no use for it: there CA+ decides.
     n_jobs : int, optional
         Sites working at the same time (None or -1: one per processor). The result does not depend on it.
@@ -186,7 +186,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         names = None if reset else getattr(self, "feature_names_in_", None)
         data = SiteRows(X, groups, self, None if names is None else list(names))
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
-        weights = None if sample_weight is None else data.by_site(sample_weight, "sample_weight")
+        weights = None if sample_weight is None else data.weights(sample_weight)
         if not reset:
             warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:

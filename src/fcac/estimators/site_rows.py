@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow
+from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
-from fcac.estimators.columns import in_order, is_missing, take_site_column
+from fcac.estimators.columns import in_order, take_site_column
 
 
 class SiteRows(Mapping[SiteName, Any]):
@@ -85,7 +85,7 @@ class SiteRows(Mapping[SiteName, Any]):
             self._index[plain_site(name)] = by_site[start:end]
 
     def by_site(self, values: Any, what: str) -> dict[SiteName, list[Any]]:
-        """Return a value for each of every site's rows, such as an id or a weight, in the order of its rows."""
+        """Return a value for each of every site's rows, such as an id, in the order of its rows."""
         if is_dict_of_sites(self._X):
             if not is_dict_of_sites(values):
                 raise ValueError(f"{what} must be a dict like X: one value for each of a site's rows")
@@ -104,6 +104,21 @@ class SiteRows(Mapping[SiteName, Any]):
             rows = self._index[name]
             if isinstance(rows, Rows) and len(own) != rows.n_rows:
                 raise ValueError(f"{what} of site {name} has {len(own)} entries for {rows.n_rows} rows: one per row")
+        return given
+
+    def weights(self, values: Any) -> dict[SiteName, Floats]:
+        """Return the checked weights of every site's rows."""
+        if is_dict_of_sites(self._X):
+            if not is_dict_of_sites(values) or {plain_site(name) for name in values} != set(self._index):
+                raise ValueError("sample_weight must be a dict like X, with weights for the rows of each of its sites")
+            given = {
+                plain_site(name): _weights(own, self._index[plain_site(name)].n_rows) for name, own in values.items()
+            }
+        else:
+            of_all = _weights(values, self._n_rows)
+            given = {name: of_all if isinstance(rows, Rows) else of_all[rows] for name, rows in self._index.items()}
+        if not any(some.any() for some in given.values()):
+            raise ValueError("sample_weight: all weights are zero, so there is nothing to learn")
         return given
 
     def __getitem__(self, name: SiteName) -> Any:
@@ -128,6 +143,18 @@ class _CheckedBlock:
 
     def blocks(self) -> Iterator[Floats]:
         yield self._block
+
+
+def _weights(values: Any, n_rows: int) -> Floats:
+    try:
+        weights = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("sample_weight must hold numbers, one for each row") from None
+    if weights.shape != (n_rows,):
+        raise ValueError(f"sample_weight must hold one number for each of the {n_rows} rows; got shape {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("sample_weight: weights must be finite and not below zero")
+    return weights
 
 
 def _take(X: Any, rows: NDArray[np.int64]) -> Floats:

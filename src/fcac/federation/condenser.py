@@ -59,7 +59,7 @@ class ReservoirCondenser(Condenser):
 
     Parameters
     ----------
-    max_nodes : int, default=4000
+    max_nodes : int, default=8000
         Most nodes a site holds and sends.
     min_rows : int, default=1
         Fewest rows that a node which is sent may stand for. Above 1 no node is a single row; small clusters suffer.
@@ -89,7 +89,10 @@ class ReservoirCondenser(Condenser):
         else:
             nodes, counts = state.nodes, state.counts
         whole = np.rint(counts)
-        return nodes, whole.astype(np.int64) if (whole == counts).all() else counts
+        counts = whole.astype(np.int64) if (whole == counts).all() else counts
+        for array in (nodes, counts):
+            array.setflags(write=False)  # what was sent stays as it was
+        return nodes, counts
 
     def to_parts(self, state: Reservoir) -> Parts:
         return state.to_parts()

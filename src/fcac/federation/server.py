@@ -207,7 +207,8 @@ class Server:
     @property
     def nodes(self) -> Floats:
         """Nodes that stand behind the clusters."""
-        return self._readout.nodes
+        nodes = self._readout.nodes
+        return nodes if len(nodes) else np.empty((0, self.n_features or 0))
 
     @property
     def counts(self) -> Integers:

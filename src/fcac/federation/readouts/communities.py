@@ -75,15 +75,16 @@ class CommunityReadOut(ReadOut):
 
     @property
     def nodes(self) -> Floats:
-        return self._model.nodes
+        # sites under a private release may have sent nothing that may be shown
+        return self._model.nodes if self._rounds else np.empty((0, 0))
 
     @property
     def counts(self) -> Integers:
-        return np.rint(self._model.counts).astype(np.int64)
+        return np.rint(self._model.counts).astype(np.int64) if self._rounds else np.empty(0, np.int64)
 
     @property
     def node_labels(self) -> Integers:
-        return self._model.node_labels
+        return self._model.node_labels if self._rounds else np.empty(0, np.int64)
 
     @property
     def reach(self) -> Floats:
