@@ -16,8 +16,8 @@ from testing.compare import assert_same_server
 from testing.data import diagonal_blobs
 
 
-def rows(seed: int, n: int = 300) -> np.ndarray:
-    return diagonal_blobs(n, seed, d=3)
+def rows(seed: int, n: int = 300, d: int = 3) -> np.ndarray:
+    return diagonal_blobs(n, seed, d)
 
 
 def contributions(n_sites: int = 4, n_rounds: int = 3) -> list[list[Contribution]]:
