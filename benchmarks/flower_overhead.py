@@ -22,7 +22,7 @@ from flwr.app import Context, RecordDict
 
 from fcac.deployment import directory
 from fcac.deployment.certificates import public_pem
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.federation import Contribution, Server, Site
 from fcac.flower import processes, server_app
@@ -56,7 +56,7 @@ def make(folder: Path, n_sites: int, insecure: bool, address: str = "127.0.0.1:1
 def in_process_seconds(n_sites: int) -> float:
     """Time of the same round without any wire."""
     started = time.perf_counter()
-    server = Server()
+    server = Server("cae-fc")
     server.absorb([Site(f"s{i:04d}").contribute(rows_of(i), round=1) for i in range(n_sites)])
     return time.perf_counter() - started
 
@@ -83,7 +83,7 @@ def virtual(n_sites: int, insecure: bool = True) -> dict[str, Any]:
         started, busy = time.perf_counter(), time.process_time()
         server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
         seconds, busy = time.perf_counter() - started, time.process_time() - busy
-        assert len(Coordinator(root / "state", FederationSettings.load(root)).book().newest) == n_sites
+        assert len(Hub(root / "state", FederationSettings.load(root)).snapshot().newest) == n_sites
     return {
         "sites": n_sites,
         "seconds": round(seconds, 2),
@@ -140,7 +140,7 @@ def real(n_sites: int, insecure: bool) -> dict[str, Any]:
             run_rounds(root, 1, lambda line: None, hand_out=False, patience=600)
             seconds, busy = time.time() - begun, _processor_seconds() - busy
             load = os.getloadavg()[0]
-            journal = Coordinator(root / "state", FederationSettings.load(root)).journal()
+            journal = Hub(root / "state", FederationSettings.load(root)).journal()
             sent = [entry for entry in journal if entry["event"] == "accepted"]
             asked = next(_moment(entry) for entry in journal if entry["event"] == "asking") - begun
             answered = max(_moment(entry) for entry in sent) - begun

@@ -10,7 +10,8 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac.deployment.limits import cap_round
 from fcac.deployment.settings import Limits
-from fcac.federation import Contribution, Server, Site
+from fcac.federation import Contribution, Server, Site, readouts
+from fcac.federation.condenser import condenser_for
 
 CAPS = Limits(max_node_share=0.2, max_count_share=0.2, min_spacing=0.25)
 N_RUNS = 4
@@ -42,7 +43,8 @@ def quality(kind: str, attack: Attack | None, limits: Limits) -> float:
     found = []
     for run in range(N_RUNS):
         parts = np.array_split(np.random.default_rng(run).permutation(len(X)), 10)
-        batch = [Site(f"s{i}").contribute(X[part], round=1) for i, part in enumerate(parts)]
+        condenser = condenser_for(readouts.find(kind).condenser)
+        batch = [Site(f"s{i}", condenser=condenser).contribute(X[p], round=1) for i, p in enumerate(parts)]
         if attack is not None:
             nodes = attack(X, np.random.default_rng(1000 + run))
             batch[9] = Contribution("s9", 1, nodes, np.ones(len(nodes), np.int64))

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Member
 from fcac.federation import Contribution, Server
 from fcac.tables.schema import Schema
@@ -52,22 +52,22 @@ def play(kind: str, n_sites: int, n_nodes: int, rounds: int) -> list[dict[str, A
     figures = []
     with tempfile.TemporaryDirectory() as name:
         state = Path(name)
-        desk = Coordinator(state, settings)
-        write_report = desk._report
+        hub = Hub(state, settings)
+        write_report = hub._report
         spent = {"report": 0.0}
 
         def report(server: Server, number: int) -> None:
             spent["report"], _ = cpu(lambda: write_report(server, number))
 
-        desk._report = report  # type: ignore[method-assign]
+        hub._report = report  # type: ignore[method-assign]
         for number in range(1, rounds + 1):
             messages = [contribution(site, number, n_nodes) for site in names]
 
             def deliver(messages: list[bytes] = messages) -> int:
-                return sum(desk.receive(s, m).outcome == "accepted" for s, m in zip(names, messages, strict=True))
+                return sum(hub.receive(s, m).outcome == "accepted" for s, m in zip(names, messages, strict=True))
 
             receiving, accepted = cpu(deliver)
-            closing, closed = cpu(desk.close_round)
+            closing, closed = cpu(hub.close_round)
             assert accepted == len(closed) == n_sites
             if number in SHOWN or number == rounds:
                 stored = sum(path.stat().st_size for path in state.rglob("*") if path.is_file())
@@ -96,7 +96,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:  # compile first
         members = {"s0000": Member()}
-        first = Coordinator(name, FederationSettings(Schema([f"f{i}" for i in range(N_FEATURES)]), members=members))
+        first = Hub(name, FederationSettings(Schema([f"f{i}" for i in range(N_FEATURES)]), members=members))
         first.receive("s0000", contribution("s0000", 1, 50))
         first.close_round()
     path = Path(__file__).parent / "results" / "hub_history.json"

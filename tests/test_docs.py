@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gzip
 import importlib
 import inspect
 import io
@@ -41,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Their names are for the programs behind the commands, not for users.
-NOT_IN_REFERENCE = ("fcac.cli", "fcac.flower", "fcac.paper", "fcac.report.", "fcac.communities.", "fcac.tables.")
+NOT_IN_REFERENCE = ("fcac.cli", "fcac.flower")
 
 
 class Block(NamedTuple):
@@ -180,14 +181,24 @@ def test_every_command_is_in_the_reference() -> None:
     assert {name for name in names if f"`fcac {name}`" not in page} == set()
 
 
-def test_architecture_names_every_room() -> None:
+def test_architecture_names_every_package() -> None:
     page = (ROOT / "docs" / "contributing" / "architecture.md").read_text("utf-8")
-    table = page.split("## The rooms")[1].split("##")[0]
-    first_cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    named = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
-    rooms = (ROOT / "src" / "fcac").iterdir()
-    there = {path.stem for path in rooms if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert {name for name in there if not name.startswith("_")} <= named <= there
+    table = page.split("## The packages of")[1].split("\n## ")[0]
+    named = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
+    there = {info.name for info in pkgutil.iter_modules(fcac.__path__) if not info.name.startswith("_")}
+    assert set(named) == there
+    imports = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw_imports.py"))
+    packages = imports["packages"]()
+    assert [name for name in named if name in packages] == packages[::-1], "list packages from the bottom up"
+
+
+def test_architecture_shows_the_imports_and_files_there_are() -> None:
+    imports = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw_imports.py"))
+    page = imports["PAGE"].read_text("utf-8")
+    assert imports["filled"](page) == page, "run python docs/pictures/draw_imports.py"
+    picture = (ROOT / "docs" / "pictures" / "imports.svg").read_text("utf-8")
+    drawn = set(re.findall(r'id="(\w+)-imports-(\w+)"', picture))
+    assert drawn == set(imports["imports"]()), "run python docs/pictures/draw_imports.py"
 
 
 def test_python_blocks_are_python() -> None:
@@ -205,7 +216,7 @@ def test_results_in_readme_come_from_the_run() -> None:
 
 def test_results_table_from_a_small_run(tmp_path: Path) -> None:
     fill = runpy.run_path(str(ROOT / "docs" / "results" / "fill.py"))
-    found = tmp_path / "quality.json"
+    found = tmp_path / "quality.json.gz"
     entries = [
         {"dataset": "d", "epsilon": "inf", "n_trials": 5}
         | {"scenario": scenario, "method": method, "measure": measure, "mean": mean}
@@ -213,7 +224,7 @@ def test_results_table_from_a_small_run(tmp_path: Path) -> None:
         for method, mean in (("communities", 0.8), ("FCAC", 0.5), ("k-means", 0.6))
         for measure in ("ARI", "AMI", "NMI")
     ]
-    found.write_text(json.dumps({"entries": entries}))
+    found.write_bytes(gzip.compress(json.dumps({"entries": entries}).encode()))
     lines = fill["table"](found).splitlines()
     assert lines[2] == "| d | **0.800** | 0.500 | 0.600 |"
     assert lines[3] == "| average rank | 1.00 | 3.00 | 2.00 |"
@@ -223,9 +234,16 @@ def test_results_table_from_a_small_run(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- pictures and examples
 
 
-def test_pictures_are_small_and_described() -> None:
-    for picture in (ROOT / "docs").rglob("*.png"):
-        assert picture.stat().st_size < 200_000, name_of(picture)
+def test_pages_and_what_they_hold_are_small() -> None:
+    files = [path for path in (ROOT / "docs").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert sum(path.stat().st_size for path in files) < 1_500_000
+    for path in files:
+        limits = {".png": 80_000, ".svg": 80_000, ".json": 100_000}
+        smaller = "python docs/pictures/shrink.py" if path.suffix == ".png" else "gzip -9n"
+        assert path.stat().st_size < limits.get(path.suffix, 200_000), f"{name_of(path)}: run {smaller}"
+
+
+def test_pictures_are_described() -> None:
     for page in PAGES:
         text = BLOCK.sub("", page.read_text("utf-8"))
         for alt, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text):
@@ -290,7 +308,7 @@ def test_federation_example_ends_in_a_report(tmp_path: Path) -> None:
 
 def public_names() -> set[str]:
     """Every name a user may rely on: ``__all__`` where there is one, else what a public module defines itself."""
-    names = {f"fcac.{name}" for name in fcac.__all__}
+    names = {f"fcac.{name}" for name in fcac.__all__ if not inspect.ismodule(getattr(fcac, name))}
     for info in pkgutil.walk_packages(fcac.__path__, "fcac."):
         if any(part.startswith("_") for part in info.name.split(".")) or info.name.startswith(NOT_IN_REFERENCE):
             continue
@@ -309,7 +327,7 @@ def public_names() -> set[str]:
 
 
 # Public modules without ``__all__`` whose own classes and functions are for users.
-USER_MODULES = ("fcac.tables.partition", "fcac.codebook", "fcac.estimators.demo")
+USER_MODULES = ("fcac.estimators.demo",)
 
 
 # ---------------------------------------------------------------- the built site
@@ -337,6 +355,12 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     lines = zlib.decompress(inventory[inventory.index(b"zlib.\n") + 6 :]).decode().splitlines()
     documented = {line.split(" ")[0] for line in lines}
     assert public_names() - documented == set()
+
+
+def test_every_subpackage_is_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference" / "index.md").read_text("utf-8")
+    modules = {info.name for info in pkgutil.iter_modules(fcac.__path__) if not info.name.startswith("_")}
+    assert {name for name in modules if f"`fcac.{name}`" not in page} == set()
 
 
 class Outline(HTMLParser):

@@ -276,7 +276,7 @@ def test_a_full_disk_costs_time_only(monkeypatch, caplog):
     cache.save_overload(None, None)
     cache.save_overload(None, None)
     assert cache.cache_path == "somewhere"
-    assert [record.levelname for record in caplog.records if "cannot be kept" in record.getMessage()] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "cannot be cached" in record.getMessage()] == ["WARNING"]
 
 
 def test_sources_that_are_no_files_leave_nothing_behind(monkeypatch, tmp_path):
@@ -292,7 +292,7 @@ def test_the_note_about_compiling_is_written_once(monkeypatch, capsys, caplog):
         _kernels._announce(_kernels._COMPILING, logging.INFO)
         _kernels._announce(_kernels._COMPILING, logging.INFO)
     assert [record.getMessage() for record in caplog.records if "compiling" in record.getMessage()] == [
-        "fcac: compiling its kernels, which takes a few seconds and happens only once"
+        "fcac: compiling its kernels; this takes a few seconds and happens only once"
     ]
     monkeypatch.setattr(_kernels, "_announced", set())
     monkeypatch.setattr(logging.getLogger("fcac"), "disabled", True)

@@ -129,9 +129,10 @@ def test_unpacked_wheel_imports_and_tells_its_version(unpacked: Path, tmp_path: 
 
 def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
     heavy = ("numba", "sklearn", "scipy", "pyarrow", "plotly", "opendp", "flwr", "matplotlib", "pandas")
-    code = f"import sys, fcac; print([name for name in {heavy!r} if name in sys.modules])"
-    done = run(sys.executable, "-c", code, cwd=tmp_path)
-    assert done.stdout == "[]\n", done.stdout + done.stderr
+    for modules in ("fcac", "fcac.paper", "fcac.cli.commands.reproduce"):
+        code = f"import sys, {modules}; print([name for name in {heavy!r} if name in sys.modules])"
+        done = run(sys.executable, "-c", code, cwd=tmp_path)
+        assert done.stdout == "[]\n", modules + done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -141,6 +142,10 @@ def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
         (("opendp",), "audit --epsilon 2 --runs 100", "privacy"),
         (("flwr", "cryptography"), "federation init study --sites a,b --schema schema.toml", "flower"),
         (("matplotlib",), "reproduce figures --out figures", "experiments"),
+        (("scikit_posthocs",), "reproduce tables --quick --out tables", "experiments"),
+        (("pandas",), "reproduce privacy --quick --out privacy", "experiments"),
+        (("scikit_posthocs",), "reproduce quality --quick --out quality", "experiments"),
+        (("matplotlib", "pandas", "scikit_posthocs"), "reproduce all --quick --out out", "experiments"),
     ],
 )
 def test_missing_extra_is_named_in_one_line(
@@ -150,8 +155,11 @@ def test_missing_extra_is_named_in_one_line(
     (tmp_path / "schema.toml").write_text(
         "fcac_schema = 1\nbounds_are_public = true\n[columns]\nx = { min = 0, max = 9 }\ny = { min = 0, max = 9 }\n"
     )
+    before = sorted(tmp_path.iterdir())
     done = run(sys.executable, "-c", WITHOUT.format(blocked=blocked), arguments, cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
+    if extra == "experiments":
+        assert sorted(tmp_path.iterdir()) == before, "nothing is started or written before it says so"
     lines = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
     assert len(lines) == 1, done.stderr
     assert f"pip install 'fcac[{extra}]'" in lines[0]

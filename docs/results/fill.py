@@ -1,12 +1,15 @@
-"""Put the results of ``fcac reproduce quality`` into the README, so that nobody copies figures by hand.
+"""Put the results of ``fcac reproduce quality`` into the README, so that nobody copies numbers by hand.
 
-Run ``python docs/results/fill.py`` after copying the run's ``tables.json`` to ``docs/results/quality.json``. A test
-compares the README with what this program would write.
+``python docs/results/fill.py OUT/tables.json`` stores a run's results as ``quality.json.gz`` beside this file and fills
+the README's table from them; without an argument it fills the table from the stored results. A test compares the
+README with what this program would write.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 HERE = Path(__file__).parent
-SOURCE = HERE / "quality.json"
+SOURCE = HERE / "quality.json.gz"
 README = HERE.parents[1] / "README.md"
 BEGIN = "<!-- results: begin (written by docs/results/fill.py) -->"
 END = "<!-- results: end -->"
@@ -29,14 +32,14 @@ METHODS = {
     "k-FED": "k-FED",
 }
 EMPTY = """\
-The full run is not in yet: this table is filled from `docs/results/quality.json` by `python docs/results/fill.py`."""
+No full run is stored yet: `python docs/results/fill.py OUT/tables.json` fills this table."""
 
 
 def table(source: Path = SOURCE) -> str:
     """Return the README's table: AMI by data set on sites that differ, without noise, and the average rank."""
     if not source.exists():
         return EMPTY
-    found = json.loads(source.read_text("utf-8"))
+    found = json.loads(gzip.decompress(source.read_bytes()))
     scores = {
         (e["dataset"], e["method"]): e
         for e in found["entries"]
@@ -68,7 +71,7 @@ def _cell(entry: dict[str, Any] | None, best: float) -> str:
 
 
 def _ranks(found: dict[str, Any], methods: list[str]) -> dict[str, float]:
-    """Average ranks of the methods shown, over data sets, both scenarios and three measures; empty if cells lack."""
+    """Return the methods' average ranks over sets, scenarios and measures, or nothing if a cell is missing."""
     blocks: dict[tuple[str, str, str], dict[str, float]] = {}
     for e in found["entries"]:
         if e["measure"] in ("ARI", "AMI", "NMI") and e["epsilon"] == "inf" and e["method"] in methods:
@@ -87,4 +90,7 @@ def filled(text: str, source: Path = SOURCE) -> str:
 
 
 if __name__ == "__main__":
+    for run in sys.argv[1:]:
+        # no time in the file, so that the same results give the same bytes
+        SOURCE.write_bytes(gzip.compress(Path(run).read_bytes(), 9, mtime=0))
     README.write_text(filled(README.read_text("utf-8")), "utf-8")

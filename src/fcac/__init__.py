@@ -1,9 +1,10 @@
-"""Clustering data that may not leave where it is.
+"""Federated clustering of data that must stay where it is.
 
-Each site condenses its own rows in one pass and sends only prototype nodes; a server reads clusters from all sites'
-nodes. Nobody says how many clusters there are; data keep coming and nothing is forgotten.
+Each site condenses its own rows in one pass and sends only prototype nodes; a server finds clusters in the nodes of all
+sites. The number of clusters need not be known in advance, and learning continues as data arrive, without forgetting
+what was learned before.
 
-Names and subpackages load when first used, so that ``import fcac`` is quick.
+Names and subpackages are loaded on first use, so that ``import fcac`` is fast.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if _TYPE_CHECKING:
         cli,
         codebook,
         communities,
+        condense,
         deployment,
         estimators,
         exceptions,
@@ -44,6 +46,7 @@ __all__ = [
     "cli",
     "codebook",
     "communities",
+    "condense",
     "deployment",
     "estimators",
     "exceptions",

@@ -1,4 +1,4 @@
-"""``python -m fcac`` is ``fcac``."""
+"""Run the command line: ``python -m fcac`` does the same as ``fcac``."""
 
 from fcac.cli import main
 

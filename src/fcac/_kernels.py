@@ -1,14 +1,16 @@
-"""The two decorators that every kernel of the package is compiled with, and where the compiled code is kept.
+"""The two decorators that compile every kernel of the package, and the cache for the compiled code.
 
 `kernel`
     For functions that Python calls. They are compiled at their first call, and the machine code is kept for later
-    processes: in ``NUMBA_CACHE_DIR`` if that is set, else beside the module, else in the user's cache directory.
-    Where none of these can be written, every process compiles in memory and a warning in the log says so, once.
+    processes: in ``NUMBA_CACHE_DIR`` if it is set, otherwise beside the module, otherwise in the user's cache
+    directory. If none of these is writable, every process compiles in memory, and a warning in the log says so once.
 `inner_kernel`
-    For functions that only kernels call. Their machine code becomes part of their callers', so it is not kept itself.
+    For functions that only kernels call. Their machine code becomes part of their callers' and is not cached
+    separately.
 
-Numba takes compiled code for stale when the file of the kernel has changed. That is not enough, because a kernel
-contains those it calls. Here a change in any file with kernels makes all compiled code of the package stale.
+Numba considers compiled code stale when the kernel's own file has changed. That is not enough, because a kernel
+contains the code of the kernels it calls. Here, a change in any file with kernels makes all compiled code of the
+package stale.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -28,18 +30,18 @@ from typing import Any, overload
 from numba import njit
 from numba.core.caching import FunctionCache
 
-# Numba's own defaults except for `nogil`, but written down: a kernel for which nothing is said takes the arithmetic of
-# the caller that happens to be compiled first.
+# Numba's own defaults except for `nogil`, but stated explicitly: a kernel without options of its own would take on the
+# arithmetic of whichever caller is compiled first.
 _OPTIONS = {"nogil": True, "error_model": "python", "fastmath": False}
 
-# What a file imports if it has kernels, or writes the LLVM code that they are made of.
+# What a file imports if it contains kernels or generates the LLVM code for them.
 _TOOLS = (b"_kernels", b"numba", b"llvmlite")
 _IMPORTS_A_TOOL = re.compile(rb"^[ \t]*(?:from|import)[ \t].*\b(?:" + b"|".join(_TOOLS) + rb")\b", re.MULTILINE)
 
-_COMPILING = "fcac: compiling its kernels, which takes a few seconds and happens only once"
+_COMPILING = "fcac: compiling its kernels; this takes a few seconds and happens only once"
 _NOT_KEPT = (
-    "fcac: compiled kernels cannot be kept because no cache directory can be written, so every process compiles them "
-    "again, which takes some seconds; to avoid it, set NUMBA_CACHE_DIR to a directory that can be written"
+    "fcac: compiled kernels cannot be cached because no cache directory is writable, so every process compiles "
+    "them again, which takes a few seconds; to avoid this, set NUMBA_CACHE_DIR to a writable directory"
 )
 
 _announced: set[str] = set()
@@ -50,14 +52,14 @@ def kernel(function: Callable[..., Any]) -> Any: ...
 @overload
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]: ...
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a function that Python calls, and keep the machine code for later processes.
+    """Compile a function that Python calls, and cache the machine code for later processes.
 
     Parameters
     ----------
     function : callable, optional
-        Left out where the decorator is used with options.
+        Omitted when the decorator is used with options.
     **options
-        Of `numba.njit`, such as ``error_model``, ``fastmath`` and ``parallel``.
+        Options of `numba.njit`, such as ``error_model``, ``fastmath`` and ``parallel``.
 
     Examples
     --------
@@ -74,7 +76,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return lambda decorated: kernel(decorated, **options)
     compiled = njit(**{**_OPTIONS, "no_cfunc_wrapper": True, **options})(function)
-    # with NUMBA_DISABLE_JIT the decorator gives back the plain function
+    # with NUMBA_DISABLE_JIT the decorator returns the plain function
     if hasattr(compiled, "enable_caching"):
         compiled._cache = _KernelCache(function)
     return compiled
@@ -85,14 +87,14 @@ def inner_kernel(function: Callable[..., Any]) -> Any: ...
 @overload
 def inner_kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]: ...
 def inner_kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a function that only kernels call: Python cannot call it.
+    """Compile a function that only kernels call; it cannot be called from Python.
 
     Parameters
     ----------
     function : callable, optional
-        Left out where the decorator is used with options.
+        Omitted when the decorator is used with options.
     **options
-        Of `numba.njit`, such as ``error_model``, ``fastmath`` and ``inline``.
+        Options of `numba.njit`, such as ``error_model``, ``fastmath`` and ``inline``.
     """
     if function is None:
         return lambda decorated: inner_kernel(decorated, **options)
@@ -100,17 +102,17 @@ def inner_kernel(function: Callable[..., Any] | None = None, **options: Any) -> 
 
 
 class _KernelCache:
-    """Numba's cache of one kernel, where a full disk or a damaged file costs time but never breaks a call."""
+    """Numba's cache for one kernel; a full disk or a damaged file costs time but never makes a call fail."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
     @cached_property
     def _kept(self) -> Any:
-        """Numba's cache, or None if there is no place for it; looked for at the first call to keep imports quick."""
+        """Numba's cache, or None if there is nowhere to keep it; looked up at the first call to keep imports fast."""
         if _STAMP is None:
             return None
-        # "no locator available" is the RuntimeError that Numba raises when no directory can be written
+        # "no locator available" is the RuntimeError that Numba raises when no directory is writable
         with contextlib.suppress(RuntimeError, OSError):
             kept = FunctionCache(self._function)
             kept._cache_file._source_stamp = (kept._cache_file._source_stamp, _STAMP)
@@ -129,7 +131,7 @@ class _KernelCache:
             compiled = self._kept.load_overload(sig, target_context)
         except Exception:
             compiled = None
-            # without this the damaged file would stop `save_overload` too
+            # otherwise the damaged file would make `save_overload` fail too
             with contextlib.suppress(OSError):
                 self._kept.flush()
         if compiled is None:
@@ -157,7 +159,7 @@ class _KernelCache:
 
 
 def _kernel_sources(folder: str) -> dict[str, bytes]:
-    """Return the source files below a folder that have kernels, or parts of them, by relative path in sorted order."""
+    """Return the source files below a folder that contain kernels or parts of them, sorted by relative path."""
     sources = {}
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -172,7 +174,7 @@ def _kernel_sources(folder: str) -> dict[str, bytes]:
 
 
 def _stamp(folder: str) -> bytes | None:
-    """Return a digest of all sources with kernels below a folder, or None if they are not files that can be read."""
+    """Return a digest of all sources with kernels below a folder, or None if they are not readable files."""
     try:
         sources = _kernel_sources(folder)
     except OSError:
@@ -185,17 +187,17 @@ def _stamp(folder: str) -> bytes | None:
 
 
 def _announce(text: str, level: int) -> None:
-    """Say once why a call takes seconds: to whoever listens to the log, or else to a person at a terminal."""
+    """Say once why a call takes seconds: in the log if someone reads it, otherwise at the terminal."""
     if text in _announced:
         return
     _announced.add(text)
     logger = logging.getLogger("fcac")
-    # a warning reaches the error output even where nobody has set up a log
+    # a warning reaches standard error even if logging is not configured
     if level >= logging.WARNING or (logger.isEnabledFor(level) and logger.hasHandlers()):
         logger.log(level, text)
     elif sys.stderr is not None and sys.stderr.isatty():
         print(text, file=sys.stderr)
 
 
-# Taken when the package is imported, not when a kernel is first called: the sources may have changed by then.
+# Computed when the package is imported, not when a kernel is first called: the sources may have changed by then.
 _STAMP = _stamp(os.path.dirname(os.path.abspath(__file__)))

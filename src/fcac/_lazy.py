@@ -1,4 +1,4 @@
-"""Names that load when first used, and modules of 0.1.0 that can still be imported by their old names."""
+"""Names that are loaded on first use, and modules of 0.1.0 that can still be imported under their old names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# Public modules of 0.1.0, and where their names are now: the first home that has a name gives it.
+# Public modules of 0.1.0 and where their names are now; a name is taken from the first of these modules that has it.
 _OLD_MODULES = {
     "fcac.baselines": ("fcac.paper.rivals",),
     "fcac.clusterers": ("fcac.art.clusterers", "fcac.exceptions"),
@@ -31,17 +31,17 @@ _OLD_MODULES = {
 def attach(
     package: str, names: Sequence[str], homes: Mapping[str, str], moved: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package whose names load when first used.
+    """Return ``__getattr__`` and ``__dir__`` for a package whose names are loaded on first use.
 
     Parameters
     ----------
     package : str
     names : sequence of str
-        Public names; those without a home are submodules.
+        Public names; those that are not in `homes` are submodules.
     homes : mapping of name to module
-        Where each name that is not a submodule is defined.
+        The module that defines each name that is not a submodule.
     moved : mapping of name to module, optional
-        Names that were public here once, and where they are now: they work, with a warning, and are not listed.
+        Names that used to be public here and where they are now; they still work, with a warning, but are not listed.
     """
     listed = sorted(names)
     gone = moved or {}
@@ -63,13 +63,13 @@ def attach(
 
 
 def keep_old_modules_working() -> None:
-    """Let imports of the modules of 0.1.0 find their names at their new places, with one warning each."""
+    """Make the modules of 0.1.0 importable: their names are taken from the new modules, with one warning each."""
     if not any(isinstance(finder, _OldModules) for finder in sys.meta_path):
         sys.meta_path.append(_OldModules())
 
 
 class _OldModules(MetaPathFinder, Loader):
-    """Finds modules that have moved; asked only after the usual finders have found nothing."""
+    """Finds modules that have moved; consulted only after the usual finders have found nothing."""
 
     def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         return ModuleSpec(name, self, is_package=True) if name in _OLD_MODULES else None

@@ -1,4 +1,4 @@
-"""How many cores there are, and how work is shared out among them."""
+"""How many cores there are, and how work is divided among them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ Result = TypeVar("Result")
 
 
 def n_cores() -> int:
-    """Return the number of cores this process may use: a container may give fewer than the machine has."""
+    """Return the number of cores this process may use; a container may allow fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def n_workers(n_jobs: int | None) -> int:
-    """Return how many workers `n_jobs` asks for; None and negative numbers ask for one per core."""
+    """Return the number of workers that `n_jobs` requests; None and negative numbers request one per core."""
     return n_cores() if n_jobs is None or n_jobs < 0 else max(1, n_jobs)
 
 
 def in_ranges(work: Callable[[int, int], None], n: int) -> None:
-    """Call ``work(low, high)`` for ranges that together cover ``range(n)``, as many at once as there are cores.
+    """Call ``work(low, high)`` for ranges that together cover ``range(n)``, as many at a time as there are cores.
 
-    The calls must not write to the same places. Short ranges are done at once: starting threads would cost more.
+    The calls must not write to the same places. A small `n` is handled in a single call: starting threads would cost
+    more than it saves.
     """
     if n <= 64:
         work(0, n)
@@ -38,7 +39,7 @@ def in_ranges(work: Callable[[int, int], None], n: int) -> None:
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item], n_threads: int) -> list[Result]:
-    """Return ``work(item)`` for every item, in order, with up to `n_threads` at once."""
+    """Return ``work(item)`` for every item, in order, with up to `n_threads` at a time."""
     items = list(items)
     if n_threads == 1 or len(items) < 2:
         return [work(item) for item in items]

@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-#: Sites are named by text or by whole numbers.
+#: The name of a site is text or a whole number.
 SiteName = str | int
 
 
 def plain_site(name: Any) -> SiteName:
-    """Return a site's name as plain text or whole number; anything else is an error."""
+    """Return a site's name as a plain string or integer; anything else is an error."""
     if isinstance(name, np.generic):
         name = name.item()
     if isinstance(name, float) and name.is_integer():
         name = int(name)
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise ValueError(f"a site is named by text or a whole number, got {name!r}")
+        raise ValueError(f"a site's name must be text or a whole number, got {name!r}")
     return name
 
 
 def site_order(names: Iterable[Any]) -> list[Any]:
-    """Sort site names: numbers as numbers and first, then text.
+    """Sort site names: first numbers, by value, then text.
 
     Examples
     --------
@@ -36,5 +36,5 @@ def site_order(names: Iterable[Any]) -> list[Any]:
 
 
 def order_key(name: Any) -> tuple[int, Any, str]:
-    """Return the sorting key of a site's name."""
+    """Return the sort key of a site's name."""
     return (0, name, "") if isinstance(name, Real) else (1, 0, str(name))

@@ -1,4 +1,4 @@
-"""Numbers, times and lists as people write them."""
+"""Counts, durations and lists as readable text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def counted(n: int, one: str, many: str | None = None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it.
+    """Return a duration as readable text.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def duration(seconds: float) -> str:
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """Return names as a list that does not grow without bound.
+    """Return names as a comma-separated list of limited length.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Names for the kinds of arrays that cross module borders."""
+"""Type aliases for the arrays that modules exchange."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
-#: Row numbers, as NumPy indexes with them.
+#: Row numbers, in NumPy's index type.
 Positions = NDArray[np.intp]

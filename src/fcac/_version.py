@@ -1,3 +1,3 @@
-"""The version, where every layer may read it."""
+"""The version, in a module that every layer may import."""
 
 __version__ = "0.1.0"

@@ -1,43 +1,43 @@
-"""Every error and warning of the package, so that a caller can tell a spent budget from a wrong file."""
+"""All errors and warnings of the package, so that callers can tell an exhausted budget from a wrong file."""
 
 from __future__ import annotations
 
 
 class DataError(ValueError):
-    """The data cannot be used as they are; the message names file, column, count and fix, and never a value."""
+    """The data cannot be used as they are; the message names the file, column, count and fix, but never a value."""
 
 
 class RequestError(DataError):
-    """What was asked for does not fit the data: no such file, no such column, two wishes that exclude each other."""
+    """The request does not match the data: no such file, no such column, or options that exclude each other."""
 
 
 class SchemaError(DataError):
-    """The schema file says something that cannot be meant; the message names the field and the fix."""
+    """The schema is invalid; the message names the field and the fix."""
 
 
 class PrivacyError(ValueError):
-    """Base of the refusals of this package; raised before anything is charged or sent."""
+    """Base class of refusals for reasons of privacy; raised before anything is charged or sent."""
 
 
 class BudgetExceeded(PrivacyError):
-    """The charge would take a site over its budget, so nothing was drawn."""
+    """The charge would exceed a site's budget, so no noise was drawn and nothing was released."""
 
 
 class RepeatedBatch(PrivacyError):
-    """Exactly these rows were released before."""
+    """Exactly these rows have been released before."""
 
 
 class LedgerError(PrivacyError):
-    """The ledger file cannot be used as it is."""
+    """The ledger file is unusable as it is."""
 
 
 class FlowerError(RuntimeError):
-    """A Flower program did not do what it was asked; the message says which and where its log is."""
+    """A Flower program failed; the message names the program and its log file."""
 
 
 class PrivacyWarning(UserWarning):
-    """A privacy setting works, but does less than a reader may think."""
+    """A privacy setting is valid, but protects less than one might expect."""
 
 
 class DegenerateBandwidthWarning(UserWarning):
-    """More than half of the features do not vary, so that similarity counts unequal features."""
+    """At least half of the features are constant, so similarity merely counts the features that are equal."""

@@ -137,7 +137,7 @@ def test_the_papers_noise_warns_and_local_noise_needs_bounds(folder, capfd):
     assert run(args) == 0
     err = capfd.readouterr().err
     assert err.startswith("note: ")
-    assert "no privacy guarantee" in err
+    assert "not a privacy guarantee" in err
     assert isinstance(load(folder / "p.fcac").privacy, PaperLaplace)
     assert "no guarantee" in fcac(capfd, "inspect", folder / "p.fcac")
     fcac(capfd, "fit", folder / "day1.csv", "--local-noise", 200, "--drop", "id", "-o", folder / "l.fcac", code=2)

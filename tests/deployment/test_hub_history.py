@@ -11,7 +11,7 @@ import pytest
 
 from fcac import persistence
 from fcac.deployment import status, study
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Member
 from fcac.federation import Contribution, Server
 from fcac.tables.schema import Schema
@@ -34,15 +34,15 @@ def sent(site: str, round: int, n_nodes: int = 20) -> bytes:
     return Contribution(site, round, nodes, counts).to_bytes()
 
 
-def make(folder: Path, n_sites: int = N_SITES, server: str = "cae-fc") -> Coordinator:
+def make(folder: Path, n_sites: int = N_SITES, server: str = "cae-fc") -> Hub:
     members = {name: Member() for name in names(n_sites)}
-    return Coordinator(folder / "state", FederationSettings(Schema(["x", "y"]), server=server, members=members))
+    return Hub(folder / "state", FederationSettings(Schema(["x", "y"]), server=server, members=members))
 
 
-def play(desk: Coordinator, number: int) -> None:
-    for site in desk.settings.active:
-        assert desk.receive(site, sent(site, number)).outcome == "accepted"
-    assert len(desk.close_round()) == len(desk.settings.active)
+def play(hub: Hub, number: int) -> None:
+    for site in hub.settings.active:
+        assert hub.receive(site, sent(site, number)).outcome == "accepted"
+    assert len(hub.close_round()) == len(hub.settings.active)
 
 
 class Work:
@@ -80,53 +80,53 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="byte
 
 @needs_proc
 def test_a_delivery_costs_its_own_weight_in_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = make(tmp_path)
+    hub = make(tmp_path)
     work = Work(monkeypatch)
     moved = {}
     for number in (1, 2, 3, 4, 5):
-        for site in desk.settings.active[:30]:
-            desk.receive(site, sent(site, number))
+        for site in hub.settings.active[:30]:
+            hub.receive(site, sent(site, number))
         message = sent("s045", number)
-        calls, moved[number] = work.of(lambda message=message: desk.receive("s045", message))
+        calls, moved[number] = work.of(lambda message=message: hub.receive("s045", message))
         # a repeated delivery and a refused one are no dearer
-        again, moved_again = work.of(lambda message=message: desk.receive("s045", message))
+        again, moved_again = work.of(lambda message=message: hub.receive("s045", message))
         other = sent("s046", number + 7)
-        refused, moved_refused = work.of(lambda other=other: desk.receive("s046", other))
+        refused, moved_refused = work.of(lambda other=other: hub.receive("s046", other))
         for counted in (calls, again, refused):
             assert counted == {"from_bytes": 1, "unpack": 1}
         assert max(moved_again, moved_refused) <= moved[number] + 4096
-        for site in desk.settings.active[30:]:
-            desk.receive(site, sent(site, number))
-        assert len(desk.close_round()) == N_SITES
+        for site in hub.settings.active[30:]:
+            hub.receive(site, sent(site, number))
+        assert len(hub.close_round()) == N_SITES
     # a page or two more as the tree grows, never the history: the contributions of one round are 60 kB
     assert max(moved.values()) <= moved[2] + 10_000, moved
 
 
 @needs_proc
 def test_asking_for_the_open_round_reads_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = make(tmp_path, 20)
+    hub = make(tmp_path, 20)
     for number in (1, 2, 3):
-        play(desk, number)
-    desk.receive("s003", sent("s003", 4))
+        play(hub, number)
+    hub.receive("s003", sent("s003", 4))
     work = Work(monkeypatch)
-    calls, _ = work.of(lambda: (desk.open_round, desk.missing(), desk.holdings()))
+    calls, _ = work.of(lambda: (hub.open_round, hub.missing(), hub.holdings()))
     assert not calls
-    assert desk.open_round == 4
-    assert len(desk.missing()) == 19
-    assert set(desk.holdings().values()) == {3}
+    assert hub.open_round == 4
+    assert len(hub.missing()) == 19
+    assert set(hub.holdings().values()) == {3}
 
 
 @needs_proc
 @pytest.mark.parametrize("kind", ["cae-fc", "communities"])
 def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     n_sites = 4
-    desk = make(tmp_path, n_sites, kind)
+    hub = make(tmp_path, n_sites, kind)
     work = Work(monkeypatch)
     decoded, moved = {}, {}
     for number in range(1, 13):
-        for site in desk.settings.active:
-            desk.receive(site, sent(site, number))
-        calls, moved[number] = work.of(desk.close_round)
+        for site in hub.settings.active:
+            hub.receive(site, sent(site, number))
+        calls, moved[number] = work.of(hub.close_round)
         decoded[number] = calls["from_bytes"]
     # a report shows six rounds, each with the sites' nodes as they were then; beyond six nothing is added
     assert decoded[12] == decoded[9] == decoded[7]
@@ -138,15 +138,15 @@ def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pyte
 def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
     root = study.init(tmp_path / "study", names(5), tmp_path / "schema.toml", insecure=True)
-    desk = Coordinator(root / "state", FederationSettings.load(root))
+    hub = Hub(root / "state", FederationSettings.load(root))
     for number in (1, 2, 3):
-        play(desk, number)
-    desk.receive("s003", sent("s003", 4))
-    expected = desk.book().server
+        play(hub, number)
+    hub.receive("s003", sent("s003", 4))
+    expected = hub.snapshot().server
     work = Work(monkeypatch)
     lines: list[str] = []
     calls, _ = work.of(lambda: lines.extend(status.describe(root)))
     assert not calls
     assert f"model: {expected.n_clusters} clusters, {len(expected.nodes)} nodes (cae-fc)" in lines
-    assert "in for the open round: s003" in lines
+    assert "arrived for the open round: s003" in lines
     assert "rounds closed: 3; round 4 is open" in lines

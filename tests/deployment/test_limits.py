@@ -10,6 +10,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 from fcac.deployment.limits import cap_round, largest_allowed
 from fcac.deployment.settings import Limits
 from fcac.federation import Contribution, Server, Site
+from fcac.federation.condenser import CA_PLUS
 
 Digits = tuple[np.ndarray, np.ndarray, list[np.ndarray], list[Contribution]]
 CAPS = Limits(max_node_share=0.2, max_count_share=0.2, min_spacing=0.25)
@@ -61,7 +62,8 @@ def test_counts_are_scaled_and_stay_whole() -> None:
 def digits() -> Digits:
     X, y = load_digits(return_X_y=True)
     parts = np.array_split(np.random.default_rng(0).permutation(len(X)), 10)
-    honest = [Site(f"s{i}").contribute(X[part] / 16, round=1) for i, part in enumerate(parts)]
+    sites = [Site(f"s{i}", condenser=CA_PLUS) for i in range(10)]
+    honest = [site.contribute(X[part] / 16, round=1) for site, part in zip(sites, parts, strict=True)]
     return X / 16, y, parts, honest
 
 

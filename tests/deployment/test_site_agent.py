@@ -179,7 +179,7 @@ def test_a_private_federation_over_the_grid(tmp_path: Path) -> None:
     study = Study(tmp_path, **EPSILON)
     study.give({name: blobs(400, i) for i, name in enumerate("abc")})
     study.play(rounds=2)
-    assert study.desk.book().closed == 2
+    assert study.hub.snapshot().closed == 2
     statements = {site: item.privacy for site, item in study.server.latest().items()}
     assert {brief["mechanism"] for brief in statements.values()} == {"NodeRelease"}
     assert all(brief["spent"] > 4 for brief in statements.values())

@@ -16,7 +16,7 @@ import pytest
 
 from fcac import persistence
 from fcac.deployment import legacy, seen
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Limits, Member
 from fcac.deployment.store import HubStore, StoreError
 from fcac.federation import Contribution, Server
@@ -40,10 +40,10 @@ def settings_of(kind: str = "cae-fc", sites: str = "abcd", **limits: Any) -> Fed
     return FederationSettings(Schema(["x", "y"]), server=kind, members=members, limits=Limits(**limits))
 
 
-def play(desk: Coordinator, number: int, sites: str = "abcd") -> list[Contribution]:
+def play(hub: Hub, number: int, sites: str = "abcd") -> list[Contribution]:
     for site in sites:
-        assert desk.receive(site, sent(site, number).to_bytes()).outcome == "accepted"
-    return desk.close_round()
+        assert hub.receive(site, sent(site, number).to_bytes()).outcome == "accepted"
+    return hub.close_round()
 
 
 # ------------------------------------------------------------ exact
@@ -51,33 +51,33 @@ def play(desk: Coordinator, number: int, sites: str = "abcd") -> list[Contributi
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> None:
-    desk, expected = Coordinator(tmp_path, settings_of(kind)), Server(kind)
+    hub, expected = Hub(tmp_path, settings_of(kind)), Server(kind)
     for number, sites in enumerate(("abcd", "abd", "abcd", "cd"), 1):
-        play(desk, number, sites)
+        play(hub, number, sites)
         expected.absorb([sent(site, number) for site in sites])
-        stored = desk.book().server
+        stored = hub.snapshot().server
         assert stored.history == expected.history
         assert stored.sites == expected.sites
         assert {s: item.to_bytes() for s, item in stored.latest().items()} == {
             s: item.to_bytes() for s, item in expected.latest().items()
         }
         assert_same_server(stored, expected)
-    desk.forget("b")
+    hub.forget("b")
     expected.forget("b")
-    assert_same_server(desk.book().server, expected)
-    play(desk, 5)
+    assert_same_server(hub.snapshot().server, expected)
+    play(hub, 5)
     expected.absorb([sent(site, 5) for site in "abcd"])
-    assert_same_server(desk.book().server, expected)
+    assert_same_server(hub.snapshot().server, expected)
     points = np.concatenate([sent("a", 2).nodes, sent("b", 2).nodes, sent("a", 9).nodes])
-    assert (desk.book().server.was_contributed(points) == expected.was_contributed(points)).all()
+    assert (hub.snapshot().server.was_contributed(points) == expected.was_contributed(points)).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_earlier_states_are_those_of_a_replay(tmp_path: Path, kind: str) -> None:
-    desk = Coordinator(tmp_path, settings_of(kind))
+    hub = Hub(tmp_path, settings_of(kind))
     for number in range(1, 9):
-        play(desk, number)
-    kept, again = desk.book().server, desk.book().server
+        play(hub, number)
+    kept, again = hub.snapshot().server, hub.snapshot().server
     again.past = None
     found, played = replay(kept), replay(again)
     assert found is not None
@@ -90,36 +90,36 @@ def test_earlier_states_are_those_of_a_replay(tmp_path: Path, kind: str) -> None
 
 
 def test_what_caps_leave_is_stored_and_the_delivery_is_still_recognised(tmp_path: Path) -> None:
-    desk = Coordinator(tmp_path, settings_of(max_node_share=0.4))
+    hub = Hub(tmp_path, settings_of(max_node_share=0.4))
     big = sent("d", 1, 500)
     for item in (sent("a", 1), sent("b", 1), sent("c", 1), big):
-        desk.receive(str(item.site), item.to_bytes())
-    assert [len(item.nodes) for item in desk.close_round()] == [25, 25, 25, 50]
-    assert len(desk.book().server.latest()["d"].nodes) == 50
-    assert desk.receive("d", big.to_bytes()).outcome == "duplicate"
+        hub.receive(str(item.site), item.to_bytes())
+    assert [len(item.nodes) for item in hub.close_round()] == [25, 25, 25, 50]
+    assert len(hub.snapshot().server.latest()["d"].nodes) == 50
+    assert hub.receive("d", big.to_bytes()).outcome == "duplicate"
 
 
 def test_forgotten_nodes_are_not_left_in_the_file(tmp_path: Path) -> None:
-    desk = Coordinator(tmp_path, settings_of())
+    hub = Hub(tmp_path, settings_of())
     for number in (1, 2, 3):
-        play(desk, number)
+        play(hub, number)
     traces = [sent("b", number).nodes[5].tobytes() for number in (1, 2, 3)]
     assert all(trace in (tmp_path / "hub.db").read_bytes() for trace in traces)
-    desk.forget("b")
+    hub.forget("b")
     assert not any(trace in (tmp_path / "hub.db").read_bytes() for trace in traces)
-    assert desk.receive("b", sent("b", 2).to_bytes()).outcome == "accepted"
+    assert hub.receive("b", sent("b", 2).to_bytes()).outcome == "accepted"
 
 
 def test_forgetting_everybody_leaves_an_empty_federation(tmp_path: Path) -> None:
-    desk = Coordinator(tmp_path, settings_of(sites="ab"))
-    play(desk, 1, "ab")
-    assert desk.forget("a")
-    assert desk.forget("b")
-    assert not desk.forget("b")
-    assert desk.book().server.n_rounds == 0
-    assert (desk.open_round, desk.summary(), desk.model_bytes()) == (2, None, None)
-    play(desk, 2, "ab")
-    assert desk.book().server.n_rounds == 1
+    hub = Hub(tmp_path, settings_of(sites="ab"))
+    play(hub, 1, "ab")
+    assert hub.forget("a")
+    assert hub.forget("b")
+    assert not hub.forget("b")
+    assert hub.snapshot().server.n_rounds == 0
+    assert (hub.open_round, hub.summary(), hub.model_bytes()) == (2, None, None)
+    play(hub, 2, "ab")
+    assert hub.snapshot().server.n_rounds == 1
 
 
 def test_nodes_seen_are_found_after_segments_were_merged() -> None:
@@ -151,14 +151,14 @@ def test_a_damaged_or_newer_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
-    desk = Coordinator(tmp_path / "state", settings_of())
-    play(desk, 1)
+    hub = Hub(tmp_path / "state", settings_of())
+    play(hub, 1)
     (tmp_path / "copy").mkdir()
-    desk.store.copy_to(tmp_path / "copy" / "hub.db")
-    play(desk, 2)
-    restored = Coordinator(tmp_path / "copy", settings_of())
+    hub.store.copy_to(tmp_path / "copy" / "hub.db")
+    play(hub, 2)
+    restored = Hub(tmp_path / "copy", settings_of())
     play(restored, 2)
-    assert_same_server(restored.book().server, desk.book().server)
+    assert_same_server(restored.snapshot().server, hub.snapshot().server)
 
 
 # ------------------------------------------------------------ all or nothing
@@ -180,7 +180,7 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
     expected.absorb([sent("a", 3)])
     commit, write = HubStore._commit, persistence.write_atomic
     monkeypatch.setattr("os.fsync", lambda handle: None)  # a crash of the process, not of the machine
-    monkeypatch.setattr(Coordinator, "_report", lambda self, server, number: None)
+    monkeypatch.setattr(Hub, "_report", lambda self, server, number: None)
 
     def run(folder: Path, fatal: int) -> bool:
         """Play it all, crash at one step, go on; tell whether there was a crash."""
@@ -204,20 +204,20 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
         crashed = False
         for number, sites in ((1, "ab"), (2, "ab"), (0, "b"), (3, "a")):
             while True:
-                desk = Coordinator(folder, settings_of(kind, sites="ab"))
+                hub = Hub(folder, settings_of(kind, sites="ab"))
                 try:
                     if number == 0:
-                        if "b" in desk.book().server.sites:
-                            desk.forget("b")
+                        if "b" in hub.snapshot().server.sites:
+                            hub.forget("b")
                         break
-                    if desk.open_round > number:
+                    if hub.open_round > number:
                         break
                     for site in sites:
-                        assert desk.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
-                    desk.close_round()
+                        assert hub.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
+                    hub.close_round()
                 except Crash:
                     crashed = True
-        assert_same_server(Coordinator(folder, settings_of(kind, sites="ab")).book().server, expected)
+        assert_same_server(Hub(folder, settings_of(kind, sites="ab")).snapshot().server, expected)
         return crashed
 
     fatal = 1
@@ -230,16 +230,16 @@ WORKER = """
 import sys
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
-from test_store import Coordinator, sent, settings_of
-desk = Coordinator(Path(sys.argv[2]), settings_of(sites="ab"))
-desk._report = lambda server, number: None
+from test_store import Hub, sent, settings_of
+hub = Hub(Path(sys.argv[2]), settings_of(sites="ab"))
+hub._report = lambda server, number: None
 print("ready", flush=True)
 last = int(sys.stdin.readline())
-while desk.open_round <= last:
-    number = desk.open_round
+while hub.open_round <= last:
+    number = hub.open_round
     for site in "ab":
-        assert desk.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
-    desk.close_round()
+        assert hub.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
+    hub.close_round()
 print("done", flush=True)
 sys.stdin.read()  # until it is killed, or sent home by the end of its input
 """
@@ -263,10 +263,10 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
             else:
                 assert process.stdout.readline() == "done\n"
         assert process.returncode == (-signal.SIGKILL if last < 25 else 0)
-    expected = Server()
+    expected = Server("cae-fc")
     for number in range(1, 26):
         expected.absorb([sent(site, number) for site in "ab"])
-    assert_same_server(Coordinator(tmp_path / "state", settings_of(sites="ab")).book().server, expected)
+    assert_same_server(Hub(tmp_path / "state", settings_of(sites="ab")).snapshot().server, expected)
 
 
 # ------------------------------------------------------------ directories of 0.1.0
@@ -282,20 +282,20 @@ def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: st
     state = tmp_path / "state"
     shutil.copytree(OLD / kind, state)
     meta, expected = old_server(state)
-    desk = Coordinator(state, settings_of(kind))
-    assert_same_server(desk.book().server, expected)
-    assert {site: list(held) for site, held in desk.book().newest.items()} == meta["newest"]
-    assert (desk.open_round, desk.arrived()) == (4, ["a"])
-    assert desk.journal()[-1]["event"] == "taken over"
+    hub = Hub(state, settings_of(kind))
+    assert_same_server(hub.snapshot().server, expected)
+    assert {site: list(held) for site, held in hub.snapshot().newest.items()} == meta["newest"]
+    assert (hub.open_round, hub.arrived()) == (4, ["a"])
+    assert hub.journal()[-1]["event"] == "taken over"
     # repeats are answered as before, what waits is counted once, and the forgotten site may come back
-    assert desk.receive("b", sent("b", 3).to_bytes()).outcome == "duplicate"
-    assert desk.receive("a", sent("a", 4).to_bytes()).outcome == "duplicate"
-    assert desk.receive("b", sent("b", 2).to_bytes()).outcome == "rejected"
-    assert desk.receive("c", sent("c", 4).to_bytes()).outcome == "accepted"
-    desk.close_round()
+    assert hub.receive("b", sent("b", 3).to_bytes()).outcome == "duplicate"
+    assert hub.receive("a", sent("a", 4).to_bytes()).outcome == "duplicate"
+    assert hub.receive("b", sent("b", 2).to_bytes()).outcome == "rejected"
+    assert hub.receive("c", sent("c", 4).to_bytes()).outcome == "accepted"
+    hub.close_round()
     expected.absorb([sent("a", 4), sent("c", 4)])
-    assert_same_server(desk.book().server, expected)
-    snapshots = replay(desk.book().server)
+    assert_same_server(hub.snapshot().server, expected)
+    snapshots = replay(hub.snapshot().server)
     assert snapshots is not None
     assert [snapshot.round for snapshot in snapshots] == [1, 2, 3, 4]
     assert not legacy.is_pending(state)
@@ -304,7 +304,7 @@ def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: st
 def test_0_1_0_refuses_a_directory_that_was_taken_over(tmp_path: Path) -> None:
     state = tmp_path / "state"
     shutil.copytree(OLD / "cae-fc", state)
-    Coordinator(state, settings_of())
+    Hub(state, settings_of())
     with pytest.raises(ValueError, match="upgrade fcac"):
         persistence.read(state / legacy.SERVER_FILE, kind="federation")
 
@@ -327,15 +327,15 @@ def test_a_crash_while_taking_over_is_made_good(tmp_path: Path, monkeypatch: pyt
         else:
             patch.setattr(HubStore, "_commit", crash)
         with pytest.raises(Crash):
-            Coordinator(state, settings_of())
-    desk = Coordinator(state, settings_of())
-    assert_same_server(desk.book().server, expected)
+            Hub(state, settings_of())
+    hub = Hub(state, settings_of())
+    assert_same_server(hub.snapshot().server, expected)
     assert not legacy.is_pending(state)
 
 
 def test_two_federations_in_one_directory_are_refused(tmp_path: Path) -> None:
-    desk = Coordinator(tmp_path, settings_of())
-    play(desk, 1)
+    hub = Hub(tmp_path, settings_of())
+    play(hub, 1)
     shutil.copy(OLD / "cae-fc" / legacy.SERVER_FILE, tmp_path)
     with pytest.raises(StoreError, match="two different federations"):
-        Coordinator(tmp_path, settings_of())
+        Hub(tmp_path, settings_of())

@@ -11,7 +11,7 @@ from fcac.estimators.demo import GAUSSIANS, N_POINTS, DemoResult, demo_data, run
 
 @pytest.fixture(scope="module")
 def paper() -> DemoResult:
-    return run_demo(0)
+    return run_demo(0, server="cae-fc")
 
 
 def nearest_gaussian(result: DemoResult, nodes: np.ndarray) -> np.ndarray:

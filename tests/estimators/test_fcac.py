@@ -37,7 +37,7 @@ def test_traces(path: Path) -> None:
     trace = np.load(path)
     offsets = trace["client_X_offsets"]
     groups = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    model = FCAC(random_state=0).fit(trace["client_X"], groups=groups)
+    model = FCAC(server="cae-fc", random_state=0).fit(trace["client_X"], groups=groups)
     sites = [site.model for site in model.sites_.values()]
     np.testing.assert_allclose(np.concatenate([s.nodes_ for s in sites]), trace["client_nodes"], rtol=1e-9)
     np.testing.assert_array_equal(np.concatenate([s.counts_ for s in sites]), trace["client_counts"])
@@ -106,7 +106,7 @@ def test_rounds_go_on() -> None:
     model.partial_fit({7: X[600:]})
     assert model.n_rounds_ == 3
     assert list(model.sites_) == [0, 1, 2, 3, 7]
-    assert sum(s.model.n_samples_seen_ for s in model.sites_.values()) == 900
+    assert sum(s.model.n_seen for s in model.sites_.values()) == 900
     assert len(model.labels_) == 300
 
 
@@ -145,7 +145,7 @@ def test_bad_rows_change_nothing() -> None:
 
 def test_forget_is_exact() -> None:
     X, site = rows_and_sites(5, 900)
-    model, without = FCAC(random_state=0), FCAC(random_state=0)
+    model, without = (FCAC(server="cae-fc", random_state=0) for _ in range(2))
     for part in np.array_split(np.arange(900), 3):
         model.partial_fit(X[part], groups=site[part])
         part = part[site[part] != 2]
@@ -182,7 +182,7 @@ def test_stream_equals_table() -> None:
 
 def test_export_holds_only_what_predict_needs(tmp_path) -> None:
     X, site = rows_and_sites(8)
-    model = FCAC(random_state=0).fit(pd.DataFrame(X, columns=["a", "b"]), groups=site)
+    model = FCAC(server="cae-fc", random_state=0).fit(pd.DataFrame(X, columns=["a", "b"]), groups=site)
     book = model.export()
     assert sorted(book._to_parts()[1]) == ["labels", "nodes"]
     save(book, tmp_path / "book.fcac")
@@ -197,12 +197,13 @@ def test_paper_noise_is_wired_and_reproducible() -> None:
     X, site = rows_and_sites(9)
 
     def fitted(**kwargs) -> FCAC:
-        with pytest.warns(PrivacyWarning, match="no privacy guarantee"):
-            return FCAC(random_state=0, privacy=PaperLaplace(15, random_state=1, **kwargs)).fit(X, groups=site)
+        noise = PaperLaplace(15, random_state=1, **kwargs)
+        with pytest.warns(PrivacyWarning, match="not a privacy guarantee"):
+            return FCAC(server="cae-fc", random_state=0, privacy=noise).fit(X, groups=site)
 
     model = fitted()
     assert same_model(model, fitted())
-    assert not same_model(model, FCAC(random_state=0).fit(X, groups=site))
+    assert not same_model(model, FCAC(server="cae-fc", random_state=0).fit(X, groups=site))
     sent = model.server_.log[0][0]
     assert sent.privacy == {"mechanism": "PaperLaplace", "epsilon": 15.0, "rounds": 1}
     # exact reproduction: every site gets default_rng(seed)
@@ -289,7 +290,7 @@ def test_communities_do_not_hand_out_other_sites_nodes() -> None:
 
 def test_confidence_is_for_communities() -> None:
     X, site = rows_and_sites(14)
-    model = FCAC().fit(X, groups=site)
+    model = FCAC(server="cae-fc").fit(X, groups=site)
     with pytest.raises(AttributeError, match="communities"):
         model.predict_with_confidence(X)
     with pytest.raises(AttributeError, match="communities"):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fcac.codebook
@@ -70,15 +71,15 @@ def test_a_schema_that_does_not_fit_is_refused() -> None:
 
 def test_fit_on_arrays_has_no_schema() -> None:
     model = streamed()
-    assert model.partial_fit({"x": rows(3)}).schema_ == SCHEMA
+    assert model.partial_fit({"x": pd.DataFrame(rows(3), columns=["b", "a"])}).schema_ == SCHEMA
     assert model.fit(rows(4)).schema_ is None
 
 
 def test_there_is_one_codebook(tmp_path: Path) -> None:
-    assert fcac.communities.Codebook is fcac.codebook.Codebook
     X = rows(5) * [1.0, 1000.0]
     model = Communities().set_site("x", X, np.ones(len(X))).fit()
     book = model.condense(max_nodes=40)
+    assert type(book) is fcac.codebook.Codebook
     assert np.array_equal(book.scales, model.feature_scales)
     assert book.counts is not None
     assert book.counts.sum() == len(X)

@@ -41,14 +41,14 @@ def test_init_makes_everything(tmp_path: Path, schema: Path, capsys: pytest.Capt
     assert not list(root.glob("bundles/*/ca.key"))
     assert (root / "app" / "pyproject.toml").read_text().count("fcac.flower.") == 2
     assert run(["federation", "init", str(root), *arguments]) == 1
-    assert "holds a federation already" in capsys.readouterr().err
+    assert "already contains a federation" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--sites", "a,b", "--address", "10.0.0.1:80", "--insecure"], "loopback"),
-        (["--sites", "a,a"], "each once"),
+        (["--sites", "a,a"], "no name twice"),
         (["--sites", ""], "at least one name"),
         (["--sites", "../a"], "letters, digits"),
         (["--sites", "a", "--address", "nowhere"], "host:port"),
@@ -172,7 +172,7 @@ def test_status_counts_nothing_from_before_a_site_was_forgotten(
     assert "twice" in lines["a"]
     assert "never" in lines["b"]
     assert "eps" not in lines["b"]
-    assert "Budgets are the sites' own: 5 x the epsilon of a round" in shown
+    assert "Each site sets its own budget: 5 x the epsilon of a round" in shown
 
 
 def test_a_site_says_what_is_wrong_before_it_starts(

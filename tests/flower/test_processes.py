@@ -23,7 +23,7 @@ import pytest
 
 from fcac.codebook import Codebook
 from fcac.deployment import certificates, study
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.deployment.site_agent import load_model
 from fcac.exceptions import FlowerError
@@ -81,13 +81,13 @@ class Deployment:
         return int(result["closed"])
 
     @property
-    def desk(self) -> Coordinator:
-        return Coordinator(self.root / "state", FederationSettings.load(self.root))
+    def hub(self) -> Hub:
+        return Hub(self.root / "state", FederationSettings.load(self.root))
 
     def happened(self, event: str, site: str | None = None, round: int | None = None) -> bool:
         return any(
             entry["event"] == event and site in (None, entry.get("site")) and round in (None, entry.get("round"))
-            for entry in self.desk.journal()
+            for entry in self.hub.journal()
         )
 
     def stop(self) -> None:
@@ -138,7 +138,7 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         for number, rows in enumerate(rounds, 1):
             made.give(rows)
             assert made.run(hand_out=number == 3) == 1
-        assert_same_server(made.desk.book().server, expected)
+        assert_same_server(made.hub.snapshot().server, expected)
 
         for label, words in (("stranger", "refused this site's key"), ("misled", "not of the authority")):
             process = refused[label].process
@@ -150,14 +150,14 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         model = load_model(tmp_path / "state-a")
         assert isinstance(model, Codebook)
         rows = blobs(500, 99)
-        assert (model.predict(rows) == made.desk.book().server.predict(rows)).mean() > 0.9
+        assert (model.predict(rows) == made.hub.snapshot().server.predict(rows)).mean() > 0.9
         # nothing that came over the wire was unpacked or run at a site
         assert not (tmp_path / "state-a" / "flwr-home" / "apps").exists()
 
         shutil.copytree(made.root / "bundles" / "c", tmp_path / "kept")  # revoke deletes the hub's own copy
         study.revoke(made.root, "c")
         assert made.server is not None
-        assert made.server.sync_keys() == ["the key of c is shut out"]
+        assert made.server.sync_keys() == ["the key of c is no longer accepted"]
         process = made.sites["c"].process
         assert process is not None
         process.wait(PATIENCE)  # its SuperNode is thrown out and ends
@@ -207,8 +207,8 @@ def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_p
                 path = tmp_path / name / "rows.csv"
                 write_csv(path, block, header=not path.exists())
             assert "1 round closed" in command("run", "study", "--rounds", "1")
-        desk = Coordinator(tmp_path / "study" / "state", FederationSettings.load(tmp_path / "study"))
-        assert_same_server(desk.book().server, expected)
+        hub = Hub(tmp_path / "study" / "state", FederationSettings.load(tmp_path / "study"))
+        assert_same_server(hub.snapshot().server, expected)
         assert "rounds closed: 3" in command("status", "study")
         command("label", "study/bundles/b", "--data", "b/rows.csv", "--out", "labels.csv")
         assert len((tmp_path / "labels.csv").read_text().splitlines()) == 451
@@ -305,7 +305,7 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
             time.sleep(1)
         # no reply, or Flower's word that its time was up
         assert made.happened("no reply", "c", 1) or made.happened("failed", "c", 1)
-        assert made.desk.book().server.sites == ["a", "b"]
+        assert made.hub.snapshot().server.sites == ["a", "b"]
 
         # round 2: c's SuperNode is killed while it works
         made.give({name: rows[1][name] for name in "abc"})
@@ -319,8 +319,8 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
             thread.join(3 * PATIENCE)
             assert not thread.is_alive()
         assert errors == []
-        assert made.desk.book().closed == 2
-        assert made.desk.book().server.sites == ["a", "b"]
+        assert made.hub.snapshot().closed == 2
+        assert made.hub.snapshot().server.sites == ["a", "b"]
 
         # round 3: c is back, d joins late, and the SuperLink is killed before c has answered
         study.add(made.root, "d")
@@ -342,14 +342,14 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
             assert not thread.is_alive()
         assert len(errors) == 1
         assert isinstance(errors[0], FlowerError)
-        assert made.desk.book().closed == 2
-        assert sorted(made.desk.inbox()) == ["a", "b", "d"]
+        assert made.hub.snapshot().closed == 2
+        assert sorted(made.hub.inbox()) == ["a", "b", "d"]
         made.start_server()
         assert made.run(hand_out=True) == 1
-        asked = [entry["sites"] for entry in made.desk.journal() if entry["event"] == "asking"]
+        asked = [entry["sites"] for entry in made.hub.journal() if entry["event"] == "asking"]
         assert asked[-1] == ["c"]
 
-        assert_same_server(made.desk.book().server, reference.server)
+        assert_same_server(made.hub.snapshot().server, reference.server)
 
 
 def start_hostile(made: Deployment, name: str, file: Path) -> None:
@@ -415,13 +415,13 @@ def test_a_hostile_site_and_a_foreign_run_on_real_processes(tmp_path: Path) -> N
                 send.write_bytes(hostile(kind, number)[0])
             reference.server.absorb(honest)
             assert made.run() == 1
-            rejected = [e["reason"] for e in made.desk.journal() if e["event"] == "rejected" and e["round"] == number]
+            rejected = [e["reason"] for e in made.hub.journal() if e["event"] == "rejected" and e["round"] == number]
             expected = [] if kind in ("good", "repeat") else [hostile(kind, number)[1]]
             assert len(rejected) == len(expected)
             assert all(words in reason for words, reason in zip(expected, rejected, strict=True))
         assert made.happened("accepted", "b", 7)
         assert made.happened("duplicate", "b", 8)
-        assert_same_server(made.desk.book().server, reference.server)
+        assert_same_server(made.hub.snapshot().server, reference.server)
 
         # a stranger's run: its code is executed nowhere; at most it makes the sites answer a round
         (tmp_path / "marks").mkdir()
@@ -437,7 +437,7 @@ def test_a_hostile_site_and_a_foreign_run_on_real_processes(tmp_path: Path) -> N
 
         assert wait_until(ended, PATIENCE)
         assert list((tmp_path / "marks").iterdir()) == []
-        assert_same_server(made.desk.book().server, reference.server)
+        assert_same_server(made.hub.snapshot().server, reference.server)
 
 
 @pytest.mark.soak

@@ -38,7 +38,7 @@ def test_several_rounds_in_one_run_stop_when_nothing_is_new(tmp_path: Path) -> N
     study = Study(tmp_path)
     study.give(site_rows("abc", 1))
     study.play(rounds=5)
-    assert study.desk.book().closed == 1
+    assert study.hub.snapshot().closed == 1
     assert [event[1] for event in study.events("nothing new")] == ["a", "b", "c"]
 
 
@@ -165,10 +165,10 @@ def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path
     ("values", "words"),
     [
         ({"code": messages.CONTRIBUTION, "site": "a", "data": b"x"}, "name of another site"),
-        ({"code": 99, "site": "b"}, "no known form"),
-        ({"code": "1", "site": "b"}, "no known form"),
-        ({"code": messages.CONTRIBUTION, "site": "b", "data": "text"}, "no known form"),
-        ({"something": 1.0}, "no known form"),
+        ({"code": 99, "site": "b"}, "unknown form"),
+        ({"code": "1", "site": "b"}, "unknown form"),
+        ({"code": messages.CONTRIBUTION, "site": "b", "data": "text"}, "unknown form"),
+        ({"something": 1.0}, "unknown form"),
     ],
 )
 def test_a_reply_of_another_form_is_rejected(tmp_path: Path, values: dict[str, Any], words: str) -> None:
@@ -196,7 +196,7 @@ def test_without_keys_a_name_can_be_claimed_once(tmp_path: Path) -> None:
     study.play()
     reference.play({"a": rows["a"], "c": rows["c"]}, 1)
     assert_same_server(study.server, reference.server)
-    assert "another node is site 'a'" in study.reasons()[0]
+    assert "another node is already site 'a'" in study.reasons()[0]
 
 
 def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Pat
     study.play()
     reference.play(rows, 1)
     assert_same_server(study.server, reference.server)
-    assert study.reasons() == ["another contribution of this site is in already"]
+    assert study.reasons() == ["another contribution of this site has already arrived"]
 
 
 def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
@@ -221,10 +221,10 @@ def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
     study.give(site_rows("abc", 1))
     study.play()
     before = study.server
-    verdict = study.desk.receive("b", Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes())
+    verdict = study.hub.receive("b", Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes())
     assert verdict.outcome == "rejected"
-    assert study.desk.receive("b", study.sent("b", 1).to_bytes()).outcome == "duplicate"
-    assert study.desk.close_round() == []
+    assert study.hub.receive("b", study.sent("b", 1).to_bytes()).outcome == "duplicate"
+    assert study.hub.close_round() == []
     assert_same_server(study.server, before)
 
 
@@ -245,10 +245,10 @@ def test_after_a_crash_only_the_missing_sites_are_asked(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         study.play()
     for name in "ab":
-        assert study.desk.receive(name, study.sent(name, 1).to_bytes()).outcome == "accepted"
+        assert study.hub.receive(name, study.sent(name, 1).to_bytes()).outcome == "accepted"
     study.fault = None
     study.play()
-    asked = [entry for entry in study.desk.journal() if entry["event"] == "asking"]
+    asked = [entry for entry in study.hub.journal() if entry["event"] == "asking"]
     assert [entry["sites"] for entry in asked] == [["a", "b", "c"], ["c"]]
     reference.play(rows, 1)
     assert_same_server(study.server, reference.server)
@@ -287,7 +287,7 @@ def crash_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
             patch.setattr(persistence, "write_atomic", write)
             for number, rows in enumerate(rounds, 1):
                 study.give(rows)
-                while study.desk.book().closed < number:
+                while study.hub.snapshot().closed < number:
                     try:
                         study.play()
                     except Crash:
@@ -314,11 +314,11 @@ def test_a_crash_at_any_write_loses_nothing_and_counts_nothing_twice(
 
 def test_a_torn_journal_line_is_passed_over(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.desk.note("one")
+    study.hub.note("one")
     with (study.root / "state" / "journal.jsonl").open("a") as stream:
         stream.write('{"event": "ha')
-    study.desk.note("two")
-    assert [entry["event"] for entry in study.desk.journal()][-2:] == ["one", "two"]
+    study.hub.note("two")
+    assert [entry["event"] for entry in study.hub.journal()][-2:] == ["one", "two"]
 
 
 # ------------------------------------------------------------ changes of membership
@@ -353,7 +353,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     reference.play(first, 1)
     reference.play({"a": second["a"], "c": second["c"]}, 2)
     assert_same_server(study.server, reference.server)
-    late = study.desk.receive("b", Contribution("b", 2, np.zeros((2, 2)), [1, 1]).to_bytes())
+    late = study.hub.receive("b", Contribution("b", 2, np.zeros((2, 2)), [1, 1]).to_bytes())
     assert late == ("rejected", "the site does not take part")
     assert not (study.root / "bundles" / "b").exists()
 
@@ -381,7 +381,7 @@ def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     study.give(site_rows("abc", 1, 400))
     study.play()
     data = (study.state("a") / "model.fcac").read_bytes()
-    assert data == study.desk.model_bytes()
+    assert data == study.hub.model_bytes()
     meta, arrays = persistence.unpack(data, kind="model")
     assert meta["estimator"] == "Codebook"
     assert set(arrays) == {"nodes", "labels", "reach"}
@@ -411,10 +411,10 @@ def test_too_few_nodes_are_not_handed_out(tmp_path: Path) -> None:
     study = Study(tmp_path)
     study.give({"a": np.array([[0.5, 0.5], [4.0, 4.0]])})
     study.play()
-    assert study.desk.model_bytes() is None
+    assert study.hub.model_bytes() is None
     assert not (study.state("a") / "model.fcac").exists()
     assert study.events("no model for sites") == [("no model for sites", None, 1)]
-    assert study.desk.open_round == 2
+    assert study.hub.open_round == 2
 
 
 def test_released_nodes_are_handed_out_as_they_are() -> None:

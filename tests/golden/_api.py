@@ -6,7 +6,7 @@ from typing import Any
 
 from fcac import CAE, CAEFC, FCAC, CAPlus, load, save
 from fcac.codebook import Codebook
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.deployment.site_agent import SiteAgent
 from fcac.estimators import CAPlusCommunities
@@ -34,8 +34,8 @@ __all__ = [
     "CAPlusCommunities",
     "Codebook",
     "Contribution",
-    "Coordinator",
     "FederationSettings",
+    "Hub",
     "InsecureTestSampler",
     "Ledger",
     "LocalNoise",

@@ -21,8 +21,8 @@ from unittest import mock
 import numpy as np
 from _api import (
     BudgetExceeded,
-    Coordinator,
     FederationSettings,
+    Hub,
     InsecureTestSampler,
     Ledger,
     NodeRelease,
@@ -285,9 +285,9 @@ def play_over_grid(folder: Path) -> None:
     run_over_grid({100 + i: str(path / "settings.json") for i, path in enumerate(places)}, keys, str(folder / "study"))
 
 
-def desk_of(folder: Path) -> Coordinator:
+def hub_of(folder: Path) -> Hub:
     """Return the server's side of a federation."""
-    return Coordinator(folder / "study" / "state", FederationSettings.load(folder / "study"))
+    return Hub(folder / "study" / "state", FederationSettings.load(folder / "study"))
 
 
 def contribute_privately(folder: Path, name: str, seed: int) -> str:
@@ -295,9 +295,9 @@ def contribute_privately(folder: Path, name: str, seed: int) -> str:
     settings = SiteSettings.load(folder / f"state-{name}" / "settings.json")
     mechanism = settings.mechanism()
     mechanism.sampler = InsecureTestSampler(seed)
-    desk = desk_of(folder)
-    data = SiteAgent(settings, mechanism).contribute(desk.open_round, desk.holdings().get(name, 0))
-    return desk.receive(name, data).outcome
+    hub = hub_of(folder)
+    data = SiteAgent(settings, mechanism).contribute(hub.open_round, hub.holdings().get(name, 0))
+    return hub.receive(name, data).outcome
 
 
 def go_on_federation(name: str, folder: Path) -> dict[str, Any]:
@@ -305,22 +305,22 @@ def go_on_federation(name: str, folder: Path) -> dict[str, Any]:
     if name == "private":
         give(folder, {"b": blobs(90, 41)}, "second.csv")
         outcomes = [contribute_privately(folder, "b", 8), contribute_privately(folder, "a", 9)]
-        desk_of(folder).close_round()
+        hub_of(folder).close_round()
     else:
         outcomes = []
         give(folder, sites("ab", 42))
         play_over_grid(folder)
     played = tree(folder)
-    desk_of(folder).forget("a")
+    hub_of(folder).forget("a")
     return {"outcomes": outcomes, "played": played, "forgotten": tree(folder / "study" / "state")}
 
 
 def as_v010_wrote(root: Path) -> bytes:
     """Return the state of a hub in the form of 0.1.0."""
-    book = Coordinator(root / "state", FederationSettings.load(root)).book()
-    meta, arrays = book.server.to_parts()
-    newest = {site: list(known) for site, known in book.newest.items()}
-    return pack("federation", {"closed": book.closed, "newest": newest, "server": meta}, arrays)
+    snapshot = Hub(root / "state", FederationSettings.load(root)).snapshot()
+    meta, arrays = snapshot.server.to_parts()
+    newest = {site: list(known) for site, known in snapshot.newest.items()}
+    return pack("federation", {"closed": snapshot.closed, "newest": newest, "server": meta}, arrays)
 
 
 def tree(folder: Path) -> dict[str, Any]:

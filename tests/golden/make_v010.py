@@ -46,13 +46,13 @@ from _steps import (
     as_table,
     blobs,
     contribute_privately,
-    desk_of,
     give,
     go_on,
     go_on_federation,
     go_on_ledger,
     go_on_plain_site,
     go_on_private_site,
+    hub_of,
     ledger_facts,
     mechanism_at,
     persons,
@@ -265,7 +265,7 @@ def make_federation(folder: Path, name: str) -> None:
             if privacy:
                 for i, site in enumerate("ab"):
                     contribute_privately(work, site, 10 * number + i)
-                desk_of(work).close_round()
+                hub_of(work).close_round()
             else:
                 play_over_grid(work)
         if privacy:

@@ -57,7 +57,7 @@ def test_sets_are_found_by_either_name(name):
 
 
 def test_an_unknown_name_lists_the_known():
-    with pytest.raises(DatasetError, match=r"no data set 'iris'; known are hill-valley, .*skin-segmentation"):
+    with pytest.raises(DatasetError, match=r"unknown data set 'iris': choose from hill-valley, .*skin-segmentation"):
         load("iris")
 
 
@@ -106,7 +106,7 @@ def test_labels_that_are_numbers_but_do_not_start_at_zero(tmp_path):
         ({"y": [0, 0, 1, 1, 1, 0]}, r"must have \[4, 2\] rows of the classes \['g', 'h'\]; it has \[3, 3\]"),
         ({"y": list("ggxgxg")}, r"must have the classes \['g', 'h'\]; it has \['g', 'x'\]"),
         ({"X": np.where(TOY_X == 9, np.nan, TOY_X)}, "missing or infinite"),
-        ({"X": TOY_X.astype(str).astype("U5") + "?"}, "no numbers"),
+        ({"X": TOY_X.astype(str).astype("U5") + "?"}, "not numbers"),
     ],
 )
 def test_a_wrong_table_is_refused(tmp_path, content, message):
@@ -116,7 +116,7 @@ def test_a_wrong_table_is_refused(tmp_path, content, message):
 
 
 def test_a_missing_or_broken_file_is_named(tmp_path):
-    with pytest.raises(DatasetError, match=r"toy-telescope\.npz does not exist: put the set there, or leave data_dir"):
+    with pytest.raises(DatasetError, match=r"toy-telescope\.npz does not exist: put the set there, or omit data_dir"):
         load(TOY, data_dir=tmp_path)
     path = tmp_path / "toy-telescope.npz"
     np.savez(path, X=TOY_X)
@@ -287,7 +287,7 @@ def test_a_damaged_download_is_refused(openml, tmp_path):
 def test_an_unknown_id_is_named(openml, tmp_path):
     openml()
     gone = Spec("gone", 4243, 3, {"g": 4, "h": 2}, 1, "Gone")
-    with pytest.raises(DatasetError, match=r"OpenML's answer for gone \(id 4243\) is not usable"):
+    with pytest.raises(DatasetError, match=r"OpenML's answer for gone \(id 4243\) cannot be used"):
         load(gone, cache_dir=tmp_path)
 
 
@@ -298,5 +298,5 @@ def test_without_a_connection_the_error_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(time, "sleep", lambda seconds: None)  # scikit-learn waits between its attempts
     point_at(monkeypatch, address)
-    with pytest.raises(DatasetError, match=r"could not be reached .* put toy-telescope\.npz .*--data-dir"):
+    with pytest.raises(DatasetError, match=r"could not be downloaded .* Put toy-telescope\.npz .*--data-dir"):
         load(TOY, cache_dir=tmp_path)

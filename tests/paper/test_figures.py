@@ -1,4 +1,4 @@
-"""The paper's pictures: the files are there and not empty, and their numbers are what the paper's are like."""
+"""The paper's figures: every file is written, and the numbers resemble the paper's."""
 
 from __future__ import annotations
 

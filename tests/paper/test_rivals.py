@@ -508,7 +508,7 @@ def test_mufc_refuses_what_cannot_be_forgotten_and_stays_as_it_was(blobs):
     with pytest.raises(ValueError, match="at least one whole number"):
         model.forget_rows(0, [])
     model.forget_rows(0, [3])
-    with pytest.raises(ValueError, match="row 3 of site 0 was forgotten before"):
+    with pytest.raises(ValueError, match="row 3 of site 0 has already been forgotten"):
         model.forget_rows(0, [3])
     lonely = MUFC(n_clusters=3, random_state=0).fit(X)
     with pytest.raises(ValueError, match="nothing was changed"):

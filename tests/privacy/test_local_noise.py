@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from sklearn.base import clone
 
 from fcac.privacy import LocalNoise, PrivacyWarning
-from fcac.privacy.local_noise import LEVELS, STRIDE, Channel
+from fcac.privacy.mechanisms.local_noise import LEVELS, STRIDE, Channel
 from testing.holder import Holder
 
 

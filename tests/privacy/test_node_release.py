@@ -140,7 +140,7 @@ class TestRounds:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"made_by": "somebody"}, "not from a release"),
+            ({"made_by": "somebody"}, "not the result of a release"),
             ({"n_releases": 0}, "damaged"),
             ({"n_releases": "many"}, "damaged"),
         ],
@@ -230,7 +230,7 @@ class TestErrorsBeforeAnythingIsCharged:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            ({"state": np.zeros((3, 2))}, "not from a release"),
+            ({"state": np.zeros((3, 2))}, "not the result of a release"),
             ({"site": ""}, "site"),
             ({"site": 3}, "site"),
             ({"round": -1}, "round"),

@@ -1,4 +1,4 @@
-"""The report: what it says is true, what it may not hold it does not hold. (How it looks: test_report_browser.py.)"""
+"""The report: what it says is true, and it holds nothing that it must not hold (appearance: test_report_browser.py)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fcac.federation.replay import replay, rounds_to_show
 from fcac.privacy import NodeRelease, PaperLaplace
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.report import render_report, write_report
-from fcac.report.cluster_style import N_LOOKS, PALETTE, Look
+from fcac.report.cluster_style import N_STYLES, PALETTE, ClusterStyle
 from fcac.report.data import adjusted_rand, gather
 from fcac.report.markup import Markup, tag
-from fcac.report.projection import MIN_ROWS, condense, fit_plane
+from fcac.report.projection import MIN_ROWS, condense, fit_projection
 from testing.data import blobs
 
 HOSTILE = "<script>alert('site')</script>"
@@ -34,7 +34,7 @@ def three_blobs(n: int = 900, d: int = 3, scale: float = 1.0) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def demo():
-    return run_demo(0)
+    return run_demo(0, server="cae-fc")
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def text_of(html: str) -> str:
 
 
 def test_headline_figures_are_the_models(demo):
-    facts = gather(demo.model)
-    assert facts.n_rows == 45_000
-    assert len(facts.read.clusters) == demo.model.n_clusters_
-    assert facts.n_sent_nodes == sum(len(c.counts) for c in demo.model.server_.latest().values())
-    assert sum(c.rows for c in facts.read.clusters) == 45_000
-    assert sum(c.share for c in facts.read.clusters) == pytest.approx(1)
-    assert [c.rows for c in facts.read.clusters] == sorted((c.rows for c in facts.read.clusters), reverse=True)
+    data = gather(demo.model)
+    assert data.n_rows == 45_000
+    assert len(data.read.clusters) == demo.model.n_clusters_
+    assert data.n_sent_nodes == sum(len(c.counts) for c in demo.model.server_.latest().values())
+    assert sum(c.rows for c in data.read.clusters) == 45_000
+    assert sum(c.share for c in data.read.clusters) == pytest.approx(1)
+    assert [c.rows for c in data.read.clusters] == sorted((c.rows for c in data.read.clusters), reverse=True)
     html = render_report(demo.model)
     assert "45,000 rows at 2 sites, seen over 3 rounds" in html
     assert f"{demo.model.n_clusters_} clusters" in html
@@ -70,14 +70,14 @@ def test_headline_figures_are_the_models(demo):
 
 def test_rows_give_exact_sizes_and_novelty(demo):
     points = np.concatenate(list(demo.rows.values()))
-    facts = gather(demo.model, rows=demo.rows)
+    data = gather(demo.model, rows=demo.rows)
     labels, counts = np.unique(demo.model.predict(points), return_counts=True)
     exact = dict(zip(labels.tolist(), counts.tolist(), strict=True))
-    assert {c.label: c.rows for c in facts.read.clusters if c.rows} == exact
+    assert {c.label: c.rows for c in data.read.clusters if c.rows} == exact
     novel = -demo.model.score_samples(points) > demo.model.server_.threshold
-    assert facts.novelty is not None
-    assert facts.novelty.n_novel == int(novel.sum())
-    assert facts.novelty.n_rows == len(points)
+    assert data.novelty is not None
+    assert data.novelty.n_novel == int(novel.sum())
+    assert data.novelty.n_rows == len(points)
 
 
 def test_rows_come_in_any_form(in_process):
@@ -95,9 +95,9 @@ def test_differences_name_the_telling_feature_first():
     rows = rng.normal(0, 1, size=(4000, 3))
     rows[:2000, 1] += 40
     model = FCAC(server="communities", n_clusters=2, random_state=0).fit(rows)
-    facts = gather(model, feature_names=["a", "b", "c"])
+    data = gather(model, feature_names=["a", "b", "c"])
     high = model.predict([[0.0, 40.0, 0.0]])[0]
-    for cluster in facts.read.clusters:
+    for cluster in data.read.clusters:
         assert cluster.differences[0].feature == "b"
         assert cluster.differences[0].value == pytest.approx(1 if cluster.label == high else -1, abs=0.1)
 
@@ -108,11 +108,11 @@ def test_sites_shares_and_participation():
     model = FCAC(server="communities", n_clusters=2, random_state=0)
     model.partial_fit({"a": near, "b": far})
     model.partial_fit({"a": near + 0.01})
-    facts = gather(model)
-    by_label = {c.label: c for c in facts.read.clusters}
+    data = gather(model)
+    by_label = {c.label: c for c in data.read.clusters}
     assert by_label[model.predict([[0.0, 0.0]])[0]].site_shares == {"a": 1.0}
     assert by_label[model.predict([[9.0, 9.0]])[0]].site_shares == {"b": 1.0}
-    assert {s.name: sorted(s.parts) for s in facts.sites} == {"a": [0, 1], "b": [0]}
+    assert {s.name: sorted(s.participation) for s in data.sites} == {"a": [0, 1], "b": [0]}
     assert '<td class="out">away</td>' in render_report(model)
 
 
@@ -125,8 +125,8 @@ def test_late_contributions_are_told():
 
     server.absorb([sent("a", 1)])
     server.absorb([sent("a", 2), sent("b", 1)])
-    facts = gather(server)
-    assert {s.name: {k: part.late for k, part in s.parts.items()} for s in facts.sites} == {
+    data = gather(server)
+    assert {s.name: {k: part.late for k, part in s.participation.items()} for s in data.sites} == {
         "a": {0: False, 1: False},
         "b": {1: True},
     }
@@ -182,15 +182,23 @@ def test_after_forgetting_a_site_the_report_knows_nothing_of_it():
 # ------------------------------------------------------------ two read-outs
 
 
+def read_as_communities(model: FCAC) -> Server:
+    """The same contributions, read by the other server."""
+    other = Server("communities", model.server_.random_state)
+    for batch in model.server_.log:
+        other.absorb(batch)
+    return other
+
+
 def test_two_read_outs_side_by_side(demo):
-    other = run_demo(0, server="communities").model
-    facts = gather(other, compare=demo.model)
-    assert facts.comparison is not None
-    assert sum(facts.comparison.rows.values()) == 45_000
-    first = facts.read.clusters[0]
-    twin = max(facts.comparison.other.clusters, key=lambda c: facts.comparison.rows.get((first.label, c.label), 0))
-    assert twin.look == first.look, "clusters that share most rows share a colour"
-    ranks = [c.look.rank for c in facts.comparison.other.clusters]
+    other = read_as_communities(demo.model)
+    data = gather(other, compare=demo.model)
+    assert data.comparison is not None
+    assert sum(data.comparison.rows.values()) == 45_000
+    first = data.read.clusters[0]
+    twin = max(data.comparison.other.clusters, key=lambda c: data.comparison.rows.get((first.label, c.label), 0))
+    assert twin.style == first.style, "clusters that share most rows share a colour"
+    ranks = [c.style.rank for c in data.comparison.other.clusters]
     assert len(set(ranks)) == len(ranks)
     html = render_report(other, compare=demo.model)
     assert "Two read-outs side by side" in html
@@ -199,7 +207,7 @@ def test_two_read_outs_side_by_side(demo):
 
 def test_compare_needs_the_same_contributions(demo):
     with pytest.raises(ValueError, match="same contributions"):
-        gather(demo.model, compare=run_demo(1).model)
+        gather(demo.model, compare=run_demo(1, server="cae-fc").model)
 
 
 def test_adjusted_rand_is_scikit_learns():
@@ -229,8 +237,8 @@ def test_dots_of_sites_nodes_stand_for_several_rows():
     rows = three_blobs(n=300, d=2, scale=50.0)
     model = FCAC(server="communities", random_state=0).fit(rows)
     assert (model.server_.counts == 1).any()
-    facts = gather(model.server_)
-    assert (facts.read.dots.counts >= MIN_ROWS).all()
+    data = gather(model.server_)
+    assert (data.read.dots.counts >= MIN_ROWS).all()
     assert f"at least {MIN_ROWS} rows" in render_report(model.server_)
 
 
@@ -257,8 +265,8 @@ def test_clusters_of_few_rows_are_not_described():
     rng = np.random.default_rng(0)
     nodes = np.concatenate([rng.normal(0, 1, size=(60, 2)), [[500.123, 500.456]]])
     server.absorb([Contribution("a", 1, nodes, np.append(np.full(60, 9), 1))])
-    facts = gather(server)
-    for cluster in facts.read.clusters:
+    data = gather(server)
+    for cluster in data.read.clusters:
         assert (cluster.differences is None) == (cluster.rows < MIN_ROWS)
 
 
@@ -416,8 +424,8 @@ def test_equal_nodes_do_not_break_the_picture():
 def test_features_of_different_scales_are_standardised_in_the_picture():
     rng = np.random.default_rng(0)
     nodes = rng.normal(size=(100, 5)) * [1, 1, 1, 1, 1000]
-    assert fit_plane(nodes, np.ones(100, int), list("abcde")).standardised
-    assert not fit_plane(nodes / [1, 1, 1, 1, 1000], np.ones(100, int), list("abcde")).standardised
+    assert fit_projection(nodes, np.ones(100, int), list("abcde")).standardised
+    assert not fit_projection(nodes / [1, 1, 1, 1, 1000], np.ones(100, int), list("abcde")).standardised
 
 
 def test_many_sites_rounds_and_clusters_stay_readable(tmp_path):
@@ -485,6 +493,6 @@ def test_colours_differ_for_every_eye(kind):
 
 
 def test_every_look_is_its_own():
-    looks = {(Look(rank).colour, Look(rank).shape) for rank in range(N_LOOKS)}
-    assert len(looks) == N_LOOKS
-    assert Look(N_LOOKS).colour == "cx"
+    styles = {(ClusterStyle(rank).colour, ClusterStyle(rank).shape) for rank in range(N_STYLES)}
+    assert len(styles) == N_STYLES
+    assert ClusterStyle(N_STYLES).colour == "cx"

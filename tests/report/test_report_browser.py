@@ -1,4 +1,4 @@
-"""The report in a real browser: offline, at desk and phone width, light and dark, by keyboard, with enough contrast."""
+"""The report in a real browser: offline, desktop and phone width, light and dark, by keyboard, with enough contrast."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from fcac import FCAC
 from fcac.estimators.demo import run_demo
+from fcac.federation import Server
 from fcac.privacy import PaperLaplace
 from fcac.report import write_report
 from testing.waiting import PATIENCE
@@ -76,8 +77,11 @@ FOCUS = """() => {
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
-    demo, paper_server = run_demo(0, server="communities"), run_demo(0)
-    write_report(demo.model, folder / "demo.html", rows=demo.rows, compare=paper_server.model, feature_names=["x", "y"])
+    demo = run_demo(0)
+    paper_server = Server("cae-fc")
+    for batch in demo.model.server_.log:
+        paper_server.absorb(batch)
+    write_report(demo.model, folder / "demo.html", rows=demo.rows, compare=paper_server, feature_names=["x", "y"])
 
     rng = np.random.default_rng(0)
     centres = 4 * rng.normal(size=(6, 9))

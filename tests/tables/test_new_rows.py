@@ -16,7 +16,7 @@ import pytest
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables import open_tables
-from fcac.tables.new_rows import Cursor, Watcher
+from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.schema import Column, Schema
 
 SCHEMA = Schema(["x", "y"])
@@ -26,12 +26,12 @@ class Reader:
     """Looks again and again, using up what it finds."""
 
     def __init__(self, path: Path, schema: Schema = SCHEMA, settle: float = 3600.0) -> None:
-        self.watcher, self.cursor = Watcher(path, schema, settle), Cursor()
+        self.watcher, self.cursor = NewRowFinder(path, schema, settle), Cursor()
 
     def new(self) -> list[list[float]]:
-        parts = self.watcher.look(self.cursor)
-        rows = [row for block in self.watcher.rows(parts) for row in block.tolist()]
-        self.cursor = self.watcher.advance(self.cursor, parts)
+        parts = self.finder.find(self.cursor)
+        rows = [row for block in self.finder.rows(parts) for row in block.tolist()]
+        self.cursor = self.finder.advance(self.cursor, parts)
         return rows
 
 
@@ -156,8 +156,8 @@ def test_only_a_header_is_nothing_new(tmp_path: Path) -> None:
 def test_many_rows_come_in_blocks(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(100_000, 2))
     np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header="x,y", comments="", fmt="%.17g")
-    watcher = Watcher(tmp_path, SCHEMA)
-    blocks = list(watcher.rows(watcher.look({})))
+    finder = NewRowFinder(tmp_path, SCHEMA)
+    blocks = list(finder.rows(finder.find({})))
     assert len(blocks) > 1
     assert np.array_equal(np.concatenate(blocks), rows)
 
@@ -175,14 +175,14 @@ def test_tags_come_with_the_rows_they_belong_to(tmp_path: Path, kind: str) -> No
             pyarrow.parquet.write_table(table, path)
 
     write([1.0, None, 3.0], [7, 8, 9])
-    watcher = Watcher(path, schema, tag="person")
-    watcher.check_columns()
-    parts = watcher.look({})
-    (piece,) = watcher.pieces(parts)
+    finder = NewRowFinder(path, schema, tag="person")
+    finder.check_columns()
+    parts = finder.find({})
+    (piece,) = finder.pieces(parts)
     assert (piece.block[:, 0].tolist(), [str(tag) for tag in piece.tags or []]) == ([1.0, 3.0], ["7", "9"])
     assert piece.file == path.name
     write([1.0, None, 3.0, 4.0, 5.0], [7, 8, 9, 7, 6])
-    (piece,) = watcher.pieces(watcher.look(watcher.advance({}, parts)))
+    (piece,) = finder.pieces(finder.find(finder.advance({}, parts)))
     assert (piece.block[:, 0].tolist(), [str(tag) for tag in piece.tags or []]) == ([4.0, 5.0], ["7", "6"])
 
 
@@ -191,14 +191,14 @@ def test_a_missing_column_or_tag_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y,person\n1,2,\n")
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(RequestError, match=r"a\.csv: no column patient, which was named for the ledger"):
-        Watcher(tmp_path, schema, tag="patient").check_columns()
-    watcher = Watcher(tmp_path, schema, tag="person")
-    watcher.check_columns()
-    with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
-        list(watcher.pieces(watcher.look({})))
+        NewRowFinder(tmp_path, schema, tag="patient").check_columns()
+    finder = NewRowFinder(tmp_path, schema, tag="person")
+    finder.check_columns()
+    with pytest.raises(DataError, match=r"a\.csv: a row has no value in column person"):
+        list(finder.pieces(finder.find({})))
     (tmp_path / "b.csv").write_text("x,person\n1,2\n")
-    with pytest.raises(RequestError, match=r"b\.csv: no column y: the schema needs it"):
-        watcher.check_columns()
+    with pytest.raises(RequestError, match=r"b\.csv: no column y, which the schema needs"):
+        finder.check_columns()
 
 
 # ------------------------------------------------------------ one reader for `fcac fit` and for sites
@@ -256,19 +256,19 @@ def test_what_version_0_1_0_remembered_of_files_still_holds(tmp_path: Path) -> N
             "digest": "9bb4833ece80484c0fb4bcbd256d3ad2a68476fdbce3a92298484932837041c7",
         },
     }
-    watcher = Watcher(tmp_path, SCHEMA)
-    assert watcher.look(cursor) == []
+    finder = NewRowFinder(tmp_path, SCHEMA)
+    assert finder.find(cursor) == []
     with (tmp_path / "a.csv").open("a") as stream:
         stream.write("7,8\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,y\n5,6\n9,10\n"))
-    parts = watcher.look(cursor)
-    assert [block.tolist() for block in watcher.rows(parts)] == [[[7, 8]], [[9, 10]]]
+    parts = finder.find(cursor)
+    assert [block.tolist() for block in finder.rows(parts)] == [[[7, 8]], [[9, 10]]]
 
 
 def test_columns_that_are_not_used_may_have_odd_names(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",x,y,z,z\n0,1,2,5,6\n")
     (tmp_path / "b.csv").write_text("x,y\n3,4\n")
-    Watcher(tmp_path, SCHEMA).check_columns()
+    NewRowFinder(tmp_path, SCHEMA).check_columns()
     assert Reader(tmp_path).new() == [[1, 2], [3, 4]]
     assert [block.tolist() for _, block in open_tables([tmp_path], SCHEMA).pieces()] == [[[1, 2]], [[3, 4]]]
     with pytest.raises(DataError, match=r"a\.csv: column z appears more than once"):
@@ -286,7 +286,7 @@ def test_an_error_names_the_line_in_the_file_and_not_in_what_is_new(tmp_path: Pa
         reader.new()
     assert "SECRET" not in str(caught.value)
     file.write_text("x,y\n1,2\n3,4\n5,SECRET\n")
-    with pytest.raises(DataError, match=r"a\.csv: column y holds text, numbers are needed") as caught:
+    with pytest.raises(DataError, match=r"a\.csv: column y has text, but numbers are needed") as caught:
         reader.new()
     assert "SECRET" not in str(caught.value)
 
@@ -306,9 +306,9 @@ def test_text_far_down_is_counted_and_not_quoted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["", "NA", "null"])
 def test_an_id_that_says_there_is_none_is_refused(tmp_path: Path, word: str) -> None:
     (tmp_path / "a.csv").write_text(f"x,y,person\n1,2,p\n3,4,{word}\n")
-    watcher = Watcher(tmp_path, SCHEMA, tag="person")
-    with pytest.raises(DataError, match=r"a\.csv: a row has nothing in column person"):
-        list(watcher.pieces(watcher.look({})))
+    finder = NewRowFinder(tmp_path, SCHEMA, tag="person")
+    with pytest.raises(DataError, match=r"a\.csv: a row has no value in column person"):
+        list(finder.pieces(finder.find({})))
 
 
 def test_used_rows_are_not_looked_at_again(tmp_path: Path) -> None:

@@ -1,12 +1,9 @@
-"""The splits: every row once, the promised mixes, and the paper's splits to the row."""
-
-from pathlib import Path
+"""The splits: every row once, and the promised mixes."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
 
 from fcac.tables import partition
 from fcac.tables.partition import (
@@ -15,20 +12,15 @@ from fcac.tables.partition import (
     classes_per_site,
     dirichlet,
     iid,
-    paper_dirichlet,
-    paper_iid,
     site_names,
 )
 
-DATA = Path(__file__).parents[1] / "data"
 LABELS = np.repeat([0, 1, 2, 3], [90, 60, 30, 20])
 
 SPLITS = {
     "iid": lambda y, sites: iid(y, sites, seed=3),
     "dirichlet": lambda y, sites: dirichlet(y, sites, alpha=0.5, seed=3),
     "classes_per_site": lambda y, sites: classes_per_site(y, sites, n_classes=2, seed=3),
-    "paper_iid": paper_iid,
-    "paper_dirichlet": lambda y, sites: paper_dirichlet(y, sites, min_rows=5),
 }
 
 
@@ -120,37 +112,6 @@ def test_as_groups_keeps_the_order_within_sites():
         as_groups([np.array([0]), np.array([1])], names=["x"])
 
 
-def test_paper_iid_gives_all_remainders_to_the_last_site():
-    parts = paper_iid(LABELS, 7)
-    table = counts_per_site(parts)
-    assert (table[:-1] == np.bincount(LABELS) // 7).all()
-    assert (table[-1] == np.bincount(LABELS) - 6 * (np.bincount(LABELS) // 7)).all()
-    for rows in parts:
-        assert (np.diff(LABELS[rows]) >= 0).all()  # grouped by class
-
-
-def test_paper_dirichlet_is_grouped_by_class_and_stops_filling_full_sites():
-    y = np.random.RandomState(0).permutation(np.repeat(np.arange(10), 100))
-    parts = paper_dirichlet(y, 5)
-    for rows in parts:
-        assert (np.diff(y[rows]) >= 0).all()
-        before_last_class = np.searchsorted(y[rows], y[rows][-1])
-        assert before_last_class < len(y) / 5  # a site with n / C rows gets no further class
-    assert min(map(len, parts)) >= 40
-
-
-@pytest.mark.parametrize("scenario", ["iid", "niid"])
-def test_paper_splits_reproduce_the_reference_rows(scenario):
-    """The file holds, for 1,000 digits, each client's rows in the order of the reference run (trial 0)."""
-    with np.load(DATA / "partition_digits5c.npz", allow_pickle=False) as reference:
-        rows, offsets = reference[f"{scenario}_rows"], reference[f"{scenario}_offsets"]
-    labels = load_digits().target[:1000]
-    y = labels[np.random.RandomState(0).permutation(1000)]
-    parts = paper_iid(y, 5) if scenario == "iid" else paper_dirichlet(y, 5)
-    assert [len(part) for part in parts] == np.diff(offsets).tolist()
-    assert np.array_equal(np.concatenate(parts), rows)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -163,11 +124,8 @@ def test_paper_splits_reproduce_the_reference_rows(scenario):
         (lambda: dirichlet(LABELS, 5, 1.0, 0, min_rows=41), "needs 205 rows; there are 200"),
         (lambda: dirichlet(LABELS, 5, 1.0, 0, min_rows=-1), "must not be negative"),
         (lambda: dirichlet(LABELS, 20, 0.01, 0, min_rows=10), "lower min_rows"),
-        (lambda: paper_dirichlet(LABELS, 6), "min_rows=40 for 6 sites needs 240 rows; there are 200"),
-        (lambda: paper_dirichlet(LABELS, 40, alpha=0.001, min_rows=5), "raise alpha"),
-        (lambda: paper_iid([0, 1, 2], 2), "use fewer sites"),
         (lambda: classes_per_site(LABELS, 5, 5, 0), "between 1 and the number of labels, 4"),
-        (lambda: classes_per_site(LABELS, 3, 1, 0), "cannot hold all 4 labels"),
+        (lambda: classes_per_site(LABELS, 3, 1, 0), "cannot cover all 4 labels"),
         (lambda: classes_per_site([0, 0, 1], 3, 2, 0), "too few for the 3 sites"),
         (lambda: by_column([]), "one site per row"),
         (lambda: by_column([[1, 2], [3, 4]]), "one site per row"),

@@ -272,7 +272,7 @@ def test_missing_values_are_counted_over_all_files_and_leave_a_model_as_it_was(t
         ("a,b\n1,2\nSECRET\n", "line 3 has 1 cells"),
         ("a,a\n1,2\n", "column a appears more than once"),
         (",a\n0,2\n", "column 1 has no name"),
-        ("1.5,2.5\n1,2\n", "first line holds numbers"),
+        ("1.5,2.5\n1,2\n", "first line has numbers"),
         ("", "is empty"),
         ("a,b\n", "no rows"),
         ("a,day\n1,2024-01-31\n", r"day \(dates or times\) is not numeric"),
@@ -336,7 +336,7 @@ def test_files_must_have_the_same_columns(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     for content, words in (
         ("a\n1\n", r"y\.csv has no column b"),
-        ("a,b,c\n1,2,3\n", r"y\.csv has columns that .*x\.csv has not: c"),
+        ("a,b,c\n1,2,3\n", r"y\.csv has columns that .*x\.csv does not have: c"),
         ("a,b\n1,u\n", r"y\.csv: column b holds text"),
     ):
         (tmp_path / "y.csv").write_text(content)
@@ -355,7 +355,7 @@ def test_wishes_that_do_not_fit(tmp_path, rows):
     cases = [
         ({"paths": [tmp_path / "none.csv"]}, "no file or directory"),
         ({"paths": []}, "at least one file"),
-        ({"paths": [tmp_path / "empty"]}, "holds no table"),
+        ({"paths": [tmp_path / "empty"]}, "contains no table"),
         ({"paths": [tmp_path / "x.json"]}, "unknown kind of file"),
         ({"paths": [path], "site_column": "ward"}, r"has no column 'ward'; it has a, b, c, site"),
         ({"paths": [path], "drop": ["ward"]}, "has no column 'ward'"),

@@ -23,7 +23,7 @@ from fcac import persistence
 from fcac.codebook import Codebook
 from fcac.deployment import study
 from fcac.deployment.certificates import public_pem
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
 from fcac.estimators import models
 from fcac.federation import Contribution, Server, Site
@@ -75,12 +75,12 @@ class Study:
         return FederationSettings.load(self.root)
 
     @property
-    def desk(self) -> Coordinator:
-        return Coordinator(self.root / "state", self.settings)
+    def hub(self) -> Hub:
+        return Hub(self.root / "state", self.settings)
 
     @property
     def server(self) -> Server:
-        return self.desk.book().server
+        return self.hub.snapshot().server
 
     def data(self, name: str) -> Path:
         return self.folder / f"data-{name}"
@@ -114,12 +114,12 @@ class Study:
         """Return (event, site, round) from the journal."""
         return [
             (entry["event"], entry.get("site"), entry.get("round"))
-            for entry in self.desk.journal()
+            for entry in self.hub.journal()
             if not kinds or entry["event"] in kinds
         ]
 
     def reasons(self) -> list[str]:
-        return [entry["reason"] for entry in self.desk.journal() if entry["event"] == "rejected"]
+        return [entry["reason"] for entry in self.hub.journal() if entry["event"] == "rejected"]
 
     def sent(self, name: str, round: int) -> Contribution:
         """What a site has stored as sent."""

@@ -1,4 +1,4 @@
-"""What a stored network must look like before the kernels, which do not check, may see it."""
+"""Checks that a stored network must pass before the kernels, which check nothing, may use it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _FORMS = {
 }
 _COUNTS = ("n_features", "n_learned", "n_active", "n_deleted_edges", "n_lost")
 _LARGEST_COUNT = 2**53
-_LARGEST = 1e150  # as for rows: squares beyond it overflow
-_NARROWEST = 1e-170  # a bandwidth below it cannot come from float64 rows
+_LARGEST = 1e150  # as for rows: squares of larger values overflow
+_NARROWEST = 1e-170  # a smaller bandwidth cannot come from float64 rows
 
-# A network without any row names its number of features but shows none of them.
+# A network without any row states its number of features but has no array of that width to confirm it.
 _MOST_FEATURES_UNSEEN = 65_536
 
 
-def check_parts(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse, with a ``ValueError``, parts that no network could have produced."""
+def check_state(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise ``ValueError`` if no network could have produced these parts."""
     for name, (ndim, dtype) in _FORMS.items():
         fits = name in arrays and arrays[name].ndim == ndim and arrays[name].dtype == dtype
-        _require(fits, f"array {name!r} is missing or has the wrong form")
+        _require(fits, f"array {name!r} is missing or has the wrong shape or type")
     for name in _COUNTS:
         _require(_is_count(meta.get(name)), f"{name} is not a count")
     _require(_are_rules(meta.get("rules")), "its rules cannot be read")
@@ -70,13 +70,13 @@ def _check_rows(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     d, nodes, pending = meta["n_features"], arrays["nodes"], arrays["pending"]
     n, n_lost = len(nodes), meta["n_lost"]
     _require(d >= 1 and {nodes.shape[1], pending.shape[1]} == {d}, "the number of features differs between its arrays")
-    _require(n > 0 or len(pending) > 0 or d <= _MOST_FEATURES_UNSEEN, "it names more features than it can show")
-    _require(len(pending) < N_START, "it holds back more rows than it may")
+    _require(n > 0 or len(pending) > 0 or d <= _MOST_FEATURES_UNSEEN, "it states too many features for having no rows")
+    _require(len(pending) < N_START, "it holds back too many rows")
     _require(not len(pending) or not n, "it holds rows back although it has nodes")
-    _require(n_lost in (0, n), "it has lost some of its nodes, not all")
-    _require({len(arrays["counts"]), len(arrays["bandwidths"])} == {n}, "counts or bandwidths do not fit the nodes")
+    _require(n_lost in (0, n), "it has lost some of its nodes but not all of them")
+    _require({len(arrays["counts"]), len(arrays["bandwidths"])} == {n}, "counts or bandwidths do not match the nodes")
     in_order = np.array_equal(np.sort(arrays["recency"]), np.arange(n - n_lost))
-    _require(in_order, "recency is no order of the nodes")
+    _require(in_order, "recency is not an ordering of the nodes")
     for name in ("nodes", "pending"):
         _require(not arrays[name].size or np.abs(arrays[name]).max() <= _LARGEST, "a value is not finite or too large")
     if n:
@@ -87,25 +87,25 @@ def _check_rows(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
 
 def _check_edges(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     edges, ages, n_present = arrays["edges"], arrays["edge_ages"], len(arrays["nodes"]) - meta["n_lost"]
-    _require(edges.shape[1] == 2 and len(ages) == len(edges), "edges and ages do not fit")
+    _require(edges.shape[1] == 2 and len(ages) == len(edges), "edges and ages do not match")
     if len(edges):
-        _require(meta["rules"]["topological"] and meta["n_active"] > 0, "it has edges that its rules do not make")
+        _require(meta["rules"]["topological"] and meta["n_active"] > 0, "it has edges that its rules cannot produce")
         inside = edges.min() >= 0 and edges.max() < n_present and (edges[:, 0] < edges[:, 1]).all()
-        _require(inside, "an edge points to no node")
-        _require(len(np.unique(edges, axis=0)) == len(edges), "an edge is double")
+        _require(inside, "an edge refers to a node that does not exist")
+        _require(len(np.unique(edges, axis=0)) == len(edges), "an edge occurs twice")
         _require(ages.min() >= 1 and ages.max() < _LARGEST_COUNT, "the age of an edge is not positive")
 
 
 def _check_clock(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     clock, n = arrays["clock"], len(arrays["nodes"])
-    _require(clock.shape == (3,) and np.isfinite(clock).all(), "its clock has the wrong form")
-    _require((clock[2] > 0) == (meta["n_deleted_edges"] > 0), "deleted edges and their mean age do not fit")
+    _require(clock.shape == (3,) and np.isfinite(clock).all(), "its clock is malformed")
+    _require((clock[2] > 0) == (meta["n_deleted_edges"] > 0), "deleted edges and their mean age do not match")
     _require(0.0 <= clock[0] <= 1.0, "its threshold is not between 0 and 1")
-    _require((meta["n_learned"] > 0) == (n > 0), "it has nodes but has seen no points, or the reverse")
+    _require((meta["n_learned"] > 0) == (n > 0), "it has nodes but has seen no points, or vice versa")
     if n:
         _require(_NARROWEST <= clock[1] <= _LARGEST, "its bandwidth is not a positive number")
     if meta["n_active"] == 0:
-        # before the diversity test has fired, every point is a node
+        # until the diversity test has fired, every point becomes a node
         collected = meta["n_learned"] == n and not meta["n_lost"] and (arrays["counts"] == 1).all()
         collected = collected and np.array_equal(arrays["recency"], np.arange(n)[::-1])
-        _require(collected, "its nodes are not what an initial phase leaves")
+        _require(collected, "its nodes are not those of an initial phase")

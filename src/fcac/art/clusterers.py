@@ -19,8 +19,8 @@ from fcac.art.network import Network, Rules
 from fcac.exceptions import DegenerateBandwidthWarning
 from fcac.novelty import is_novel
 
-# From this many rows on, a call learns on a copy and takes it over at the end, so that an interrupt leaves no
-# half-learned call behind; below it the single kernel call cannot be interrupted.
+# From this many rows on, a call learns on a copy that replaces the network at the end, so that an interrupt cannot
+# leave a call half learned; for fewer rows there is a single kernel call, which cannot be interrupted.
 _COPY_FROM = 4096
 
 # Rows per thread below which starting threads costs more than it saves.
@@ -28,7 +28,7 @@ _THREAD_FROM = 4096
 
 
 class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
-    """What the three clusterers share: learning in one pass, reading, and the state's attributes."""
+    """Base of the three clusterers: learning in one pass, prediction, and the attributes of the state."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "diversity_threshold": [Interval(Real, 0, np.inf, closed="neither")],
@@ -44,7 +44,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
     # ------------------------------------------------------------ learning
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Start anew and learn the rows of X once, in their order.
+        """Forget what was learned before and learn the rows of X once, in order.
 
         Parameters
         ----------
@@ -58,7 +58,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
         return self._learn(X, reset=True)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on learning with the rows of X; how rows are split over calls does not matter.
+        """Continue learning with the rows of X; how rows are divided among calls does not matter.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
             network = self._network if rows.n_rows < _COPY_FROM else self._network.copy()
         for block in rows.blocks():
             network.learn(block)
-            del block  # else it would be held while the next is made
+            del block  # otherwise it would be kept while the next one is made
         self._network = network
         self._last_rows: Any = X
         self._last_labels: Integers | None = None
@@ -90,8 +90,8 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
         return self
 
     def _check_features(self, X: Any, *, reset: bool) -> None:
-        """Note, or compare, the number and the names of the features, in scikit-learn's words."""
-        table = as_arrow_table(X) if is_arrow(X) else X  # a record batch has no names to scikit-learn
+        """Record or compare the number and the names of the features, with scikit-learn's error messages."""
+        table = as_arrow_table(X) if is_arrow(X) else X  # scikit-learn finds no names in a record batch
         validate_data(self, table, reset=reset, skip_check_array=True)
 
     def _warn_if_degenerate(self, reset: bool) -> None:
@@ -100,7 +100,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
         if self._warned:
             return
         settled = self._settled()
-        # Silverman's factor lies between .9 and 1.06, and the count only shrinks it
+        # Silverman's factor lies between 0.9 and 1.06, and the number of nodes only makes it smaller
         if settled.n_nodes > 1 and settled.last_bandwidth < 1.1e-6:
             nodes = settled.nodes
             constant = np.flatnonzero((nodes == nodes[0]).all(axis=0))
@@ -112,16 +112,16 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
             more = f" and {len(constant) - 8} more" if len(constant) > 8 else ""
             warnings.warn(
                 f"{len(constant)} of {settled.n_features} features do not vary (features {', '.join(named)}{more}): "
-                "the bandwidth is close to zero and similarity only counts unequal features. "
-                "Leave constant features out.",
+                "the bandwidth is close to zero, and similarity merely counts equal features. "
+                "Remove constant features.",
                 DegenerateBandwidthWarning,
                 stacklevel=4,
             )
 
-    # ------------------------------------------------------------ reading
+    # ------------------------------------------------------------ prediction
 
     def _settled(self) -> Network:
-        """The network as it would be if the data ended here (rows held back at the start included)."""
+        """Return the network as it would be if the data ended here, including rows held back at the start."""
         check_is_fitted(self, "_network")
         if "settled" not in self._read_cache:
             self._read_cache["settled"] = self._network.settled()
@@ -148,8 +148,8 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
     def predict(self, X: Any) -> Integers:
         """Return the cluster of the node nearest to each row.
 
-        If the very last point learned deleted every node, the nodes as they were before that deletion answer, each
-        its own cluster.
+        If the last point learned deleted every node, the nodes that existed before that deletion are used, each as a
+        cluster of its own.
 
         Parameters
         ----------
@@ -163,9 +163,9 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
         return self._node_clusters()[position]
 
     def score_samples(self, X: Any) -> Floats:
-        """Return minus the CIM to the nearest node: low means novel.
+        """Return the negative CIM to the nearest node; low scores mean novelty.
 
-        A row whose score is below ``-threshold_`` is unlike anything seen: learning it would open a new node.
+        A row whose score is below ``-threshold_`` is unlike anything seen: learning it would create a new node.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
         return -self._nearest(X)[1]
 
     def is_novel(self, X: Any) -> NDArray[np.bool_]:
-        """Tell for each row whether it is unlike anything seen: whether learning it would open a new node.
+        """Return whether each row is unlike anything seen, that is, whether learning it would create a new node.
 
         Parameters
         ----------
@@ -189,10 +189,10 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
         -------
         novel : ndarray of bool, shape (n_samples,)
         """
-        return self._label_rows(X)[2]
+        return self.label_rows(X)[2]
 
-    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
-        """Cluster, distance to the nearest node, and novelty of every row, from one search."""
+    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Return the cluster, the distance to the nearest node and the novelty of every row, from one search."""
         position, distance = self._nearest(X)
         labels = self._node_clusters()
         reach = np.full(len(labels), self._settled().threshold)
@@ -227,7 +227,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
 
     @property
     def counts_(self) -> Integers:
-        """Winning count of every node."""
+        """Winning count of each node."""
         return self._settled().counts
 
     @property
@@ -276,7 +276,7 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
     def labels_(self) -> Integers:
         """Clusters of the rows of the last call of fit or partial_fit.
 
-        Computed when first asked for, from the rows as they were passed: do not change them in place before.
+        Computed on first access from the rows that were passed: do not modify them in place before that.
         """
         check_is_fitted(self, "_network")
         if self._last_labels is None:
@@ -317,18 +317,18 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
     def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         network = Network.from_parts(meta["network"], arrays)
         if network.rules != self._rules():
-            raise ValueError("the network in this file was grown under other parameters than those stored with it")
+            raise ValueError("the network in this file was grown with parameters other than those stored with it")
         names = meta["feature_names"]
         if names is not None:
             if not isinstance(names, list) or len(names) != network.n_features:
-                raise ValueError("the feature names in this file do not fit its nodes")
+                raise ValueError("the feature names in this file do not match its nodes")
             self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
         self.n_features_in_ = network.n_features
         self._network, self._read_cache, self._warned = network, {}, True
         self._last_rows = self._last_labels = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # copies and pickles carry labels, not the caller's rows
+        # copies and pickles contain labels, not the caller's rows
         if getattr(self, "_last_rows", None) is not None:
             _ = self.labels_
         state: dict[str, Any] = super().__getstate__()
@@ -336,11 +336,11 @@ class _NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
 
 
 class _TopologicalClusterer(_NetworkClusterer):
-    """Adds the attributes of a network with edges."""
+    """Base of the clusterers with edges; adds their attributes."""
 
     @property
     def edges_(self) -> Integers:
-        """Edges as positions (i, j), i < j, sorted, of shape (m, 2)."""
+        """Edges as pairs of positions (i, j) with i < j, sorted, of shape (m, 2)."""
         return self._settled().edges_with_ages()[0]
 
     @property
@@ -355,22 +355,22 @@ class _TopologicalClusterer(_NetworkClusterer):
 
     @property
     def mean_deleted_age_(self) -> float:
-        """Mean age of the edges deleted so far; 0.0 if none."""
+        """Mean age of the edges deleted so far; 0.0 if there are none."""
         return self._settled().mean_deleted_age
 
 
 class CAPlus(_NetworkClusterer):
     """CA+: condense a stream of points into prototype nodes, in one pass and without parameters.
 
-    The idea: a point that resembles a node closely enough moves that node a little; any other point becomes a new
-    node. How close is close enough is found from the data: points are collected as nodes until they are diverse (the
-    determinant of their similarity matrix vanishes), and the mean distance of these to their nearest neighbours
-    becomes the threshold V. Similarity is correntropy, the mean over features of a Gaussian kernel, and distance is
-    the correntropy-induced metric CIM = sqrt(1 - correntropy), between 0 and 1; the kernel's bandwidth follows
-    Silverman's rule over the most recently used nodes. The nearest node, winning for the M-th time, moves 1/M of
-    the way to the point; the second nearest, if it too is within V, 1/(100 M) of the way.
+    The idea: a point that is similar enough to a node moves that node a little; any other point becomes a new node. How
+    similar is enough is learned from the data: points are collected as nodes until they are diverse (the determinant of
+    their similarity matrix vanishes), and the mean distance between these nodes and their nearest neighbours becomes
+    the threshold V. Similarity is correntropy, the mean over features of a Gaussian kernel, and distance is the
+    correntropy-induced metric CIM = sqrt(1 - correntropy), between 0 and 1; the kernel's bandwidth follows Silverman's
+    rule over the most recently used nodes. The nearest node, winning for the M-th time, moves 1/M of the way to the
+    point; the second nearest, if it is within V too, moves 1/(100 M) of the way.
 
-    What a site of a federation runs: the nodes with their winning counts are what it sends. Every node is a cluster of
+    This is what a site of a federation runs; it sends the nodes with their winning counts. Every node is a cluster of
     its own.
 
     Parameters
@@ -378,7 +378,7 @@ class CAPlus(_NetworkClusterer):
     diversity_threshold : float, default=1e-6
         Determinant below which the initial nodes count as diverse.
     min_nodes : int, default=10
-        Fewest initial nodes.
+        Minimum number of initial nodes.
 
     Attributes
     ----------
@@ -426,22 +426,24 @@ class CAPlus(_NetworkClusterer):
 class CAEFC(_TopologicalClusterer):
     """CAE_FC: grow a topological network whose connected components are the clusters.
 
-    The idea: like :class:`CAPlus`, and the two nearest nodes of a point, when both are within the threshold V, are
-    linked by an edge. Edges age whenever their node wins without them being renewed; an edge of the winner that is an
-    outlier in age (beyond the upper quartile by a share of the interquartile range, mixed with the mean age of edges
-    deleted before) is removed. Every `deletion_interval_` points, nodes without edges are removed: noise goes, regions
-    that keep being visited stay. In a winner's update its linked neighbours move 1/(10 M) of the way.
+    The idea: as in :class:`CAPlus`, but with edges. The two nodes nearest to a point are linked by an edge if both are
+    within the threshold V. The edges of a winning node grow older unless they are renewed; an edge of the winner whose
+    age is an outlier (beyond the upper quartile by a fraction of the interquartile range, combined with the mean age of
+    edges deleted before) is removed. Every `deletion_interval_` points, nodes without edges are removed: noise
+    disappears, while regions that keep being visited remain. When a winner is updated, its linked neighbours move 1/(10
+    M) of the way.
 
-    What the server of a federation runs, on the nodes that the sites send.
+    This is what the server of a federation runs, on the nodes that the sites send.
 
     Parameters
     ----------
     age_iqr_factor : float, default=0.1
-        How far beyond the upper quartile of ages an edge is too old. 0.1 made the paper's tables; its text says 1.0.
+        An edge is too old if its age exceeds the upper quartile by this many interquartile ranges. The paper's tables
+        were made with 0.1; its text says 1.0.
     diversity_threshold : float, default=1e-6
         Determinant below which the initial nodes count as diverse.
     min_nodes : int, default=10
-        Fewest initial nodes.
+        Minimum number of initial nodes.
 
     Attributes
     ----------
@@ -450,12 +452,12 @@ class CAEFC(_TopologicalClusterer):
     deletion_interval_ : float
         Points between two deletions of isolated nodes (lambda); infinite until set.
     edges_ : ndarray of shape (m, 2)
-        Linked positions, i < j, sorted.
+        Pairs of linked positions with i < j, sorted.
     edge_ages_ : ndarray of shape (m,)
     n_deleted_edges_ : int
     mean_deleted_age_ : float
     node_labels_ : ndarray of shape (K,)
-        Connected component of each node, numbered by first node.
+        Connected component of each node, numbered in the order of their first nodes.
     n_clusters_ : int
 
     References
@@ -484,20 +486,20 @@ class CAEFC(_TopologicalClusterer):
 
 
 class CAE(_TopologicalClusterer):
-    """CAE: the topological clusterer that :class:`CAEFC` was made from; it keeps more nodes.
+    """CAE: the topological clusterer from which :class:`CAEFC` was derived; it keeps more nodes.
 
-    Three things differ from CAE_FC: the diversity matrix holds 1 - CIM instead of correntropy (so that more nodes are
-    collected before the threshold is set), two initial nodes suffice, and an edge is too old beyond the upper quartile
-    by a full interquartile range.
+    It differs from CAE_FC in three ways: the diversity matrix contains 1 - CIM instead of correntropy (so that more
+    nodes are collected before the threshold is set), two initial nodes are enough, and an edge is too old only if its
+    age exceeds the upper quartile by a full interquartile range.
 
     Parameters
     ----------
     age_iqr_factor : float, default=1.0
-        How far beyond the upper quartile of ages an edge is too old.
+        An edge is too old if its age exceeds the upper quartile by this many interquartile ranges.
     diversity_threshold : float, default=1e-6
         Determinant below which the initial nodes count as diverse.
     min_nodes : int, default=2
-        Fewest initial nodes.
+        Minimum number of initial nodes.
 
     Attributes
     ----------

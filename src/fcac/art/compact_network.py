@@ -1,4 +1,4 @@
-"""A site's network between rounds: only what it is, no room to grow; a process can hold 100,000 of them."""
+"""A site's network between rounds, without spare capacity, so that one process can hold 100,000 of them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from fcac._typing import Floats, Integers
 from fcac.art.network import Network
 
 
-class RestingNetwork:
-    """The parts of a network that is not learning, without its working arrays and spare room.
+class CompactNetwork:
+    """A network that is not learning, without its working arrays and spare capacity.
 
-    Waking it gives a network that goes on exactly as the one laid to rest would have. Its nodes and counts are
+    Its :meth:`to_network` returns a network that continues exactly as the original would have. Nodes and counts are
     read-only, so that they can be sent as they are, without a copy.
 
     Parameters
     ----------
     meta, arrays
-        As :meth:`fcac.art.network.Network.to_parts` returns them; arrays that are views of something larger are copied.
+        As returned by :meth:`fcac.art.network.Network.to_parts`; arrays that are views of larger ones are copied.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.art.compact_network import RestingNetwork
+    >>> from fcac.art.compact_network import CompactNetwork
     >>> from fcac.art.network import Network, Rules
     >>> network = Network(2, Rules(topological=False))
     >>> network.learn(np.random.default_rng(0).normal(size=(50, 2)))
-    >>> resting = RestingNetwork(*network.to_parts())
-    >>> bool((resting.wake().nodes == network.nodes).all()), resting.n_features
+    >>> compact = CompactNetwork(*network.to_parts())
+    >>> bool((compact.to_network().nodes == network.nodes).all()), compact.n_features
     (True, 2)
     """
 
@@ -46,18 +46,18 @@ class RestingNetwork:
         """Number of features."""
         return int(self._meta["n_features"])
 
-    def wake(self) -> Network:
-        """Return a network of its own that may learn."""
+    def to_network(self) -> Network:
+        """Return an independent network that can learn."""
         return Network.from_parts(self._meta, self._arrays)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the parts, as of the network."""
+        """Return the parts, as :meth:`fcac.art.network.Network.to_parts` does."""
         return {**self._meta, "rules": dict(self._meta["rules"])}, dict(self._arrays)
 
     def settled_nodes(self) -> tuple[Floats, Integers]:
         """Return nodes and counts as they would be if the data ended here."""
         if len(self._arrays["pending"]):
-            settled = self.wake().settled()
+            settled = self.to_network().settled()
             return settled.nodes, settled.counts
         return self._arrays["nodes"], self._arrays["counts"]
 
@@ -72,11 +72,11 @@ def _compact(array: NDArray[Any]) -> NDArray[Any]:
 
 @lru_cache(maxsize=64)
 def _empty(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """One empty array for all networks: the object costs more than its content."""
+    """Return one empty array shared by all networks: the object costs more than its content."""
     return np.empty(shape, dtype)
 
 
 @lru_cache(maxsize=64)
 def _one_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """One dictionary for all that are equal."""
+    """Return one dictionary shared by all networks with equal items."""
     return dict(items)

@@ -1,19 +1,19 @@
-"""Learning one point after another: arrays in, arrays changed in place, no classes.
+"""The kernels that learn one point after another; they modify arrays in place and use no classes.
 
-The state is a handful of arrays, the fields of `State` in their order:
+The state consists of these arrays, the fields of `State` in order:
 
 - `nodes` (capacity, d) float64; `widths` (capacity,) float64, the bandwidths;
-- `screen` (capacity / 32, d, 32) float32: the nodes shifted and scaled, for the bound;
+- `screen` (capacity / 32, d, 32) float32: the nodes, shifted and scaled, for the upper bound;
 - `links` (capacity,) records: winning count, newer and older node in recency, first half-edge (-1: none);
-- `halves` (2E,) records: half-edges 2e and 2e + 1 belong to edge e; the node it leads to, the next half-edge of the
-  same node, and, in the first of the two, the age (0: not in use);
-- `factor`: packed lower triangle of the Cholesky factor of exp(R), while the diversity test goes on;
-- `shift` (d,) float64, `rank` (d,) int64: origin of the screening copy, and each feature's place in it, those that
-  tell most first;
-- `clock` (1,) record: the rules, and how far learning has come.
+- `halves` (2E,) records: half-edges 2e and 2e + 1 belong to edge e; each holds the node it leads to, the next half-edge
+  of the same node and, in the first of the two, the age of the edge (0: unused);
+- `factor`: packed lower triangle of the Cholesky factor of exp(R), until the diversity test has fired;
+- `shift` (d,) float64, `rank` (d,) int64: origin of the screening copy and the position of each feature in it, the most
+  discriminating features first;
+- `clock` (1,) record: the rules and the progress of learning.
 
-Sums over features and nodes follow NumPy's pairwise order. No kernel uses relaxed arithmetic except for bounds and
-for the triangular solve, where it cannot change a result between runs.
+Sums over features and nodes follow NumPy's pairwise order. No kernel uses relaxed floating-point arithmetic except for
+bounds and for the triangular solve, where it cannot change a result from one run to the next.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
@@ -43,24 +43,24 @@ CLOCK = np.dtype(
         ("free_edge", np.int64),
         ("n_deleted", np.int64),
         ("mean_deleted_age", np.float64),
-        ("n_factored", np.int64),  # rows of the factor that exist
+        ("n_factored", np.int64),  # rows of the factor computed so far
         ("singular", np.int64),
-        ("n_lost", np.int64),  # rows still in place although the last point deleted all nodes
+        ("n_lost", np.int64),  # rows still stored although the last point deleted all nodes
         ("threshold", np.float64),
         ("last_width", np.float64),
         ("mean_width", np.float64),
         ("log_det", np.float64),
         ("scale", np.float64),
         ("feature_factor", np.float64),  # of Silverman's rule: (4 / (2 + d)) ^ (1 / (4 + d))
-        ("count_factor", np.float64),  # and n ^ (-1 / (4 + d)), for the n that was last asked for
+        ("count_factor", np.float64),  # also of Silverman's rule: n ^ (-1 / (4 + d)), for n = counted
         ("counted", np.int64),
     ]
 )
 
-# why `learn` came back before the end of its block
+# why `learn` returned before the end of its block
 DONE, NEED_NODES, NEED_EDGES, NEED_FACTOR, NEED_SCALE = range(5)
 
-#: Poclock whose bandwidth is used during the whole initial phase.
+#: Number of first points that determine the bandwidth for the whole initial phase.
 N_START = 10
 
 
@@ -69,7 +69,7 @@ N_START = 10
 
 @inner_kernel(error_model="numpy")
 def _bandwidth(points, rows, n, clock, scratch):
-    """Silverman's rule over points[rows[:n]], median over features; `scratch` has room for d."""
+    """Silverman's rule over points[rows[:n]], median over features; `scratch` needs room for d values."""
     d = points.shape[1]
     spread_of(points, rows, n, scratch)
     if clock.counted != n:
@@ -77,7 +77,7 @@ def _bandwidth(points, rows, n, clock, scratch):
     for j in range(d):
         spread = scratch[j] if scratch[j] != 0.0 else 1e-6
         scratch[j] = clock.feature_factor * spread * clock.count_factor
-    # the median by selection, in which no branch depends on a value: such branches are guessed wrong half of the time
+    # quickselect for the median, without branches on values: the processor would mispredict half of them
     middle, low, high = d // 2, 0, d
     while True:
         pivot = scratch[(low + high) // 2]
@@ -112,7 +112,7 @@ def _bandwidth(points, rows, n, clock, scratch):
 
 @inner_kernel(error_model="numpy")
 def _extend_factor(nodes, widths, factor, clock):
-    """Add the next node's row to the Cholesky factor of exp(R); the logs of its pivots add up to that of det exp(R)."""
+    """Append the next node's row to the Cholesky factor of exp(R); the logs of its pivots sum to log det exp(R)."""
     k = clock.n_factored
     clock.n_factored = k + 1
     kernel = kernel_of(pairwise_sum(widths, k + 1) / (k + 1))
@@ -134,7 +134,7 @@ def _extend_factor(nodes, widths, factor, clock):
 
 @inner_kernel(error_model="numpy")
 def _set_threshold(nodes, widths, screen, shift, rank, clock, scratch, probes, x32, bound):
-    """Give all nodes the bandwidth computed last and set V to the mean CIM to the nearest other node."""
+    """Give all nodes the latest bandwidth, and set V to the mean CIM between a node and its nearest neighbour."""
     n, probe, none, one, two = clock.n_nodes, probes[0], np.int64(0), np.int64(1), np.int64(2)
     for k in range(n):
         widths[k] = clock.last_width
@@ -143,12 +143,12 @@ def _set_threshold(nodes, widths, screen, shift, rank, clock, scratch, probes, x
     for i in range(n):
         nearest = 0.0
         if screened:
-            # the nearest is the node itself; the second nearest is what is asked for
+            # the nearest node is the node itself; the second nearest is wanted
             probe.within = 1.0
             search(nodes, screen, n, shift, rank, clock.scale, width, two, nodes, i, probes, none, one, x32, bound)
             nearest = probe.cim2 if probe.cim2 < 1.0 else 1.0
         if nearest == 0.0:
-            # a distance of exactly zero is a duplicate, not a neighbour: look past all of them
+            # a distance of exactly zero means a duplicate, not a neighbour: skip all duplicates
             nearest = 1.0
             for k in range(n):
                 cim = cim_of(correntropy(nodes, i, nodes, k, kernel))
@@ -162,7 +162,7 @@ def _set_threshold(nodes, widths, screen, shift, rank, clock, scratch, probes, x
 
 @inner_kernel(error_model="numpy")
 def _detach(links, halves, node, half):
-    """Take a half-edge out of its node's chain."""
+    """Remove a half-edge from its node's list."""
     at = links[node].first
     if at == half:
         links[node].first = halves[half].next
@@ -181,7 +181,7 @@ def _middle(values, start, stop):
 
 @inner_kernel(error_model="numpy")
 def _renew_edges(links, halves, clock, s1, s2):
-    """Age the edges of s1 by one; then, if there is an s2, link both by an edge of age 1, new or renewed."""
+    """Increase the age of the edges of s1; then, if there is an s2, link both by an edge of age 1, new or renewed."""
     half, found = links[s1].first, -1
     while half >= 0:
         halves[half & ~1].age += 1
@@ -205,10 +205,10 @@ def _renew_edges(links, halves, clock, s1, s2):
 
 @inner_kernel(error_model="numpy")
 def _delete_old_edges(links, halves, clock, s1, ages):
-    """Delete those edges of s1 whose age is an outlier by the rule on medians of the ages below and above."""
+    """Delete the edges of s1 whose age is an outlier; quartiles are medians of the ages below and above the median."""
     degree, half = 0, links[s1].first
     while half >= 0:
-        # insertion keeps them sorted: a node has a handful of edges
+        # insertion sort: a node has only a handful of edges
         age, at = halves[half & ~1].age, degree
         while at > 0 and ages[at - 1] > age:
             ages[at] = ages[at - 1]
@@ -217,7 +217,7 @@ def _delete_old_edges(links, halves, clock, s1, ages):
         degree += 1
         half = halves[half].next
     if degree < 2:
-        return  # one age has none below and none above its median
+        return  # a single age has no others below or above its median
     median, n_below, first_above = _middle(ages, 0, degree), 0, degree
     while ages[n_below] < median:
         n_below += 1
@@ -242,8 +242,8 @@ def _delete_old_edges(links, halves, clock, s1, ages):
             clock.free_edge = first // 2
         half = following
     if n_going > 0:
-        # A running mean, with its rounding, as in the program behind the paper: an age can equal the limit exactly,
-        # and then the last bit decides. Edges that go together count together, so their order does not matter.
+        # A running mean, with its rounding, as in the program behind the paper: an age can equal the limit exactly, and
+        # then the last bit decides. Edges deleted together are counted together, so their order does not matter.
         total = clock.mean_deleted_age * clock.n_deleted + ages_going
         clock.n_deleted += n_going
         clock.mean_deleted_age = total / clock.n_deleted
@@ -251,7 +251,7 @@ def _delete_old_edges(links, halves, clock, s1, ages):
 
 @inner_kernel(error_model="numpy")
 def _delete_isolated(nodes, widths, screen, links, halves, shift, rank, clock, rows):
-    """Drop every node without an edge and close the gaps; positions keep their order."""
+    """Delete every node without an edge and close the gaps; the remaining nodes keep their order."""
     n, kept = clock.n_nodes, 0
     for k in range(n):
         rows[k] = kept
@@ -270,7 +270,7 @@ def _delete_isolated(nodes, widths, screen, links, halves, shift, rank, clock, r
         return
     clock.n_nodes = kept
     if kept == 0:
-        clock.n_lost = n  # the rows stay in place until the next node, so that reading still has an answer
+        clock.n_lost = n  # the rows stay in place until the next node is created, so that prediction still works
         return
     for k in range(n):
         to = rows[k]
@@ -299,9 +299,9 @@ def learn(
 ):
     """Learn points[start:]; return (index of the next point, why it stopped).
 
-    Stops before a point for which an array is too small or the screening copy has lost its scale; nothing of that
-    point has been learned then, and the caller makes room and goes on. `rows` (capacity), `scratch` (capacity, and at
-    least d), `probes` (1), `x32` (1, d) and `bound` (1, capacity) are scratch space.
+    Stops before a point for which an array is too small or the scale of the screening copy no longer suits; that point
+    has not been learned at all then, and the caller makes room and continues. `rows` (capacity), `scratch` (capacity,
+    and at least d), `probes` (1), `x32` (1, d) and `bound` (1, capacity) are scratch space.
     """
     clock = clocks[0]
     if clock.n_seen == 0:
@@ -309,7 +309,7 @@ def learn(
         for i in range(n):
             rows[i] = i
         clock.last_width = _bandwidth(points, rows, n, clock, scratch)
-    stale = True  # whether the mean bandwidth must be computed again
+    stale = True  # whether the mean bandwidth must be recomputed
     for i in range(start, points.shape[0]):
         n, n_active = clock.n_nodes, clock.n_active
         if stale:
@@ -329,7 +329,7 @@ def learn(
         if n >= n_active > 0:
             probe, width = probes[0], clock.mean_width
             probe.within = within
-            # numbers made int64: as literals they would have `search` compiled once more
+            # int64 variables: literals would cause `search` to be compiled again
             none, one, two = np.int64(0), np.int64(1), np.int64(2)
             search(nodes, screen, n, shift, rank, scale, width, two, points, i, probes, none, one, x32, bound)
             k, s2, cim, cim2 = probe.s1, probe.s2, probe.cim1, probe.cim2

@@ -1,4 +1,4 @@
-"""Small tools to write LLVM code: numbers and vectors alike, addresses of rows, functions and loops."""
+"""Helpers for generating LLVM code: constants and calls for scalars and vectors, row addresses, functions, loops."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc"
 
@@ -12,12 +12,12 @@ F64X8 = ir.VectorType(F64, 8)
 
 
 def constant(kind, value):
-    """A number, or a vector full of it."""
+    """Return a scalar constant, or a vector with this value in every element."""
     return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
 def splat(builder, value, kind):
-    """Fill a vector with one number."""
+    """Return a vector with one value in every element; for a scalar kind, the value itself."""
     if not isinstance(kind, ir.VectorType):
         return value
     single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, I32(0))
@@ -25,7 +25,7 @@ def splat(builder, value, kind):
 
 
 def call(builder, name, *args):
-    """Call LLVM's own function `name` for numbers or vectors."""
+    """Call the LLVM intrinsic `name` on scalars or vectors."""
     kind = args[0].type
     width = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
     size = "f64" if F64 in (kind, getattr(kind, "element", None)) else "f32"
@@ -35,17 +35,17 @@ def call(builder, name, *args):
 
 
 def fma(builder, a, b, c):
-    """One rounding for a * b + c."""
+    """Return a * b + c with a single rounding."""
     return call(builder, "fma", a, b, c)
 
 
 def pointer(builder, base, offset, kind):
-    """Address of a number or vector, `offset` elements behind `base`."""
+    """Return the address of a scalar or vector, `offset` elements after `base`."""
     return builder.bitcast(builder.gep(base, [offset]), kind.as_pointer())
 
 
 def row_start(context, builder, array_type, array, row):
-    """Address of the first element of a row (or of element `row` of a vector)."""
+    """Return the address of the first element of a row (or of element `row` of a one-dimensional array)."""
     view = context.make_array(array_type)(context, builder, array)
     for size in cgutils.unpack_tuple(builder, view.shape)[1:]:
         row = builder.mul(row, size)
@@ -53,18 +53,18 @@ def row_start(context, builder, array_type, array, row):
 
 
 def define(module, name, result, arguments):
-    """Begin a function of its own in a module; None instead of the code builder if the module has it already."""
+    """Start a function in a module; return None instead of the code builder if the module already has it."""
     if name in module.globals:
         return module.globals[name], None
     function = ir.Function(module, ir.FunctionType(result, arguments), name)
-    function.linkage = "linkonce_odr"  # several modules may bring it along; the linker keeps one
+    function.linkage = "linkonce_odr"  # several modules may contain it; the linker keeps one
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
     return function, ir.IRBuilder(function.append_basic_block("entry"))
 
 
 def over_features(builder, d, body, widths=(8,)):
-    """Run body(at, kind) for vectors of features, the widest as long as they fit, then for those that are left."""
+    """Run body(at, kind) for vectors of features, the widest that fit, then for the remaining single features."""
     done = I64(0)
     for width in widths:
         upto = builder.sub(d, builder.and_(builder.sub(d, done), I64(width - 1)))
@@ -76,7 +76,7 @@ def over_features(builder, d, body, widths=(8,)):
 
 
 def addresses(context, builder, *arrays):
-    """Where each of these (type, array, row) begins, and the length of the last axis of the first."""
+    """Return the start of each (type, array, row), and the length of the last axis of the first array."""
     starts = [row_start(context, builder, *array) for array in arrays]
     shape = context.make_array(arrays[0][0])(context, builder, arrays[0][1]).shape
     return starts, cgutils.unpack_tuple(builder, shape)[-1]

@@ -1,9 +1,9 @@
-"""Finding the nearest nodes exactly, without computing most of them.
+"""Exact search for the nearest nodes that skips most distance computations.
 
-The cost of these algorithms is the exponential function: K x d of them for every point. The search therefore has two
-stages. A float32 pass bounds the correntropy of every node from above; only nodes whose bound could matter are
-computed exactly in float64. The margin added to the bound covers every rounding of the first stage (see
-`_screen_margin`), so the result is that of the full search, bit for bit.
+The dominant cost of these algorithms is the exponential function: K x d evaluations for every point. The search
+therefore has two stages. A float32 pass computes an upper bound on the correntropy with every node; only nodes whose
+bound is high enough to matter are computed exactly, in float64. The margin added to the bound covers every rounding
+error of the first stage (see `_screen_margin`), so the result equals that of the full search, bit for bit.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
@@ -29,10 +29,10 @@ from fcac.art.simd import (
 _ULP32 = 2.0**-24
 _BITS_PER_SQUARE = 1.4426950408889634 / 2.0 * 8388608.0  # log2(e) / 2, in steps of a float32 mantissa
 
-# Features in the first look at all nodes.
+# Number of features in the first pass over all nodes.
 _FIRST_LOOK = 32
 
-#: A point in search of its winners: nodes farther than `within` do not matter to it.
+#: A point whose winners are searched for; nodes farther than `within` are irrelevant to it.
 PROBE = np.dtype(
     [
         ("within", np.float64),
@@ -47,19 +47,19 @@ PROBE = np.dtype(
     ]
 )
 
-#: Widths, in units of the screening copy, at which float32 neither overflows nor loses the kernel.
+#: Range of widths, in units of the screening copy, in which float32 neither overflows nor loses the kernel.
 SCREEN_LOW, SCREEN_HIGH = 2.0**-20, 2.0**20
 
 
 @inner_kernel(inline="always", error_model="numpy")
 def _screen_margin(d, reach, width):
-    """How far, at most, rounding can put the bound on the sum below the true sum.
+    """Return the largest amount by which rounding can put the bound on the sum below the true sum.
 
     With u = 2^-24: both operands of x - w carry an error of u times their size and |w| <= |x| + |x - w|, so the error
     of the difference is at most u (2 |x| + 2 |x - w|); the kernel's slope is at most 0.61 / width, and
     |t| * slope(t) <= 0.74. The product, the slope factor, and the fused subtraction near 2^30 (steps of 64, that is
     128 u of an octave) stay below 150 u per feature. Adding d terms costs at most d u of the sum, which is at most d.
-    All of it doubled.
+    The result is twice the total of these errors.
     """
     return _ULP32 * (d * (300.0 + d) + 2.5 * reach / width)
 
@@ -68,9 +68,10 @@ def _screen_margin(d, reach, width):
 def search(nodes, screen, n, shift, rank, scale, width, wanted, points, start, probes, begin, end, x32, bound):
     """Find the nearest node of points[start + b], and the second nearest if two are `wanted`, for b in begin..end.
 
-    What is asked and found is in probes[b]; x32[b] and bound[b] are scratch space. Exact for nodes whose CIM is not
-    above `within`; others may be left out, as if they were not there. Missing winners have position -1 and an infinite
-    CIM. Ties go to the lowest position. Several points at once share a tile while it is in the processor's cache.
+    Query and result are in probes[b]; x32[b] and bound[b] are scratch space. The result is exact for nodes whose CIM is
+    not above `within`; other nodes may be ignored as if they did not exist. Missing winners have position -1 and an
+    infinite CIM. Ties go to the lowest position. Several points are searched together to share a tile of nodes while it
+    is in the processor's cache.
     """
     d, n_tiles = nodes.shape[1], (n + LANES - 1) // LANES
     scaled, kernel = width * scale, kernel_of(width)
@@ -84,7 +85,8 @@ def search(nodes, screen, n, shift, rank, scale, width, wanted, points, start, p
         probe.s1, probe.s2, probe.best = -1, -1, -1
         probe.cim1, probe.cim2, probe.top = np.inf, np.inf, GIVEN_UP
     if first > 0:
-        # look at the features that tell most, to begin where the winner probably is: that spares most of the rest
+        # try the most discriminating features first, to start where the winner probably is: that avoids most of the
+        # work
         for tile in range(n_tiles):
             for b in range(begin, end):
                 probe = probes[b]
@@ -101,7 +103,7 @@ def search(nodes, screen, n, shift, rank, scale, width, wanted, points, start, p
             limit = probe.limit
             reaching = screen_tile(screen, tile, x32, b, first, d, slope, limit, bound)
             while reaching != 0:
-                # the most promising first: its exact value spares most of the others
+                # the most promising node first: its exact value rules out most of the others
                 k = tile * LANES + lowest_bit(reaching)
                 rest = reaching & (reaching - 1)
                 while rest != 0:
@@ -121,7 +123,7 @@ def search(nodes, screen, n, shift, rank, scale, width, wanted, points, start, p
                     probe.s2, probe.cim2 = k, cim
                 worst = probe.cim2 if wanted > 1 else probe.cim1
                 if worst < probe.within:
-                    # from here on, only what is nearer than these can matter
+                    # from here on, only nearer nodes can matter
                     limit = np.float32(d * (1.0 - worst * worst) * (1.0 - 1e-6) - probe.margin)
             probe.limit = limit
 
@@ -130,18 +132,18 @@ def search(nodes, screen, n, shift, rank, scale, width, wanted, points, start, p
 def nearest_nodes(
     nodes, widths, n, screen, shift, rank, scale, threshold, points, start, stop, probes, x32, bound, position, distance
 ):
-    """Position of, and CIM to, the nearest node of points[start:stop]; ties to the lowest position."""
+    """Find the position of, and the CIM to, the node nearest to each of points[start:stop]; ties: lowest position."""
     width = pairwise_sum(widths, n) / n
-    one = np.int64(1)  # a literal would have `search` compiled once more
+    one = np.int64(1)  # a literal would cause `search` to be compiled again
     for at in range(start, stop, probes.shape[0]):
         count = stop - at if stop - at < probes.shape[0] else probes.shape[0]
         for b in range(count):
-            # most points lie within the threshold of a node, which spares most of the rest
+            # most points lie within the threshold of a node, which rules out most other nodes
             probes[b].within = threshold
         search(nodes, screen, n, shift, rank, scale, width, one, points, at, probes, np.int64(0), count, x32, bound)
         for b in range(count):
             while probes[b].cim1 > probes[b].within:
-                # the others take a second look
+                # points beyond the threshold of every node need a second search
                 probes[b].within = probes[b].cim1
                 search(nodes, screen, n, shift, rank, scale, width, one, points, at, probes, b, b + 1, x32, bound)
             position[at + b] = probes[b].s1
@@ -150,7 +152,7 @@ def nearest_nodes(
 
 @kernel(error_model="numpy")
 def all_distances(nodes, widths, n, points, start, stop, out):
-    """CIM of points[start:stop] to every node."""
+    """Compute the CIM between each of points[start:stop] and every node."""
     kernel = kernel_of(pairwise_sum(widths, n) / n)
     for i in range(start, stop):
         for k in range(n):

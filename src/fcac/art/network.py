@@ -1,4 +1,4 @@
-"""The one state of CA+, CAE and CAE_FC: nodes, counts, bandwidths, edges and a clock."""
+"""The common state of CA+, CAE and CAE_FC: nodes, counts, bandwidths, edges and a clock."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
 from fcac.art import learn as kernels
-from fcac.art.check_state import check_parts
+from fcac.art.check_state import check_state
 from fcac.art.nearest import PROBE, SCREEN_HIGH, SCREEN_LOW, all_distances, nearest_nodes
 from fcac.art.simd import LANES
 
 N_START = kernels.N_START
 
-# Rows per block in reading; small enough to keep a tile's working set in cache and threads evenly fed.
+# Rows per block in prediction; small enough to keep a tile's working set in the cache and all threads busy.
 _TILE = 1024
 
-# Points searched together in reading: each tile of nodes is fetched once for all of them.
+# Points searched together in prediction: each tile of nodes is loaded once for all of them.
 _AT_ONCE = 8
 
 
@@ -32,15 +32,15 @@ class Rules:
     Parameters
     ----------
     topological : bool
-        Edges between nodes, and deletion of nodes without edges (CAE, CAE_FC); otherwise CA+.
+        Whether there are edges between nodes, and nodes without edges are deleted (CAE, CAE_FC); False for CA+.
     one_minus_cim : bool
         Similarity in the diversity matrix: 1 - CIM (CAE) or correntropy (CAE_FC, CA+).
     min_nodes : int
-        Fewest nodes at which the diversity test may end the initial phase.
+        Minimum number of nodes at which the diversity test may end the initial phase.
     diversity_threshold : float
         Determinant of exp(R) below which the nodes count as diverse enough.
     age_iqr_factor : float
-        Spread beyond the upper quartile at which an edge is too old.
+        An edge is too old if its age exceeds the upper quartile by this many interquartile ranges.
     """
 
     topological: bool
@@ -51,7 +51,7 @@ class Rules:
 
 
 class State(NamedTuple):
-    """Arrays of a network, as the kernels take them (see `fcac.art.learn`); most have room for more than is used."""
+    """Arrays of a network, as the kernels take them (see `fcac.art.learn`); most have spare capacity."""
 
     nodes: Floats
     widths: Floats
@@ -67,9 +67,9 @@ class State(NamedTuple):
 class Network:
     """Nodes with winning counts, bandwidths, recency and edges, and the clock of points seen.
 
-    The network learns in place (:meth:`learn`); everything else reads. The first ten points fix the bandwidth of the
-    initial phase, so rows are held back until ten have come; :meth:`settled` tells what the network would be if the
-    data ended here.
+    The network learns in place (:meth:`learn`); all other methods only read it. The first ten points determine the
+    bandwidth of the initial phase, so rows are held back until there are ten; :meth:`settled` returns the network as it
+    would be if the data ended here.
 
     Parameters
     ----------
@@ -86,19 +86,19 @@ class Network:
     # ------------------------------------------------------------ learning
 
     def learn(self, block: Floats) -> None:
-        """Learn the rows of a float64 block in their order."""
+        """Learn the rows of a float64 block, in order."""
         if not self._started:
             taken = min(N_START - len(self.pending), len(block))
             self.pending = np.concatenate([self.pending, block[:taken]])
             block = block[taken:]
             if len(self.pending) < N_START:
                 return
-            # learned aside: an interrupt leaves all ten held back, or all ten learned
+            # learned in a separate network: after an interrupt, either all ten are held back or all ten are learned
             self._state, self.pending = self.settled()._state, np.empty((0, self.n_features))
         self._learn(block)
 
     def settled(self) -> Network:
-        """Return this network as it would be if the data ended here; the network itself stays as it is."""
+        """Return this network as it would be if the data ended here; the network itself is not changed."""
         if not len(self.pending):
             return self
         result = Network(self.n_features, self.rules)
@@ -113,7 +113,7 @@ class Network:
         return result
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # joblib may hand arrays back as read-only memory maps
+        # joblib may return arrays as read-only memory maps
         self.__dict__.update(state)
         self._state = State._make(np.require(array, requirements="W") for array in self._state)
 
@@ -135,7 +135,7 @@ class Network:
                 self._grow("nodes", "widths", "screen", "links")
                 scratch = self._scratch()
                 if self.n_nodes & (self.n_nodes - 1) == 0:
-                    self._rescale(block[at:])  # more nodes know better which features tell most
+                    self._rescale(block[at:])  # more nodes show better which features are most discriminating
             elif reason == kernels.NEED_EDGES:
                 self._grow("halves")
             elif reason == kernels.NEED_FACTOR:
@@ -152,7 +152,7 @@ class Network:
         return rows, numbers, probes, points32, np.empty((1, capacity), np.float32)
 
     def _grow(self, *names: str) -> None:
-        """Make room for a quarter more, one array after the other, so that two states at most are ever held."""
+        """Enlarge arrays by a quarter, one after the other, so that at most one of them exists twice at a time."""
         for name in names:
             array = getattr(self._state, name)
             if name == "factor":
@@ -166,18 +166,18 @@ class Network:
             self._state = self._state._replace(**{name: larger})
 
     def _rescale(self, block: Floats) -> None:
-        """Choose the units of the float32 screening copy anew; results never depend on them."""
+        """Choose new units for the float32 screening copy; results never depend on them."""
         state, clock, n = self._state, self._clock, self._n_rows
         rows = state.nodes[:n] if n else block[:N_START]
-        # the mean of what is to be searched, so that float32 keeps its digits
+        # centred on the nodes to be searched, so that float32 keeps its precision
         state.shift[:] = rows.mean(axis=0)
         if self.n_features > LANES:
-            # the features that vary most come first: they tell soonest which nodes are out of the question
+            # the features that vary most come first: they rule out nodes soonest
             state.rank[np.argsort(-rows.std(axis=0), kind="stable")] = np.arange(self.n_features)
-        # a power of two, so that scaling itself rounds nothing
+        # a power of two, so that scaling does not round
         exponent = -int(np.frexp(clock["mean_width"])[1])
         clock["scale"] = np.ldexp(1.0, min(max(exponent, -1000), 1000))
-        with np.errstate(over="ignore"):  # beyond float32, the margin of the bound is infinite as well
+        with np.errstate(over="ignore"):  # if float32 overflows, the margin of the bound is infinite as well
             for tile in range(0, n, LANES):
                 part = (state.nodes[tile : min(tile + LANES, n)] - state.shift) * clock["scale"]
                 state.screen[tile // LANES, state.rank, : len(part)] = part.T
@@ -191,7 +191,7 @@ class Network:
 
     @property
     def n_seen(self) -> int:
-        """Points presented so far, those held back included."""
+        """Points presented so far, including those held back."""
         return int(self._clock["n_seen"]) + len(self.pending)
 
     @property
@@ -239,16 +239,16 @@ class Network:
 
     @property
     def mean_deleted_age(self) -> float:
-        """Mean age of the edges deleted so far; 0.0 if none."""
+        """Mean age of the edges deleted so far; 0.0 if there are none."""
         return float(self._clock["mean_deleted_age"])
 
     @property
     def last_bandwidth(self) -> float:
-        """The bandwidth computed last."""
+        """The bandwidth computed most recently."""
         return float(self._clock["last_width"])
 
     def edges_with_ages(self) -> tuple[Integers, Integers]:
-        """Return edges (m, 2), i < j, sorted, and their ages (m,)."""
+        """Return the edges (m, 2) with i < j, sorted, and their ages (m,)."""
         halves = self._state.halves[: 2 * int(self._clock["edges_used"])]
         alive = np.flatnonzero(halves["age"][::2] > 0)
         ends = np.stack([halves["to"][2 * alive], halves["to"][2 * alive + 1]], axis=1)
@@ -257,7 +257,7 @@ class Network:
         return ends[order], halves["age"][2 * alive[order]]
 
     def components(self) -> Integers:
-        """Connected component of every node, numbered by first node."""
+        """Return the connected component of every node, numbered in the order of their first nodes."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
@@ -272,11 +272,11 @@ class Network:
         rank[np.argsort(first)] = np.arange(len(first))
         return rank[inverse]
 
-    # ------------------------------------------------------------ reading
+    # ------------------------------------------------------------ prediction
 
     @property
     def _n_rows(self) -> int:
-        """Number of nodes to read from: the nodes, or those that the last point deleted, all of them at once."""
+        """Number of nodes to predict with: the nodes or, if the last point deleted all of them, the deleted nodes."""
         return self.n_nodes or int(self._clock["n_lost"])
 
     def _check_readable(self) -> None:
@@ -284,12 +284,12 @@ class Network:
             raise ValueError("this network has no nodes yet: call fit or partial_fit with at least one row")
 
     def readable_labels(self) -> Integers:
-        """Cluster of each node that :meth:`nearest` can answer with."""
+        """Return the cluster of each node that :meth:`nearest` can return."""
         self._check_readable()
         return self.components() if self.n_nodes else np.arange(self._n_rows)
 
     def _screened(self) -> State:
-        """The state with a screening copy in units that suit the bandwidth; reading does not change the network."""
+        """Return the state with a screening copy in units that suit the bandwidth, without changing the network."""
         width = float(self._state.widths[: self._n_rows].mean())
         if SCREEN_LOW < width * self._clock["scale"] < SCREEN_HIGH:
             return self._state
@@ -299,9 +299,9 @@ class Network:
         return other._state
 
     def nearest(self, block: Floats, n_threads: int = 1) -> tuple[Integers, Floats]:
-        """Position of, and CIM to, the nearest node of every row.
+        """Return the position of, and the CIM to, the nearest node of every row.
 
-        If the last point deleted every node, the nodes as they were before that deletion answer.
+        If the last point deleted every node, the nodes that existed before that deletion are used.
         """
         self._check_readable()
         block, state, n = _kernel_ready(block), self._screened(), self._n_rows
@@ -332,7 +332,7 @@ class Network:
         return position, distance
 
     def distances(self, block: Floats, n_threads: int = 1) -> Floats:
-        """CIM of every row to every node."""
+        """Return the CIM between every row and every node."""
         self._check_readable()
         block, state, n = _kernel_ready(block), self._state, self._n_rows
         out = np.empty((len(block), n))
@@ -346,7 +346,7 @@ class Network:
     # ------------------------------------------------------------ storage
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return a JSON-able description and the arrays that together are this network."""
+        """Return a JSON-serialisable description and arrays from which this network can be rebuilt."""
         clock = self._clock
         n_lost, n = int(clock["n_lost"]), self._n_rows
         edges, ages = self.edges_with_ages()
@@ -372,8 +372,8 @@ class Network:
 
     @classmethod
     def from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Network:
-        """Rebuild a network from :meth:`to_parts`; it goes on learning exactly as the original would have."""
-        check_parts(meta, arrays)
+        """Rebuild a network from :meth:`to_parts`; it continues learning exactly as the original would have."""
+        check_state(meta, arrays)
         network = cls(meta["n_features"], Rules(**meta["rules"]))
         network.pending = arrays["pending"].copy()
         n, n_edges, recency = len(arrays["nodes"]), len(arrays["edges"]), arrays["recency"]
@@ -408,7 +408,7 @@ def _empty_state(d: int, rules: Rules, n_nodes: int = 0, n_edges: int = 0) -> St
     clock["min_nodes"] = rules.min_nodes
     clock["age_factor"], clock["log_diversity"] = rules.age_iqr_factor, np.log(rules.diversity_threshold)
     clock["threshold"], clock["feature_factor"] = 1.0, (4.0 / (2 + d)) ** (1.0 / (4 + d))
-    tiles = -(-n_nodes // LANES)  # none for a network that has learned nothing, however many features it names
+    tiles = -(-n_nodes // LANES)  # none for a network that has learned nothing, however many features it states
     links = np.zeros(tiles * LANES, kernels.LINK)
     links["first"] = -1
     return State(
@@ -425,7 +425,7 @@ def _empty_state(d: int, rules: Rules, n_nodes: int = 0, n_edges: int = 0) -> St
 
 
 def _restore_edges(state: State, edges: Integers, ages: Integers) -> None:
-    """Write edges as half-edges, chained per node; the order within a chain does not matter."""
+    """Store edges as half-edges in one linked list per node; the order within a list does not matter."""
     n_halves = 2 * len(edges)
     owner = edges.ravel()  # half-edge 2e belongs to the first end of edge e and leads to the second
     state.halves["to"][:n_halves:2], state.halves["to"][1:n_halves:2] = edges[:, 1], edges[:, 0]
@@ -438,12 +438,12 @@ def _restore_edges(state: State, edges: Integers, ages: Integers) -> None:
 
 
 def _kernel_ready(block: Floats) -> Floats:
-    """Rows as the kernels were compiled for: float64, contiguous, writable."""
+    """Return rows in the form for which the kernels are compiled: float64, contiguous, writable."""
     return np.require(block, np.float64, ("C", "W"))
 
 
 def _over_tiles(read: Callable[[int, int], None], n: int, n_threads: int) -> None:
-    """Call read(start, stop) for all of range(n), in pieces on several threads if there is enough to do."""
+    """Call read(start, stop) for ranges that cover range(n), on several threads if there is enough work."""
     starts = range(0, n, _TILE)
     if n_threads == 1 or len(starts) <= 1:
         read(0, n)

@@ -1,16 +1,16 @@
-"""The two inner loops of every search, written as vector instructions.
+"""The inner loops of every search, written as vector instructions.
 
-Both are LLVM code made by hand, because the sum of kernels must follow NumPy's order of addition, which no
-optimiser may reorder, and because a loop over a tile of nodes that keeps its sums in registers is not one that the
-optimiser finds. LLVM maps the vectors on whatever the machine has; they also compile in a fraction of the time.
+They are hand-written LLVM code, because the kernel sum must follow NumPy's order of addition, which no optimiser may
+change, and because optimisers do not find a loop over a tile of nodes that keeps its sums in registers. LLVM maps the
+vectors to whatever the machine offers; this code also compiles in a fraction of the time.
 
 `correntropy`
-    The exact mean of exp(-(x - w)^2 / (2 s^2)) over features, in float64. The exponential is within 0.53
-    units in the last place, and eight running sums are added up as NumPy does it, so that exact ties fall the way
-    they do in a plain NumPy program.
+    The exact mean of exp(-(x - w)^2 / (2 s^2)) over features, in float64. The exponential is accurate to 0.53 units in
+    the last place, and eight running sums are added up as in NumPy, so that ties are broken exactly as in a plain NumPy
+    program.
 `screen_tile`
-    An upper bound on that sum for 32 nodes at once, in float32: the bits of an integer, read as a float, are the chord
-    of 2^y, which never lies below it and at most 6.15 % above.
+    An upper bound on that sum for 32 nodes at once, in float32: the bits of an integer, read as a float, give a chord
+    of 2^y, which is never below 2^y and at most 6.15 % above it.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
@@ -45,16 +45,16 @@ from fcac.art.llvm_ir import (
 #: Nodes per tile of the screening copy.
 LANES = 32
 
-# Features between two checks whether any node of a tile can still reach the limit.
+# Number of features between two checks of whether any node of a tile can still reach the limit.
 _STRIDE = 16
 
 _TILE = ir.VectorType(F32, LANES)
 
 _ROUND_MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer in the low bits
 _LOG2E = 1.4426950408889634
-_LN2_HI = 0.6931471803691238  # 33 leading bits of log 2: its product with a small integer is exact
+_LN2_HI = 0.6931471803691238  # the 33 leading bits of log 2: its product with a small integer is exact
 _LN2_LO = 1.9082149292705877e-10
-_FAR = 708.0  # exp(-708) is the last that is a normal number; beyond it the kernel counts as zero
+_FAR = 708.0  # exp(-708) is still a normal number; beyond this the kernel counts as zero
 _POLYNOMIAL = (  # 1/13! ... 1/2!, for (exp(r) - 1 - r) / r^2
     1.6059043836821613e-10,
     2.08767569878681e-09,
@@ -71,21 +71,21 @@ _POLYNOMIAL = (  # 1/13! ... 1/2!, for (exp(r) - 1 - r) / r^2
 )
 _ONE_BITS = 1065353216.0  # bits of float32 1.0, as a number
 
-#: Bound of the nodes of a tile that was given up; lower than any other.
+#: Bound of the nodes of a tile that has been ruled out; lower than any other bound.
 GIVEN_UP = np.float32(-1e30)
 
 
 def _kernel(builder, x, w, unit, two_s2, inverse):
-    """Make the code for exp(-(x - w)^2 / (2 s^2)), of numbers or vectors; `unit` is what s was multiplied by."""
+    """Generate code for exp(-(x - w)^2 / (2 s^2)) on scalars or vectors; `unit` is the factor by which s was scaled."""
     kind = x.type
     integers = ir.VectorType(I64, kind.count) if isinstance(kind, ir.VectorType) else I64
     difference = builder.fmul(builder.fsub(x, w), unit)
     square = builder.fmul(difference, difference)
-    # division by its inverse and one correction: rounded like the quotient, at a third of its price
+    # multiply by the inverse and correct once: rounded like the quotient, at a third of the cost
     quotient = builder.fmul(square, inverse)
     remainder = fma(builder, builder.fneg(quotient), two_s2, square)
     t = fma(builder, remainder, inverse, quotient)
-    near = builder.fcmp_ordered("<", t, constant(kind, _FAR))  # false for the NaN that an infinite square leaves
+    near = builder.fcmp_ordered("<", t, constant(kind, _FAR))  # false for the NaN that an infinite square produces
     t = builder.select(near, t, constant(kind, _FAR))
     shifted = fma(builder, t, constant(kind, -_LOG2E), constant(kind, _ROUND_MAGIC))
     n = builder.fsub(shifted, constant(kind, _ROUND_MAGIC))
@@ -107,10 +107,11 @@ def _kernel(builder, x, w, unit, two_s2, inverse):
 
 
 def _summing(module, name, n_arrays, n_scalars, term):
-    """Make a function that adds up n terms in NumPy's order of addition.
+    """Generate a function that adds up n terms in NumPy's order of addition.
 
-    Up to 128 terms: eight running sums, added up in pairs, then what is left one by one; more: two halves. `term` makes
-    the code for one term, a number or a vector, from what it loads from each array at one place and the scalars.
+    Up to 128 terms: eight running sums, added in pairs, then the remaining terms one by one; more terms: two halves.
+    `term` generates the code for one term, a scalar or a vector, from the values that it loads from each array at one
+    position and from the scalars.
     """
     arguments = [F64.as_pointer()] * n_arrays + [I64] + [F64] * n_scalars
     function, builder = define(module, name, F64, arguments)
@@ -155,9 +156,10 @@ def _summing(module, name, n_arrays, n_scalars, term):
 
 @intrinsic
 def kernel_of(typingctx, width):
-    """What `correntropy` needs of a width: a unit, 2 s^2 in that unit, and its inverse.
+    """Return what `correntropy` needs to know about a width: a unit, 2 s^2 in that unit, and its inverse.
 
-    The unit is a power of two that brings the width near one: it rounds nothing, and no square vanishes or overflows.
+    The unit is a power of two that brings the width close to one: scaling by it does not round, and no square
+    underflows or overflows.
     """
     result = types.UniTuple(types.float64, 3)
 
@@ -189,7 +191,7 @@ def correntropy(typingctx, points, i, nodes, k, kernel):
 
 @intrinsic
 def cim_of(typingctx, similarity):
-    """Correntropy-induced metric sqrt(1 - C); rounding can lift a mean of ones a hair over one."""
+    """Correntropy-induced metric sqrt(1 - C), with C capped at one, which rounding can slightly exceed."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         rest = builder.fsub(F64(1.0), args[0])
@@ -201,7 +203,7 @@ def cim_of(typingctx, similarity):
 
 @intrinsic
 def dot(typingctx, values, a, b, n):
-    """Sum of the products of the n values from `a` on with those from `b` on."""
+    """Dot product of the n values starting at `a` with the n values starting at `b`."""
     signature = types.float64(values, a, b, n)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -226,7 +228,7 @@ def pairwise_sum(typingctx, values, n):
 
 
 def _spreading(module):
-    """Make a function that writes the standard deviation of each of d features of the rows listed."""
+    """Generate a function that writes the standard deviation of each of d features over the listed rows."""
     numbers, integers = F64.as_pointer(), I64.as_pointer()
     function, builder = define(module, "fcac_spread", ir.VoidType(), [numbers, I64, integers, I64, numbers])
     if builder is None:
@@ -234,7 +236,7 @@ def _spreading(module):
     points, d, rows, n, out = function.args
 
     count = builder.sitofp(n, F64)
-    # one row alone has no spread: 0 / 1
+    # a single row has no spread: 0 / 1
     freedom = builder.sitofp(builder.sub(n, builder.zext(builder.icmp_signed(">", n, I64(1)), I64)), F64)
 
     def column(at, kind):
@@ -244,11 +246,11 @@ def _spreading(module):
 
         first = value(I64(0))
         total = cgutils.alloca_once_value(builder, constant(kind, 0.0))
-        varies = cgutils.alloca_once_value(builder, builder.fcmp_ordered("!=", first, first))  # as yet, no
+        varies = cgutils.alloca_once_value(builder, builder.fcmp_ordered("!=", first, first))  # no difference found yet
         with cgutils.for_range(builder, n) as row:
             number = value(row.index)
             builder.store(builder.fadd(builder.load(total), number), total)
-            # any difference marks the feature as not constant, without a rounding error to be fooled by
+            # comparing values, not deviations from a rounded mean, finds out reliably whether a feature is constant
             builder.store(builder.or_(builder.load(varies), builder.fcmp_ordered("!=", number, first)), varies)
         mean = builder.fdiv(builder.load(total), splat(builder, count, kind))
         mean = builder.select(builder.load(varies), mean, first)
@@ -266,7 +268,7 @@ def _spreading(module):
 
 @intrinsic
 def spread_of(typingctx, points, rows, n, out):
-    """Write the standard deviation (over n - 1) of each feature of points[rows[:n]]; exactly 0 where all are equal."""
+    """Write the standard deviation (divisor n - 1) of each feature of points[rows[:n]]; exactly 0 if all are equal."""
     signature = types.void(points, rows, types.int64, out)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -280,7 +282,7 @@ def spread_of(typingctx, points, rows, n, out):
 
 
 def _screening(module):
-    """Make the function behind `screen_tile`, on addresses."""
+    """Generate the function behind `screen_tile`, which works on addresses."""
     numbers = F32.as_pointer()
     arguments = [numbers, numbers, I64, I64, I64, F32, F32, numbers]
     function, builder = define(module, "fcac_screen", I64, arguments)
@@ -295,7 +297,7 @@ def _screening(module):
         builder.store(builder.load(out, align=4), total)
 
     def reaching(done):
-        # each feature to come can add at most one
+        # each remaining feature can add at most one
         floor = builder.fsub(limit, builder.sitofp(builder.sub(d, done), F32))
         mask = builder.fcmp_ordered(">=", builder.load(total), splat(builder, floor, _TILE))
         return builder.zext(builder.bitcast(mask, ir.IntType(LANES)), I64)
@@ -306,13 +308,13 @@ def _screening(module):
         with cgutils.for_range(builder, stop, start=start) as feature:
             node = builder.load(pointer(builder, w, builder.mul(feature.index, I64(LANES)), _TILE), align=4)
             difference = builder.fsub(splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), node)
-            # fused or not: the margin of the bound covers both
+            # may be fused or not: the margin of the bound covers both
             bits = call(builder, "fmuladd", builder.fmul(difference, difference), slopes, one)
             bits = builder.select(builder.fcmp_ordered(">", bits, zero), bits, zero)
             chord = builder.bitcast(builder.fptosi(bits, ir.VectorType(I32, LANES)), _TILE)
             builder.store(builder.fadd(builder.load(total), chord), total)
         with builder.if_then(builder.icmp_signed("==", reaching(stop), I64(0)), likely=False):
-            # nothing in this tile can matter: the bounds so far, which are too low, must not be taken up again
+            # no node of this tile can matter; its bounds are incomplete and must not be used later
             builder.store(constant(_TILE, float(GIVEN_UP)), out, align=4)
             builder.ret(I64(0))
     builder.store(builder.load(total), out, align=4)
@@ -322,12 +324,12 @@ def _screening(module):
 
 @intrinsic
 def screen_tile(typingctx, screen, tile, probe_points, b, begin, end, slope, limit, bound):
-    """Add the features begin..end to the bounds on the kernel sums of a tile's 32 nodes, from 0 if begin is 0.
+    """Add the features begin..end to the bounds on the kernel sums of a tile's 32 nodes, starting at 0 if begin is 0.
 
-    Returns, as bits, which nodes can still reach `limit`. `screen` is the (tiles, features, 32) float32 copy of the
-    nodes, probe_points[b] the point in the same units and order, `slope` turns a squared difference into bits of an
-    exponent, and bound[b] (capacity,) takes the bounds. A tile none of whose nodes can reach the limit, even if it
-    equals the point in all features to come, is given up at once.
+    Returns a bit mask of the nodes that can still reach `limit`. `screen` is the (tiles, features, 32) float32 copy of
+    the nodes, probe_points[b] is the point in the same units and order, `slope` converts a squared difference into bits
+    of an exponent, and bound[b] (capacity,) receives the bounds. A tile is ruled out at once if none of its nodes could
+    reach the limit even by equalling the point in all remaining features.
     """
     signature = types.int64(screen, tile, probe_points, b, begin, end, types.float32, types.float32, bound)
 
@@ -355,7 +357,7 @@ def tile_top(typingctx, bound, b, tile):
 
 
 def _scatter(builder, values, at, kind, rank, out, stride):
-    """Store the values of features at, at + 1, ... as float32, each in its place in the order of the screen."""
+    """Store the values of features at, at + 1, ... as float32, each at its position in the order of the screen."""
     for lane in range(8 if isinstance(kind, ir.VectorType) else 1):
         value = builder.extract_element(values, I32(lane)) if isinstance(kind, ir.VectorType) else values
         place = builder.load(builder.gep(rank, [builder.add(at, I64(lane))]))
@@ -364,7 +366,7 @@ def _scatter(builder, values, at, kind, rank, out, stride):
 
 
 def _pointing(module):
-    """Make the function behind `to_screen`, on addresses."""
+    """Generate the function behind `to_screen`, which works on addresses."""
     numbers = F64.as_pointer()
     arguments = [numbers, numbers, I64.as_pointer(), I64, F64, F32.as_pointer()]
     function, builder = define(module, "fcac_to_screen", F64, arguments)
@@ -391,7 +393,7 @@ def _pointing(module):
 
 @intrinsic
 def to_screen(typingctx, points, i, shift, rank, scale, probe_points, b):
-    """Write points[i] to probe_points[b], as the screening copy has it; return the sum of its absolute values there."""
+    """Write points[i] to probe_points[b] in the units of the screening copy; return the sum of its absolute values."""
     signature = types.float64(points, i, shift, rank, scale, probe_points, b)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -404,7 +406,7 @@ def to_screen(typingctx, points, i, shift, rank, scale, probe_points, b):
 
 
 def _moving(module):
-    """Make the function behind `move_node`, on addresses."""
+    """Generate the function behind `move_node`, which works on addresses."""
     numbers = F64.as_pointer()
     arguments = [numbers, numbers, numbers, I64.as_pointer(), F32.as_pointer(), I64, F64, F64]
     function, builder = define(module, "fcac_move", ir.VoidType(), arguments)
@@ -428,7 +430,7 @@ def _moving(module):
 
 @intrinsic
 def move_node(typingctx, nodes, screen, shift, rank, scale, k, points, i, divisor):
-    """Move node k towards points[i] by 1 / divisor of the way, in both copies; a divisor of one puts it there."""
+    """Move node k by 1 / divisor of the way to points[i], in both copies; a divisor of one moves it all the way."""
     signature = types.void(nodes, screen, shift, rank, scale, k, points, i, divisor)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -445,7 +447,7 @@ def move_node(typingctx, nodes, screen, shift, rank, scale, k, points, i, diviso
 
 @intrinsic
 def lowest_bit(typingctx, mask):
-    """Position of the lowest bit that is set in a number other than zero."""
+    """Position of the lowest bit that is set in a non-zero number."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(1))

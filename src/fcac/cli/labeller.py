@@ -43,7 +43,7 @@ class Labeller:
         with warnings.catch_warnings():
             # names were checked when the tables were opened
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            label, distance, novel = self._model._label_rows(block)
+            label, distance, novel = self._model.label_rows(block)
         return label, distance, novel
 
 

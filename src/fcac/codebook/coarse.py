@@ -1,4 +1,4 @@
-"""A small set of labelled means that predicts like the communities, for handing out."""
+"""A small set of labelled means that predicts nearly like the nodes behind it, for handing out."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from fcac._typing import Floats, Integers
-from fcac.codebook import Codebook
+from fcac.codebook.codebook import Codebook
 from fcac.knn.exact import nearest
 from fcac.novelty import reach_of_means
 
-__all__ = ["Codebook", "condensed", "reaching"]
 
-
-def condensed(nodes: Floats, counts: Floats, ids: Integers, scales: Floats, max_nodes: int, min_nodes: int) -> Codebook:
+def coarse_codebook(
+    nodes: Floats, counts: Floats, ids: Integers, scales: Floats, max_nodes: int = 256, min_nodes: int = 3
+) -> Codebook:
     """Return a codebook of at most ``max_nodes`` means, each of at least ``min_nodes`` nodes of one cluster."""
     names, sizes = np.unique(ids, return_counts=True)
     large = np.argsort(-sizes, kind="stable")[:max_nodes]

@@ -159,9 +159,9 @@ class Codebook:
 
     def is_novel(self, X: Any) -> NDArray[np.bool_]:
         """Tell for every row whether it is unlike anything seen."""
-        return self._label_rows(X)[2]
+        return self.label_rows(X)[2]
 
-    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         """Cluster, distance to the nearest node, and novelty of every row, from one search."""
         position, distance = self.nearest(X)
         return self.labels[position], distance, is_novel(position, distance, self.reach)

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fcac._sites import site_order
 from fcac._typing import Floats, Integers
-from fcac.codebook.coarse import Codebook, condensed, reaching
+from fcac.codebook import Codebook
+from fcac.codebook.coarse import coarse_codebook, reaching
 from fcac.communities.hierarchy import by_first
 from fcac.communities.snapshot import Fitted
 from fcac.communities.tracking import Change, carry_names
@@ -320,7 +321,7 @@ class Communities:
         if max_nodes < 1 or min_nodes < 1:
             raise ValueError(f"max_nodes and min_nodes must be at least 1; they are {max_nodes} and {min_nodes}")
         result = self._result()
-        means = condensed(result.nodes, result.counts, result.ids, result.scales, int(max_nodes), int(min_nodes))
+        means = coarse_codebook(result.nodes, result.counts, result.ids, result.scales, int(max_nodes), int(min_nodes))
         return reaching(means, result.nodes, self.reach)
 
     # ------------------------------------------------------------ storage

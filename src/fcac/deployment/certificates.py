@@ -1,7 +1,7 @@
-"""Certificates and keys: a private authority, the server's certificate, and a key pair per site.
+"""Certificates and keys: a private certificate authority, the server's certificate, and a key pair for each site.
 
-Elliptic curves throughout (P-384). Private keys are written with mode 0600 and never leave the directory they are made
-for, except a site's own, in the site's bundle.
+All keys are elliptic-curve keys (P-384). Private keys are written with mode 0600 and never leave the directory for
+which they are made, except a site's own key, which is in the site's bundle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine itself, by address or as ``localhost``."""
+    """Return whether a host is this machine itself: a loopback address or ``localhost``."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -42,7 +42,7 @@ def is_loopback(host: str) -> bool:
 
 
 def make_authority(directory: Path, name: str, days: int = CA_DAYS) -> None:
-    """Write ``ca.key`` and ``ca.crt``: the authority that signs the server's certificate, and nothing else."""
+    """Write ``ca.key`` and ``ca.crt``: the authority that signs only the server's certificate."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
@@ -70,10 +70,10 @@ def make_server_certificate(
         Directory of ``ca.key`` and ``ca.crt``.
     directory : Path
     hosts : list of str
-        What sites write before the colon; each becomes a subject alternative name.
+        The part of the address before the colon; each becomes a subject alternative name.
     days : float
     start : float
-        Days from now at which it becomes valid; below zero for the past.
+        Days from now at which it becomes valid; negative for the past.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -118,7 +118,7 @@ def make_site_key(path: Path) -> str:
 
 
 def public_der(line: str) -> bytes:
-    """Return a public key, given as OpenSSH text, in the one form in which keys are compared; b"" if it is none."""
+    """Return a public key, given as OpenSSH text, in DER, the form in which keys are compared; b"" if it is invalid."""
     from cryptography.hazmat.primitives import serialization
 
     try:
@@ -128,7 +128,7 @@ def public_der(line: str) -> bytes:
 
 
 def pem_der(pem: bytes) -> bytes:
-    """Return a public key, given in PEM (as Flower keeps it), in the form of :func:`public_der`."""
+    """Return a public key, given in PEM (as stored by Flower), in the form of :func:`public_der`."""
     from cryptography.hazmat.primitives import serialization
 
     try:
@@ -171,7 +171,7 @@ def _name(text: str) -> Any:
 def _certificate(subject: Any, issuer: Any, key: Any, days: float, start: float = 0.0) -> Any:
     from cryptography import x509
 
-    # five minutes of grace for clocks that differ
+    # five minutes of tolerance for clocks that differ
     begin = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=start) - datetime.timedelta(minutes=5)
     return (
         x509.CertificateBuilder()
@@ -226,7 +226,7 @@ def _certificate_pem(certificate: Any) -> bytes:
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    """Write a secret; the file is never, not even for a moment, readable by others."""
+    """Write a secret; the file is at no time readable by others."""
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as stream:

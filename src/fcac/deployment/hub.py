@@ -1,21 +1,20 @@
-"""What the server of a federation keeps and checks; nothing here knows Flower.
+"""The hub: keeps the server of a federation on disk and checks what sites send. Nothing here depends on Flower.
 
-In the state directory:
+The state directory contains:
 
-- ``inbox/ROUND/SITE.fcac``: contributions to the open round, stored the moment they arrive;
-- ``hub.db``: the hub's store (:mod:`fcac.deployment.store`): what closed rounds have taken in, the state of the server
-  after every round, and the number of the last closed round;
-- ``global.fcac``: what sites may fetch (a codebook); ``journal.jsonl``: what happened; ``report.html``.
+- ``inbox/ROUND/SITE.fcac``: contributions to the open round, stored as soon as they arrive;
+- ``hub.db``: the hub's store (:mod:`fcac.deployment.store`): the contributions of closed rounds, the state of the
+  server after every round, and the number of the last closed round;
+- ``global.fcac``: the model that sites may fetch (a codebook); ``journal.jsonl``: what happened; ``report.html``.
 
-A round is closed by one transaction of the store. Before it, the inbox says who need not be asked again; after it, the
-inbox is rubbish. So a crash at any moment neither loses a contribution that arrived nor counts one twice. A directory
-of fcac 0.1.0 is taken over when it is first used.
+A round is closed by one transaction of the store. Before it, the inbox shows which sites need not be asked again; after
+it, the inbox is obsolete. A crash at any moment therefore neither loses a contribution that has arrived nor counts one
+twice. A directory of fcac 0.1.0 is migrated when it is first used.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -39,27 +38,27 @@ from fcac.federation import Contribution, Server
 _STORE_FILE = "hub.db"
 _MODEL_FILE = "global.fcac"
 _JOURNAL = "journal.jsonl"
-# Squares of such values still fit a float with room to spare.
+# The squares of such values are still far from overflowing.
 _LARGEST_VALUE = 1e100
 
 
 class Verdict(NamedTuple):
-    """What became of a delivery: "accepted", "duplicate" or "rejected", and why."""
+    """The outcome of a delivery: "accepted", "duplicate" or "rejected", and the reason."""
 
     outcome: str
     reason: str = ""
 
 
-class Book(NamedTuple):
-    """What the store holds: server, last closed round, and digests of the newest contribution of every site as sent."""
+class HubSnapshot(NamedTuple):
+    """The server, the last closed round, and the digest of the newest contribution of every site, as sent."""
 
     server: Server
     closed: int
     newest: dict[str, Held]
 
 
-class Coordinator:
-    """Keeps a federation's server on disk and takes contributions, round by round.
+class Hub:
+    """Keeps a federation's server on disk and accepts contributions, round by round.
 
     Parameters
     ----------
@@ -71,17 +70,17 @@ class Coordinator:
     --------
     >>> import tempfile
     >>> from fcac.federation import Contribution
-    >>> from fcac.deployment.hub import Coordinator
+    >>> from fcac.deployment.hub import Hub
     >>> from fcac.deployment.settings import FederationSettings, Member
     >>> from fcac.tables.schema import Schema
     >>> settings = FederationSettings(Schema(["x", "y"]), members={"a": Member(), "b": Member()})
     >>> folder = tempfile.TemporaryDirectory()
-    >>> desk = Coordinator(folder.name, settings)
-    >>> desk.receive("a", Contribution("a", 1, [[0.0, 1.0]], [3]).to_bytes()).outcome
+    >>> hub = Hub(folder.name, settings)
+    >>> hub.receive("a", Contribution("a", 1, [[0.0, 1.0]], [3]).to_bytes()).outcome
     'accepted'
-    >>> desk.receive("b", b"no contribution").outcome
+    >>> hub.receive("b", b"no contribution").outcome
     'rejected'
-    >>> desk.missing(), [item.site for item in desk.close_round()], desk.open_round
+    >>> hub.missing(), [item.site for item in hub.close_round()], hub.open_round
     (['b'], ['a'], 2)
     >>> folder.cleanup()
     """
@@ -102,14 +101,14 @@ class Coordinator:
 
     # ------------------------------------------------------------ reading
 
-    def book(self) -> Book:
-        """Return the server as it is on disk; its log is read when it is asked for."""
+    def snapshot(self) -> HubSnapshot:
+        """Return the server as stored on disk; its log is read on demand."""
         server = self.store.server() or Server(self.settings.server, self.settings.seed)
-        return Book(server, self.store.closed, self.store.newest())
+        return HubSnapshot(server, self.store.closed, self.store.newest())
 
     @property
     def open_round(self) -> int:
-        """Number of the round that is being collected."""
+        """Number of the round for which contributions are being collected."""
         return 1 + self.store.closed
 
     def inbox(self) -> dict[str, Contribution]:
@@ -121,26 +120,26 @@ class Coordinator:
         return {site: data for site, data in found.items() if data is not None}
 
     def arrived(self) -> list[str]:
-        """Return the sites whose contribution to the open round is here."""
+        """Return the sites whose contribution to the open round has arrived."""
         return self._inbox.sites(self.open_round)
 
     def missing(self) -> list[str]:
-        """Return the active sites whose contribution to the open round is not here."""
+        """Return the active sites whose contribution to the open round has not arrived."""
         here = set(self.arrived())
         return [name for name in self.settings.active if name not in here]
 
     def holdings(self) -> dict[str, int]:
-        """Return the newest round held of every site."""
+        """Return the newest round of every site that the hub has."""
         return {site: number for site, (number, _) in self.store.newest().items()}
 
     def summary(self) -> Summary | None:
-        """Return the size of the model that sites may fetch; None while there is none."""
+        """Return the size of the model that sites may fetch; None if there is none yet."""
         return self.store.summary() if (self.state / _MODEL_FILE).exists() else None
 
     # ------------------------------------------------------------ a round
 
     def receive(self, site: str, data: bytes) -> Verdict:
-        """Check a delivery of this site (as its key says) and store it durably if it is good."""
+        """Check a delivery of this site (identified by its key) and store it durably if it is valid."""
         with self._alone():
             closed, held = self.store.held(site)
             number = closed + 1
@@ -160,7 +159,7 @@ class Coordinator:
         member = self.settings.members.get(site)
         if member is None or member.status != "active":
             return Verdict("rejected", "the site does not take part"), None
-        # Before anything is parsed: a contribution cannot be longer than the most nodes allowed.
+        # Checked before anything is parsed: no contribution is longer than one with the maximum number of nodes.
         most = limits.max_nodes * (d + 1) * 8 + 2000
         if len(data) > most:
             return Verdict("rejected", f"{len(data)} bytes; {limits.max_nodes} nodes need at most {most}"), None
@@ -169,28 +168,28 @@ class Coordinator:
         except ValueError as error:
             return Verdict("rejected", str(error)[:300]), None
         if item.site != site:
-            return Verdict("rejected", f"it bears the name of another site ({str(item.site)[:70]!r})"), None
+            return Verdict("rejected", f"it has the name of another site ({str(item.site)[:70]!r})"), None
         waiting = self._inbox.get(number, site)
         known = item.round == held.round and hashlib.sha256(data).hexdigest() == held.digest
         if waiting == data or (waiting is None and known):
             return Verdict("duplicate"), item
         if waiting is not None:
-            return Verdict("rejected", "another contribution of this site is in already"), item
+            return Verdict("rejected", "another contribution of this site has already arrived"), item
         if not held.round < item.round <= number:
-            return Verdict("rejected", f"it answers round {item.round}; newest held is {held.round}"), item
+            return Verdict("rejected", f"it answers round {item.round}; the newest here is {held.round}"), item
         if item.n_features != d:
             return Verdict("rejected", f"nodes have {item.n_features} features, the schema has {d}"), item
         if len(item.nodes) > limits.max_nodes:
-            return Verdict("rejected", f"{len(item.nodes)} nodes; at most {limits.max_nodes} are taken"), item
+            return Verdict("rejected", f"{len(item.nodes)} nodes; at most {limits.max_nodes} are allowed"), item
         if len(item.nodes) and np.abs(item.nodes).max() > _LARGEST_VALUE:
             return Verdict("rejected", "values are too large to compute with"), item
         bounds = self.settings.schema.bounds
         if bounds is not None and outside_bounds(item.nodes, bounds, limits.bounds_margin):
-            return Verdict("rejected", f"nodes lie over {limits.bounds_margin:g} widths outside the bounds"), item
+            return Verdict("rejected", f"nodes lie more than {limits.bounds_margin:g} widths outside the bounds"), item
         return Verdict("accepted"), item
 
     def close_round(self) -> list[Contribution]:
-        """Let the server learn what has arrived; if nothing has, the round stays open."""
+        """Let the server learn what has arrived and close the round; if nothing has arrived, it stays open."""
         with self._alone():
             number = self.open_round
             arrived = self._waiting(number)
@@ -209,22 +208,22 @@ class Coordinator:
             return accepted
 
     def forget(self, site: str) -> bool:
-        """Become the federation in which this site never contributed; False if it never had."""
+        """Restore the state as if this site had never contributed; return False if it never had."""
         with self._alone():
-            server, closed = self.book().server, self.store.closed
+            server, closed = self.snapshot().server, self.store.closed
             known = site in server.sites
             self._inbox.remove(closed + 1, site)
             if known:
                 server.forget(site)
                 self.store.forget(site, server)
             self.note("forgotten", site=site, round=closed)
-            self._publish(self.book().server, closed)
+            self._publish(self.snapshot().server, closed)
             return known
 
-    # ------------------------------------------------------------ what others see
+    # ------------------------------------------------------------ model and report
 
     def _publish(self, server: Server, round: int) -> None:
-        """Write what sites may fetch; afterwards, and only as well as it goes, the report."""
+        """Write the model that sites may fetch, and then, if possible, the report."""
         path = self.state / _MODEL_FILE
         if not server.has_nodes:
             path.unlink(missing_ok=True)
@@ -238,7 +237,7 @@ class Coordinator:
         self._report(server, round)
 
     def _report(self, server: Server, round: int) -> None:
-        """Write the report; a round counts whether or not this works."""
+        """Write the report; a round counts whether or not this succeeds."""
         from fcac.report import write_report
 
         try:
@@ -266,7 +265,7 @@ class Coordinator:
             os.fsync(stream.fileno())
 
     def journal_since(self, offset: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the complete lines from a byte offset on, and the offset after them."""
+        """Return the complete entries from a byte offset on, and the offset after them."""
         path = self.state / _JOURNAL
         if not path.exists():
             return [], 0
@@ -277,20 +276,19 @@ class Coordinator:
         return _entries(data), offset + len(data)
 
     def journal_size(self) -> int:
-        """Return the offset at which the next line of the journal will begin."""
+        """Return the byte offset at which the next line of the journal will begin."""
         path = self.state / _JOURNAL
         return path.stat().st_size if path.exists() else 0
 
     def journal(self) -> list[dict[str, Any]]:
-        """Read the journal; half a line, left by a crash, is passed over."""
+        """Read the journal; an incomplete line, left by a crash, is skipped."""
         path = self.state / _JOURNAL
         return _entries(path.read_bytes()) if path.exists() else []
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Running rounds and commands such as forget take turns; a killed process loses the lock by itself."""
-        with (self.state / "lock").open("w") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        """Hold the lock that serialises rounds and commands such as forget; it is released if the process dies."""
+        with persistence.locked(self.state / "lock"):
             yield
 
 

@@ -1,7 +1,7 @@
-"""Contributions to the open round: one file each, stored the moment they arrive.
+"""Contributions to the open round: one file each, stored as soon as they arrive.
 
-A delivery writes its own bytes and nothing else, once and atomically. When its round is closed the store has a copy,
-and the files of that round no longer count, whether or not they could still be removed.
+A delivery writes only its own bytes, once and atomically. When its round is closed, the store has a copy, and the files
+of that round are obsolete, whether or not they could be removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Inbox:
         folder = self._of(round)
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
-            # the names of new folders must survive a power cut, too
+            # the directory entries of new folders must survive a power cut, too
             for parent in (self.folder, self.folder.parent):
                 handle = os.open(parent, os.O_RDONLY)
                 try:
@@ -50,7 +50,7 @@ class Inbox:
         persistence.write_atomic(folder / f"{site}.fcac", data)
 
     def get(self, round: int, site: str) -> bytes | None:
-        """Return what a site has sent to a round; None if nothing."""
+        """Return what a site has sent for a round; None if nothing."""
         try:
             return (self._of(round) / f"{site}.fcac").read_bytes()
         except FileNotFoundError:
@@ -62,11 +62,11 @@ class Inbox:
         return sorted(path.stem for path in folder.glob("*.fcac")) if folder.is_dir() else []
 
     def remove(self, round: int, site: str) -> None:
-        """Throw away what a site has sent to a round."""
+        """Delete what a site has sent for a round."""
         (self._of(round) / f"{site}.fcac").unlink(missing_ok=True)
 
     def clear(self, closed: int) -> None:
-        """Remove the files of closed rounds, also those that a crash has left behind."""
+        """Remove the files of closed rounds, including those that a crash has left behind."""
         for folder in self.folder.glob("*") if self.folder.is_dir() else ():
             if folder.name.isdecimal() and int(folder.name) <= closed:
                 shutil.rmtree(folder, ignore_errors=True)

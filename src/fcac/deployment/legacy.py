@@ -1,9 +1,9 @@
-"""Takes over the state directory of fcac 0.1.0, which kept the model and all contributions in ``server.fcac``.
+"""Migrates the state directory of fcac 0.1.0, which kept the model and all contributions in ``server.fcac``.
 
-The store is filled in one transaction and compared with what it was filled from; only then is the old file replaced. A
-crash in between leaves the old file or the complete store, and the next start goes on from there. The contributions of
-the open round, the journal and the model for sites stay where they are. In the place of ``server.fcac`` comes a marker
-that 0.1.0 refuses to read, so that it cannot start the federation anew by mistake.
+The store is filled in one transaction and compared with its source; only then is the old file replaced. A crash in
+between leaves the old file or the complete store, and the next start continues from there. The contributions to the
+open round, the journal and the model for sites stay where they are. ``server.fcac`` is replaced by a marker that 0.1.0
+refuses to read, so that it cannot start the federation from scratch by mistake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TAKEN_OVER = "taken over"
 
 
 def is_pending(state: Path) -> bool:
-    """Tell whether a state directory holds a server of 0.1.0 that is not taken over yet."""
+    """Return whether a state directory contains a server of 0.1.0 that has not been migrated yet."""
     path = state / SERVER_FILE
     return path.exists() and not _is_marker(path)
 
@@ -29,7 +29,7 @@ def is_pending(state: Path) -> bool:
 def take_over(state: Path, store: HubStore) -> int:
     """Move the server of 0.1.0 into the store; return the number of its contributions.
 
-    The caller holds the federation's lock.
+    The caller must hold the federation's lock.
     """
     path = state / SERVER_FILE
     data = path.read_bytes()
@@ -45,7 +45,7 @@ def take_over(state: Path, store: HubStore) -> int:
         store.take_over(int(meta["closed"]), server, newest, {_TAKEN_OVER: digest})
     elif taken != digest:
         raise StoreError(
-            f"{path} and {store.path} hold two different federations: move the one that is wrong out of {state}"
+            f"{path} and {store.path} contain two different federations: move the wrong one out of {state}"
         )
     _compare(server, store)
     persistence.write_atomic(path, marker())
@@ -60,11 +60,11 @@ def _compare(server: Server, store: HubStore) -> None:
     )
     if not same or any(array.tobytes() != other_arrays[name].tobytes() for name, array in arrays.items()):
         store.path.unlink()
-        raise StoreError(f"{store.path} differed from the {SERVER_FILE} it was made from; the old file is untouched")
+        raise StoreError(f"{store.path} differed from the {SERVER_FILE} it was made from; the old file was not changed")
 
 
 def marker() -> bytes:
-    """Return a file that 0.1.0 refuses with the words "upgrade fcac"."""
+    """Return a file that 0.1.0 refuses with the message "upgrade fcac"."""
     from safetensors.numpy import save
 
     header = {"protocol": persistence.PROTOCOL + 1, "kind": "federation", "meta": {}, "sha256": ""}

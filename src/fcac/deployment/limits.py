@@ -1,8 +1,9 @@
-"""What one site can do to a round: caps on its share of nodes and counts, and on crowding nodes in one spot.
+"""Limits on the influence of one site on a round: on its share of nodes and counts, and on the density of its nodes.
 
-The paper's server learns nodes one by one, so a site's influence is the number of nodes it sends, and most of all the
-number it crowds into one spot: those set the scale on which the server tells places apart. The read-out by communities
-weighs nodes by counts. All three can be capped. A cap keeps the heaviest nodes of a site; it never invents any.
+The paper's server learns nodes one by one, so the influence of a site grows with the number of nodes it sends, and
+above all with the number it concentrates in one place: those determine the scale at which the server separates nodes.
+The community read-out weights nodes by their counts. All three can be capped. A cap keeps the heaviest nodes of a site
+and never adds any.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fcac.federation import Contribution
 
 
 def cap_round(batch: Sequence[Contribution], limits: Limits) -> list[Contribution]:
-    """Return the contributions of a round with the caps of `limits` applied.
+    """Return the contributions of a round after applying the caps of `limits`.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def cap_round(batch: Sequence[Contribution], limits: Limits) -> list[Contributio
 def largest_allowed(amounts: Sequence[int], share: float) -> float:
     """Return the largest c for which min(amount, c) is at most `share` of the sum of all min(amount, c).
 
-    With n sites no share below 1/n can hold for all; then everybody gets what the smallest has.
+    With n sites, no share below 1/n can hold for all; in that case all are limited to the smallest amount.
     """
     ordered = sorted((float(amount) for amount in amounts), reverse=True)
     if not ordered:
@@ -69,12 +70,12 @@ def largest_allowed(amounts: Sequence[int], share: float) -> float:
 def _keep_heaviest(item: Contribution, n_nodes: int) -> Contribution:
     if len(item.nodes) <= n_nodes:
         return item
-    # stable, so that equal counts keep the site's own order; the kept nodes stay in it too
+    # stable, so that nodes of equal count keep the site's own order; the nodes kept stay in that order too
     return _chosen(item, np.sort(np.argsort(-item.counts, kind="stable")[:n_nodes]))
 
 
 def _thin_crowds(batch: list[Contribution], share: float) -> list[Contribution]:
-    """Of nodes of one site that crowd together, keep the heaviest; "crowd" is measured by what is usual for sites."""
+    """Keep only the heaviest of nodes of one site that are close together, relative to the median spacing of sites."""
     spacings = [_spacing(item.nodes) for item in batch if len(item.nodes) > 1]
     if not spacings:
         return batch
@@ -93,7 +94,7 @@ def _thin_crowds(batch: list[Contribution], share: float) -> list[Contribution]:
 
 
 def _spacing(nodes: Floats) -> float:
-    """Median distance of a site's nodes to their nearest neighbour."""
+    """Return the median distance between a site's nodes and their nearest neighbours."""
     from sklearn.neighbors import NearestNeighbors
 
     return float(np.median(NearestNeighbors(n_neighbors=1).fit(nodes).kneighbors()[0]))

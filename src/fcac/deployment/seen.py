@@ -1,8 +1,8 @@
 """Which nodes were ever contributed, as fingerprints that can be searched without reading them all.
 
-What is handed out to sites must not equal a node of any round. Each round adds one sorted segment of 64-bit
-fingerprints, cut into small chunks; eight segments of one level are merged into one of the next, so that a search looks
-at few chunks however many rounds there were. A collision (one in 2**64 for each pair) would leave out a codeword.
+What is sent to sites must not equal a node of any round. Each round adds one sorted segment of 64-bit fingerprints,
+divided into small chunks; eight segments of one level are merged into one of the next, so that a search reads few
+chunks however many rounds there were. A collision (probability 2**-64 for each pair) would only omit a codeword.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MERGED = 8
 
 
 def add(connection: sqlite3.Connection, nodes: Iterable[Floats]) -> None:
-    """Add the nodes of one round (or of many, when taking over a log)."""
+    """Add the nodes of one round (or of many, when migrating a log)."""
     prints = [_fingerprints(block) for block in nodes]
     if not sum(map(len, prints)):
         return
@@ -51,7 +51,7 @@ def clear(connection: sqlite3.Connection) -> None:
 
 
 def holds(connection: sqlite3.Connection, points: Floats) -> NDArray[np.bool_]:
-    """Tell for every point whether it was added, bit for bit."""
+    """Return for every point whether exactly this point was added."""
     wanted = _fingerprints(points)
     found = np.zeros(len(wanted), np.bool_)
     for (segment,) in connection.execute("SELECT id FROM segments").fetchall():
@@ -67,7 +67,7 @@ def holds(connection: sqlite3.Connection, points: Floats) -> NDArray[np.bool_]:
 
 
 def _fingerprints(nodes: Floats) -> NDArray[np.int64]:
-    # signed, for that is how SQLite orders whole numbers
+    # signed, because SQLite orders integers as signed numbers
     digests = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in row_bytes(nodes))
     return np.frombuffer(digests, "<i8").astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""What a federation and a site are told: ``federation.toml`` at the server, ``settings.json`` at a site."""
+"""Settings of a federation (``federation.toml`` at the server) and of a site (``settings.json``)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 
 from fcac import persistence
+from fcac.federation.condenser import Condenser, condenser_for
 from fcac.tables.schema import Schema
 
 FEDERATION_FILE = "federation.toml"
 STATUSES = ("active", "forgotten", "revoked")
 
-# Names become directory names and TOML keys, so they stay plain.
+# Site names become directory names and TOML keys, so they must be plain.
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 def check_site_name(name: str) -> str:
-    """Return a usable site name, or say what is wrong with it."""
+    """Return a valid site name, or raise an error that says what is wrong with it."""
     if not _SITE_NAME.fullmatch(name):
         raise ValueError(
             f"site name {name!r}: use letters, digits, '-' and '_' (at most 63, the first a letter or a digit)"
@@ -32,23 +33,23 @@ def check_site_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server takes from one site.
+    """What the server accepts from one site.
 
     Parameters
     ----------
     max_nodes : int
-        Most nodes in one contribution; more is rejected.
+        Maximum number of nodes in one contribution; larger contributions are rejected.
     bounds_margin : float
-        Nodes may lie this many widths outside the schema's bounds; further out is rejected. Only where the schema has
-        bounds.
+        Nodes may lie this many widths outside the schema's bounds; contributions with nodes further out are rejected.
+        Applies only if the schema has bounds.
     max_node_share : float, optional
-        Largest share of a round's nodes that one site can have; of a larger contribution the nodes with the highest
-        counts are kept.
+        Largest share of a round's nodes that one site can have; of a larger contribution only the nodes with the
+        highest counts are kept.
     max_count_share : float, optional
         Largest share of a round's counts that one site can have; larger counts are scaled down.
     min_spacing : float, optional
-        Nodes of one site that lie closer together than this share of the usual spacing (the median over sites) are
-        thinned to the heaviest. An honest site's nodes keep their distance; 0.25 leaves them alone.
+        Of nodes of one site that are closer together than this fraction of the usual spacing (the median over sites),
+        only the heaviest are kept. The nodes of an honest site keep their distance; 0.25 does not affect them.
     """
 
     max_nodes: int = 20_000
@@ -59,7 +60,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_nodes, int) or self.max_nodes < 1:
-            raise ValueError(f"limits.max_nodes must be a whole number from 1 on, got {self.max_nodes!r}")
+            raise ValueError(f"limits.max_nodes must be a whole number of at least 1, got {self.max_nodes!r}")
         if not self.bounds_margin >= 0:
             raise ValueError(f"limits.bounds_margin must be at least 0, got {self.bounds_margin!r}")
         for name in ("max_node_share", "max_count_share"):
@@ -72,7 +73,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Member:
-    """A site as the server knows it: its public key, and whether it takes part."""
+    """A site as known to the server: its public key and its status."""
 
     key: str = ""
     status: str = "active"
@@ -80,13 +81,15 @@ class Member:
 
 @dataclass(frozen=True)
 class FederationSettings:
-    """Everything the server's side is told."""
+    """All settings of the server."""
 
     schema: Schema
     name: str = "federation"
     address: str = "127.0.0.1:18000"
     insecure: bool = False
     server: str = "cae-fc"
+    max_nodes: int | None = None
+    min_rows: int = 1
     seed: int = 0
     timeout: float = 300.0
     wait: float = 60.0
@@ -117,6 +120,8 @@ class FederationSettings:
                 address=str(top["address"]),
                 insecure=bool(top.get("insecure", False)),
                 server=str(top.get("server", "cae-fc")),
+                max_nodes=given.get("condensing", {}).get("max_nodes"),
+                min_rows=given.get("condensing", {}).get("min_rows", 1),
                 seed=int(top.get("seed", 0)),
                 timeout=float(rounds.get("timeout", 300.0)),
                 wait=float(rounds.get("wait", 60.0)),
@@ -124,7 +129,7 @@ class FederationSettings:
                 members=members,
             )
         except KeyError as error:
-            raise ValueError(f"{path} lacks {error}") from None
+            raise ValueError(f"{path} has no field {error}") from None
         except TypeError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -138,7 +143,7 @@ def _member(name: str, entry: dict[str, Any]) -> Member:
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """What a site's own operator decided; nothing in a request can change it.
+    """The decisions of a site's own operator; no request can change them.
 
     Parameters
     ----------
@@ -146,22 +151,28 @@ class SiteSettings:
     data : str
         File or directory to watch.
     state : str
-        Directory for the site's state, ledger and stored replies.
+        Directory for the site's state, its ledger and its stored replies.
     schema : str
         Path of the schema.
     epsilon : float or None
-        Cost of one round at ``delta``; None is "no privacy", which has to be said explicitly to get here.
+        Cost of one round at ``delta``; None means no privacy, which the operator has to request explicitly.
     delta : float
     budget : float or None
-        Epsilon that may be spent in all.
+        Total epsilon that may be spent.
     settle : float
-        Seconds a file must have been at rest before a last line without a line break is taken for complete.
+        Seconds for which a file must not have changed before a last line without a line break counts as complete.
     record_id : str or None
-        Column that says whose a row is: the ledger adds up per person.
+        Column that identifies the person of each row: the ledger then adds up costs per person.
     part_column : str or None
-        Column that says which part a row is in: releases of different parts do not add up.
+        Column that names the part of the data a row belongs to: the costs of different parts do not add up.
     part_by_file : bool
-        Every file is such a part.
+        Whether every file is such a part.
+    condenser : {"reservoir", "ca-plus"}
+        How rows become nodes, as set by the study; settings of 0.1.0 do not have it, which means CA+.
+    max_nodes : int, optional
+        Maximum number of nodes of a reservoir.
+    min_rows : int
+        Minimum number of rows behind a node of a reservoir that is sent without privacy.
     """
 
     name: str
@@ -175,23 +186,31 @@ class SiteSettings:
     record_id: str | None = None
     part_column: str | None = None
     part_by_file: bool = False
+    condenser: str = "ca-plus"
+    max_nodes: int | None = None
+    min_rows: int = 1
 
     def __post_init__(self) -> None:
+        self.make_condenser()  # refuses what it cannot use
         named = [self.record_id is not None, self.part_column is not None, self.part_by_file]
         if sum(named) > 1:
-            raise ValueError("name a record id, or a column of parts, or make files the parts: one of the three")
+            raise ValueError("name a record id, or a column of parts, or use files as parts: only one of the three")
         if any(named) and not self.private:
-            raise ValueError("record ids and parts say how a ledger adds up: they need an epsilon")
+            raise ValueError("record ids and parts determine how a ledger adds up costs: they need an epsilon")
 
     @property
     def has_parts(self) -> bool:
-        """Whether the data comes in parts that do not add up."""
+        """Whether the data are divided into parts whose costs do not add up."""
         return self.part_column is not None or self.part_by_file
 
     @property
     def private(self) -> bool:
-        """Whether what leaves is a NodeRelease."""
+        """Whether contributions are made by NodeRelease."""
         return self.epsilon is not None
+
+    def make_condenser(self) -> Condenser:
+        """Return how this site's rows become nodes; the same at every site of a study."""
+        return condenser_for(self.condenser, self.max_nodes, self.min_rows)
 
     def mechanism(self) -> Any:
         """Return the site's mechanism, with its ledger in the state directory; None without privacy."""
@@ -204,17 +223,17 @@ class SiteSettings:
         return NodeRelease(self.epsilon, Schema.load(self.schema).require_bounds(), self.delta, ledger)
 
     def save(self, path: str | Path) -> None:
-        """Write as JSON, atomically."""
+        """Write the settings as JSON, atomically."""
         persistence.write_atomic(path, (json.dumps(asdict(self), indent=2) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | Path) -> SiteSettings:
-        """Read what :meth:`save` wrote."""
+        """Read settings written by :meth:`save`."""
         return cls(**json.loads(Path(path).read_text("utf-8")))
 
 
 def outside_bounds(nodes: Any, bounds: Any, margin: float) -> bool:
-    """Tell whether any node lies more than `margin` widths outside the bounds."""
+    """Return whether any node lies more than `margin` widths outside the bounds."""
     low, high = np.asarray(bounds, dtype=np.float64).T
     slack = margin * (high - low)
     return bool(((nodes < low - slack) | (nodes > high + slack)).any())

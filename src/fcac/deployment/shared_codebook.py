@@ -1,9 +1,10 @@
-"""What sites get to label their rows: never another site's raw node.
+"""The model that sites receive to label their rows; it never contains another site's raw node.
 
-Without privacy a contributed node can be a record, and a node of the paper's server that only one contributed node has
-shaped equals it. So sites get means instead: every codeword is the mean of at least three different contributed nodes
-that the server puts into one cluster. A cluster of fewer is left out; its rows get the nearest cluster that is left.
-Where every contribution came from `NodeRelease`, nodes are noised already and the server's own are handed out.
+Without privacy, a contributed node can be a record, and a node of the paper's server that only one contributed node has
+shaped equals that node. Sites therefore receive means: every codeword is the mean of at least three different
+contributed nodes that the server assigns to one cluster. A cluster of fewer nodes is omitted; its rows get the nearest
+remaining cluster. If every contribution came from `NodeRelease`, the nodes are noised already, and the server's own are
+sent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MOST_CODEWORDS = 256
 
 
 def for_sites(server: Server, feature_names: list[str] | None = None) -> Codebook | None:
-    """Return the model that sites may fetch, or None if too few nodes have come to give any out.
+    """Return the model that sites may fetch, or None if too few nodes have arrived to publish one.
 
     Parameters
     ----------
@@ -41,10 +42,10 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
     released = server.released
     try:
         # communities condense by themselves where nodes may not be shared
-        book = server.export() if released or server.kind == "communities" else _condensed(server)
+        book = server.export() if released or server.readout.nodes_are_contributed else _condensed(server)
     except ValueError:
         return None
-    # of all rounds: earlier nodes of a site may be records too
+    # checks all rounds: earlier nodes of a site may be records too
     kept = np.ones(len(book.nodes), bool) if released else ~server.was_contributed(book.nodes)
     if not kept.any():
         return None
@@ -52,14 +53,14 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
 
 
 def _condensed(server: Server) -> Codebook:
-    """Group the contributed nodes of each cluster of the paper's server and take means."""
-    from fcac.codebook.coarse import condensed, reaching
+    """Group the contributed nodes of each cluster of the paper's server and average each group."""
+    from fcac.codebook.coarse import coarse_codebook, reaching
 
     whole = server.export()
     nodes = np.unique(np.concatenate([item.nodes for item in server.latest().values()]), axis=0)
     even = np.ones(len(nodes))
     position, _ = whole.nearest(nodes)
     labels = whole.labels[position]
-    words = condensed(nodes, even, labels, np.ones(nodes.shape[1]), _MOST_CODEWORDS, _NODES_PER_CODEWORD)
+    words = coarse_codebook(nodes, even, labels, np.ones(nodes.shape[1]), _MOST_CODEWORDS, _NODES_PER_CODEWORD)
     draft = Codebook(words.nodes, words.labels, bandwidth=whole.bandwidth)
     return reaching(draft, nodes, whole.reach[position])

@@ -1,23 +1,21 @@
-"""What a site does when it is asked: look for new rows, contribute once per round, keep what was sent.
+"""How a site answers requests: it looks for new rows, contributes once per round and keeps what it has sent.
 
-Nothing here knows Flower. Everything durable lies in the site's state directory:
+Nothing here depends on Flower. Everything durable is in the site's state directory:
 
 - ``site.fcac``: CA+ or released state and the newest round (written by :class:`fcac.federation.Site`);
-- ``cursor.json``: which rows are used, for the newest round and the one before;
-- ``sent/``: the bytes of the latest contributions; a round asked again gets these;
+- ``cursor.json``: which rows have been used, after the newest round and after the one before;
+- ``sent/``: the bytes of the latest contributions, which are sent again if a round is requested again;
 - ``ledger.db``: the privacy ledger; ``parts.json``: parts of the data that were released together;
 - ``model.fcac``: the global model; ``site.log``: what happened, for the operator.
 
-The order in a round is: note the cursor that will hold after it, then let the site learn and store its state, then
-store the bytes, then send. Whatever crashes in between, the newest state says which of the two cursors holds.
+The order within a round is: store the cursor that will be valid after it, let the site learn and store its state, store
+the bytes, send them. After a crash at any point, the newest state determines which of the two cursors is valid.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,19 +27,19 @@ from fcac.deployment.settings import SiteSettings
 from fcac.estimators import models
 from fcac.federation import Contribution, Site
 from fcac.privacy.budget_groups import group_for
-from fcac.tables.new_rows import Cursor, Watcher
+from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.schema import Schema
 
 _CURSOR_FILE = "cursor.json"
 _MODEL_FILE = "model.fcac"
 _PARTS_FILE = "parts.json"
 _KEPT_ROUNDS = 50
-# Longer than a server waits by default: whoever asks again gets an answer, not "unavailable".
+# Longer than a server waits by default: a repeated request gets an answer, not "unavailable".
 _LOCK_SECONDS = 600.0
 
 
 class NothingNew(Exception):
-    """Without privacy: there are no new rows and the server has everything."""
+    """There are no new rows and the server has everything; raised only without privacy."""
 
 
 class SiteAgent:
@@ -66,33 +64,34 @@ class SiteAgent:
         Parameters
         ----------
         round : int
-            Round asked for.
+            The round requested.
         have : int
-            Newest round of this site that the server holds. If the site has sent something newer that never arrived,
-            and nothing is new, that is sent again: nothing contributed is lost.
+            Newest round of this site that the server has. If the site has sent something newer that never arrived, and
+            there are no new rows, it is sent again: no contribution is lost.
         """
         with self._alone():
             stored = self._sent_path(round)
             if stored.exists():
                 return stored.read_bytes()
-            site = Site(self.settings.name, self._mechanism, self.state)
-            if round == site.round:  # died after the state was stored and before the bytes were
+            site = Site(self.settings.name, self._mechanism, self.state, self.settings.make_condenser())
+            if round == site.round:  # the process died after storing the state and before storing the bytes
                 return self._keep(site.contribute(round=round))
             if round < site.round:
-                raise ValueError(f"round {round} is over and no longer kept; this site has answered {site.round}")
+                raise ValueError(f"round {round} is no longer kept; the newest round of this site is {site.round}")
             drawn = self.state / f"release-{round:06d}.fcac"
             if self.settings.private and drawn.exists():
-                # Died after the noise was drawn: these rows are in it, and later ones are not.
+                # The process died after drawing the noise: that release contains the rows found then, and no later
+                # ones.
                 self._cursor(round)
                 return self._keep(site.contribute(round=round))
             return self._learn_and_keep(site, round, have)
 
     def _learn_and_keep(self, site: Site, round: int, have: int) -> bytes:
         cursor = self._cursor(site.round)
-        watcher = self.watcher()
-        new = watcher.look(cursor)
+        finder = self.finder()
+        new = finder.find(cursor)
         n_rows, parts = 0, set()
-        for piece in watcher.pieces(new):
+        for piece in finder.pieces(new):
             site.observe(piece.block, piece.tags if self.settings.record_id is not None else None)
             n_rows += len(piece.block)
             if self.settings.has_parts:
@@ -101,26 +100,26 @@ class SiteAgent:
             if site.round > have:
                 return self._keep(site.contribute(round=site.round))
             raise NothingNew
-        self._note_cursor(site.round, cursor, round, watcher.advance(cursor, new))
+        self._note_cursor(site.round, cursor, round, finder.advance(cursor, new))
         sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
         spent = f"; spent: {self.spent()}" if self.settings.private else ""
         write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent{spent}")
         return self._keep(sent)
 
-    def watcher(self) -> Watcher:
-        """Return what finds this site's new rows."""
+    def finder(self) -> NewRowFinder:
+        """Return the finder of this site's new rows."""
         settings = self.settings
-        return Watcher(settings.data, self.schema, settings.settle, settings.record_id or settings.part_column)
+        return NewRowFinder(settings.data, self.schema, settings.settle, settings.record_id or settings.part_column)
 
     def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:
         if self.settings.record_id is not None:
-            return {"record_ids": []}  # those of the rows observed, and none if there were no rows
+            return {"record_ids": []}  # those of the rows observed; none if there were no rows
         if self.settings.has_parts:
             return {"partition": group_for(self.state / _PARTS_FILE, parts, round)}
         return {}
 
     def spent(self) -> str:
-        """What the ledger says, in words for the site's operator; nothing before the first charge."""
+        """Return the ledger's summary for the site's operator; empty before the first charge."""
         ledger = getattr(self._mechanism, "ledger", None)
         if ledger is None or not ledger.sites():
             return ""
@@ -128,10 +127,10 @@ class SiteAgent:
         return line.partition(": ")[2]
 
     def take_model(self, round: int, data: bytes) -> None:
-        """Check and keep the global model."""
+        """Check and store the global model."""
         model = models.from_bytes(data)
         if not isinstance(model, Codebook) or model.n_features != self.schema.n_features:
-            raise ValueError("the model offered does not fit this site's schema")
+            raise ValueError("the model received does not match this site's schema")
         persistence.write_atomic(self.state / _MODEL_FILE, data)
         write_log(self.state, f"model of round {round} received: {len(model.nodes)} nodes")
 
@@ -139,18 +138,9 @@ class SiteAgent:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """One request at a time, across processes; a killed process loses the lock by itself."""
+        """Hold a lock so that one request is answered at a time; it is released if the process dies."""
         self.state.mkdir(parents=True, exist_ok=True)
-        with (self.state / "lock").open("w") as stream:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise TimeoutError("another request is still being answered") from None
-                    time.sleep(0.1)
+        with persistence.locked(self.state / "lock", _LOCK_SECONDS):
             yield
 
     def _sent_path(self, round: int) -> Path:
@@ -166,15 +156,15 @@ class SiteAgent:
         return data
 
     def _cursor(self, round: int) -> Cursor:
-        """Return the cursor that held after this round."""
+        """Return the cursor that was valid after this round."""
         path = self.state / _CURSOR_FILE
         if not path.exists():
             if round:
-                raise ValueError(f"{path} is missing: it says which rows are used. Restore it from a backup")
+                raise ValueError(f"{path} is missing: it records which rows have been used. Restore it from a backup")
             return {}
         entries = json.loads(path.read_text("utf-8"))["after_round"]
         if str(round) not in entries:
-            raise ValueError(f"{path} knows nothing of round {round}: state and cursor are not of the same backup")
+            raise ValueError(f"{path} has no entry for round {round}: state and cursor are not from the same backup")
         cursor: Cursor = entries[str(round)]
         return cursor
 
@@ -184,16 +174,16 @@ class SiteAgent:
 
 
 def load_model(state: str | Path) -> Codebook:
-    """Return the global model a site has received."""
+    """Return the global model that a site has received."""
     path = Path(state) / _MODEL_FILE
     if not path.exists():
-        raise ValueError(f"{path}: no model has arrived yet; it comes after a round, while 'fcac federation site' runs")
+        raise ValueError(f"{path}: no model has arrived yet; one comes after a round while 'fcac federation site' runs")
     model: Codebook = models.load(path)
     return model
 
 
 def write_log(state: str | Path, text: str) -> None:
-    """Add lines to the site's log, for its operator's eyes only; a full disk must not silence the site."""
+    """Append to the site's log, which only its operator sees; a full disk must not keep the site from answering."""
     stamp = datetime.now(UTC).isoformat(timespec="seconds")
     with contextlib.suppress(OSError):
         Path(state).mkdir(parents=True, exist_ok=True)

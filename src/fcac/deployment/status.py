@@ -1,4 +1,4 @@
-"""What ``fcac federation status`` says."""
+"""The output of ``fcac federation status``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fcac.deployment import certificates
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
 from fcac.deployment.study import STATE
 
 
 def describe(root: Path, rejected: bool = False) -> list[str]:
-    """Return the state of a federation as lines for people.
+    """Return the state of a federation as lines of text.
 
     Parameters
     ----------
@@ -23,23 +23,23 @@ def describe(root: Path, rejected: bool = False) -> list[str]:
         Also list what was rejected, and why.
     """
     settings = FederationSettings.load(root)
-    desk = Coordinator(root / STATE, settings)
-    closed, summary, journal = desk.store.closed, desk.summary(), desk.journal()
+    hub = Hub(root / STATE, settings)
+    closed, summary, journal = hub.store.closed, hub.summary(), hub.journal()
     lines = [f"{settings.name} at {settings.address} ({_protection(root, settings)})"]
     lines.append(f"rounds closed: {closed}; round {closed + 1} is open")
     if summary is not None:
         lines.append(f"model: {summary.n_clusters} clusters, {summary.n_nodes} nodes ({summary.kind})")
     else:
         lines.append("model: none yet")
-    waiting = desk.arrived()
+    waiting = hub.arrived()
     if waiting:
-        lines.append(f"in for the open round: {', '.join(waiting)}")
-    lines += ["", *_table(settings, desk.holdings(), journal)]
+        lines.append(f"arrived for the open round: {', '.join(waiting)}")
+    lines += ["", *_table(settings, hub.holdings(), journal)]
     if any(line.partition(" eps ")[1] for line in lines):
         lines += [
             "",
-            "Privacy spent: what a record has cost at most, as sites report it, all rounds added up.",
-            "Budgets are the sites' own: 5 x the epsilon of a round, unless a site chose another.",
+            "Privacy spent: the most that a record has cost over all rounds, as reported by the sites.",
+            "Each site sets its own budget: 5 x the epsilon of a round, unless it chose another.",
         ]
     if rejected:
         lines += ["", *(_rejection(entry) for entry in journal if entry["event"] == "rejected")]
@@ -82,7 +82,7 @@ def _table(settings: FederationSettings, newest: dict[str, int], journal: list[d
 
 
 def _since_forgotten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What counts of a site's history: nothing from before it was forgotten."""
+    """Return the part of a site's history that counts: nothing from before it was forgotten."""
     last = max((i for i, entry in enumerate(entries) if entry["event"] == "forgotten"), default=-1)
     return entries[last + 1 :]
 
@@ -92,7 +92,7 @@ def _times(n: int) -> str:
 
 
 def _spent(statements: list[dict[str, Any]]) -> str:
-    """What a site says it has spent, from its newest contribution."""
+    """Return what a site reports to have spent, from its newest contribution."""
     if not statements:
         return "-"
     newest = statements[-1]

@@ -1,15 +1,15 @@
-"""The hub's store: what closed rounds have taken in, and the server's state after each, in one SQLite file.
+"""The hub's store: the contributions of closed rounds, and the server's state after each, in one SQLite file.
 
 Why SQLite here, and plain files for what is still arriving (:mod:`fcac.deployment.inbox`): a delivery concerns one
 contribution, and one atomically written file is the cheapest durable form of it. Closing a round concerns all of them,
-the server's new state and the number of the round at once, and forgetting a site changes every round; each is one
-transaction here, where files would need a journal of their own to survive a kill between two of them.
+the server's new state and the number of the round at once, and forgetting a site changes every round; each of these is
+one transaction here, whereas files would need a journal of their own to survive a crash between two writes.
 
 - A delivery reads a few rows of its own site and writes nothing here.
 - Closing a round reads the newest state and the newest contribution of every site, and appends what is new.
-- Only forgetting a site (and whoever asks for the whole log) reads all contributions.
+- Only forgetting a site (or requesting the whole log) reads all contributions.
 
-The caller sees to it that one process at a time changes the store; readers need no lock.
+The caller ensures that only one process at a time changes the store; readers need no lock.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FORMAT = 1
 _STATE_KIND = "hub state"
 _WAIT_SECONDS = 60.0
 
-# batch: the round that took the contribution in; late ones answer an earlier round.
-# digest: of the bytes as the site sent them; the body may be what caps have left of it.
+# batch: the round in which the contribution was accepted; late ones answer an earlier round.
+# digest: of the bytes as the site sent them; the body may have been reduced by caps.
 _TABLES = (
     """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -53,18 +53,18 @@ CREATE TABLE lineage (position INTEGER PRIMARY KEY, change TEXT NOT NULL);
 
 
 class StoreError(ValueError):
-    """The store cannot be used; nothing was changed."""
+    """The store cannot be used; nothing has been changed."""
 
 
 class Held(NamedTuple):
-    """The newest contribution of a site that was taken in: its round, and the digest of the bytes as sent."""
+    """The newest accepted contribution of a site: its round, and the digest of the bytes as sent."""
 
     round: int = 0
     digest: str = ""
 
 
 class Summary(NamedTuple):
-    """What people ask for: the kind of server, its clusters and nodes."""
+    """A short description of the model: the kind of server and its numbers of clusters and nodes."""
 
     kind: str
     n_clusters: int
@@ -72,12 +72,12 @@ class Summary(NamedTuple):
 
 
 class HubStore:
-    """Keeps what a hub must not lose.
+    """Keeps everything that a hub must not lose.
 
     Parameters
     ----------
     path : path-like
-        The file; made at the first write.
+        The database file; created at the first write.
 
     Examples
     --------
@@ -106,19 +106,19 @@ class HubStore:
             return _closed(connection)
 
     def held(self, site: str) -> tuple[int, Held]:
-        """Return the number of the last closed round and what is held of a site, in one look."""
+        """Return the number of the last closed round and a site's newest contribution, in one read."""
         with self.reading() as connection:
             row = connection.execute(_HELD, (site,)).fetchone()
             return _closed(connection), Held() if row is None else Held(*row)
 
     def newest(self) -> dict[str, Held]:
-        """Return what is held of every site."""
+        """Return the newest contribution of every site."""
         with self.reading() as connection:
             sites = [site for (site,) in connection.execute("SELECT site FROM sites ORDER BY site").fetchall()]
             return {site: Held(*connection.execute(_HELD, (site,)).fetchone()) for site in sites}
 
     def summary(self) -> Summary | None:
-        """Return what the last closed round has led to; None before the first."""
+        """Return a summary of the model after the last closed round; None before the first."""
         with self.reading() as connection:
             value = _fact(connection, "summary")
         return None if value is None else Summary(*json.loads(value))
@@ -126,7 +126,7 @@ class HubStore:
     def server(self) -> Server | None:
         """Return the server after the last closed round; None before the first.
 
-        Its log stays in the store: it is read when somebody asks for it.
+        Its log stays in the store and is read on demand.
         """
         with self.reading() as connection:
             row = connection.execute("SELECT max(batch) FROM batches").fetchone()
@@ -149,7 +149,7 @@ class HubStore:
         return server
 
     def _past(self, n_rounds: int) -> Server | None:
-        """Return the server as it was after its first rounds, if that state was kept."""
+        """Return the server as it was after its first `n_rounds` rounds, if that state was kept."""
         with self.reading() as connection:
             query = "SELECT batch FROM batches ORDER BY batch LIMIT 1 OFFSET ?"
             row = connection.execute(query, (n_rounds - 1,)).fetchone()
@@ -160,18 +160,18 @@ class HubStore:
     def close_round(
         self, number: int, server: Server, accepted: Sequence[Contribution], digests: Mapping[str, str]
     ) -> None:
-        """Take in what the server has absorbed, all or nothing.
+        """Store what the server has absorbed, all or nothing.
 
         Parameters
         ----------
         number : int
-            The round that is closed.
+            The round being closed.
         server : Server
-            After it absorbed `accepted`.
+            The server after absorbing `accepted`.
         accepted : sequence of Contribution
-            What it absorbed, after caps.
+            What the server absorbed, after applying caps.
         digests : mapping of str to str
-            For every site the digest of the bytes as sent.
+            For every site, the digest of the bytes as sent.
         """
         state, summary = _pack_state(server), _summary(server)
         with self.changing() as connection:
@@ -190,7 +190,7 @@ class HubStore:
         ----------
         site : str
         server : Server
-            After it has forgotten the site.
+            The server after forgetting the site.
         """
         log, states = server.log, _all_states(server)
         with self.changing() as connection:
@@ -203,21 +203,22 @@ class HubStore:
                 connection.execute(f"DELETE FROM {table}")
             batches = [batch for (batch,) in connection.execute("SELECT batch FROM batches ORDER BY batch").fetchall()]
             if len(batches) != len(log):
-                raise StoreError(f"{self.path} has {len(batches)} rounds without {site}, the server has {len(log)}")
+                raise StoreError(f"{self.path} has {len(batches)} rounds without {site}, but the server has {len(log)}")
             _write_states(connection, batches, states)
             seen.clear(connection)
             seen.add(connection, (item.nodes for batch in log for item in batch))
             _set_facts(connection, summary=_summary(server))
 
     def take_over(self, closed: int, server: Server, newest: Mapping[str, Held], facts: Mapping[str, str]) -> None:
-        """Fill an empty store with a federation that was kept otherwise, all or nothing."""
+        """Fill an empty store with a federation that was stored in another way, all or nothing."""
         log = server.log
         states = _all_states(server) if log else {}
-        # Rounds whose sites were all forgotten are not in the log, and which ones is not known: the last ones are kept.
+        # Rounds whose sites were all forgotten are not in the log, and their numbers are unknown: the last ones are
+        # used.
         batches = [closed - len(log) + position for position in range(1, len(log) + 1)]
         with self.changing() as connection:
             if _closed(connection):
-                raise StoreError(f"{self.path} is in use already")
+                raise StoreError(f"{self.path} is already in use")
             for number, batch in zip(batches, log, strict=True):
                 connection.execute("INSERT INTO batches VALUES (?)", (number,))
                 for item in batch:
@@ -230,12 +231,12 @@ class HubStore:
             _set_facts(connection, closed=str(closed), **facts)
 
     def fact(self, name: str) -> str | None:
-        """Return a note that was left when the store was filled."""
+        """Return a value that was stored under this name when the store was filled."""
         with self.reading() as connection:
             return _fact(connection, name)
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy, for back-ups; the store may be in use."""
+        """Write a consistent copy as a backup; the store may be in use meanwhile."""
         target = Path(path)
         temporary = target.with_name(f".{target.name}.part")
         temporary.unlink(missing_ok=True)
@@ -247,15 +248,15 @@ class HubStore:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent look; a store that does not exist yet looks empty."""
-        # A connection for each look: one that is kept would not survive a fork.
+        """Open a consistent view for reading; a store that does not exist yet appears empty."""
+        # A new connection for each read: a permanent one would not survive a fork.
         with self._plain_errors(), contextlib.closing(self._open_to_read()) as connection:
             connection.execute("BEGIN")
             yield connection
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
-        """One durable transaction; if anything inside raises, nothing has happened."""
+        """Run one durable transaction; it is rolled back if anything inside raises."""
         with self._plain_errors(), contextlib.closing(self._connect()) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -289,10 +290,10 @@ class HubStore:
         name = str(self.path) if name is None else name
         connection = sqlite3.connect(name, timeout=_WAIT_SECONDS, isolation_level=None)
         try:
-            # EXTRA also flushes the folder after the journal is deleted: with less, a power cut could bring the journal
-            # back and undo a delivery that was already acknowledged.
+            # EXTRA also flushes the directory after the journal is deleted: otherwise a power cut could bring the
+            # journal back and undo a delivery that was already acknowledged.
             connection.execute("PRAGMA synchronous = EXTRA")
-            # what is forgotten is overwritten, not only unlinked
+            # forgotten data are overwritten, not only unlinked
             connection.execute("PRAGMA secure_delete = ON")
         except sqlite3.Error:
             connection.close()
@@ -302,7 +303,7 @@ class HubStore:
     def _is_prepared(self, connection: sqlite3.Connection) -> bool:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > FORMAT:
-            raise StoreError(f"{self.path} has format {version}, this version of fcac reads {FORMAT}: upgrade fcac")
+            raise StoreError(f"{self.path} has format {version}, but this fcac reads format {FORMAT}: upgrade fcac")
         return bool(version)
 
     @contextlib.contextmanager
@@ -310,9 +311,9 @@ class HubStore:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StoreError(f"{self.path} cannot be used now: {error}. Nothing was changed") from None
+            raise StoreError(f"{self.path} cannot be used at the moment: {error}. Nothing was changed") from None
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self.path} is damaged or no store of a hub: {error}. Nothing was changed") from None
+            raise StoreError(f"{self.path} is damaged or not a hub's store: {error}. Nothing was changed") from None
 
 
 _HELD = "SELECT round, digest FROM contributions WHERE site = ? ORDER BY batch DESC LIMIT 1"
@@ -324,7 +325,7 @@ class _State(NamedTuple):
 
 
 def _pack_state(server: Server) -> _State:
-    """Pack a server without its log; what happened to clusters is stored once for all rounds, not again in each."""
+    """Pack a server without its log; the lineage of clusters is stored once for all rounds, not with each state."""
     meta, arrays = server.state_parts()
     reader = dict(meta["reader"])
     lineage = reader.pop("lineage", None)
@@ -344,12 +345,10 @@ def _summary(server: Server) -> str:
 
 
 def _all_states(server: Server) -> dict[int, _State]:
-    """Return the states after the first, second ... and last round; only the last where playing them takes too long."""
-    from fcac.federation.replay import MAX_REPLAYED_NODES
-
+    """Return the states after every round, or only after the last one if replaying the rounds would take too long."""
     log = server.log
     states: dict[int, _State] = {}
-    if sum(len(item.nodes) for batch in log for item in batch) <= MAX_REPLAYED_NODES[server.kind]:
+    if sum(len(item.nodes) for batch in log for item in batch) <= server.readout.max_replayed_nodes:
         again = Server(server.kind, server.random_state, server.n_clusters_wanted)
         for position, batch in enumerate(log[:-1], 1):
             again.absorb(batch)

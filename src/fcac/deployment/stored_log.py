@@ -1,4 +1,4 @@
-"""A server's log that stays in the hub's store and is read only as far as it is asked for."""
+"""A server's log that stays in the hub's store and is read on demand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SELECT batch, data FROM contributions JOIN bodies USING (id) WHERE batch <= ? OR
 
 
 class StoredLog(Log):
-    """The rounds of a store up to one of them; rounds added here are in memory until the store takes them.
+    """The rounds of a store up to a given one; rounds added here stay in memory until the store records them.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class StoredLog(Log):
     until : int
         The last round that belongs to this log.
     n_rounds, n_features, released
-        Of those rounds, as the store knows them without looking.
+        Properties of those rounds that are known without reading them.
     """
 
     def __init__(self, reading: Reading, until: int, n_rounds: int, n_features: int | None, released: bool) -> None:
@@ -68,9 +68,9 @@ class StoredLog(Log):
         self._added.add(batch)
 
     def find_all(self, keys: Iterable[tuple[SiteName, int]]) -> list[Contribution | None]:
-        """Return the contributions of these sites to these rounds, as far as they are here."""
+        """Return the contributions of these sites to these rounds; None for those that do not exist."""
         keys, newest = list(keys), self._newest_rounds()
-        # later rounds than the newest need no look: a site's rounds only grow
+        # rounds later than a site's newest need not be looked up: a site's rounds only increase
         unread = [key for key in keys if key not in self._read and key[1] <= newest.get(key[0], 0)]
         if unread:
             with self._reading() as connection:
@@ -81,11 +81,11 @@ class StoredLog(Log):
         return [self._added.find(key) or self._read.get(key) for key in keys]
 
     def find(self, key: tuple[SiteName, int]) -> Contribution | None:
-        """Return the contribution of a site to a round, if it is here."""
+        """Return the contribution of a site to a round, if it exists."""
         return self.find_all([key])[0]
 
     def _newest_rounds(self) -> dict[SiteName, int]:
-        """Newest stored round of every site."""
+        """Return the newest stored round of every site."""
         if self._newest is None:
             with self._reading() as connection:
                 sites = connection.execute("SELECT site FROM sites WHERE first <= ?", (self._until,)).fetchall()
@@ -109,7 +109,7 @@ class StoredLog(Log):
         return site_order(self._newest_rounds().keys() | set(self._added.sites))
 
     def latest(self) -> dict[SiteName, Contribution]:
-        """Return the contribution with the highest round of every site."""
+        """Return the contribution of every site to its highest round."""
         added = self._added.latest()
         keys = [key for key in self._newest_rounds().items() if key[0] not in added]
         stored = {item.site: item for item in self.find_all(keys) if item is not None}
@@ -144,6 +144,6 @@ class StoredLog(Log):
             return connection.execute(query, (self._until,)).fetchone() is not None
 
     def holds(self, points: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Tell for every point whether it is, bit for bit, a node that was ever contributed."""
+        """Return for every point whether it equals a node that was ever contributed, bit for bit."""
         with self._reading() as connection:
             return seen.holds(connection, points) | self._added.holds(points)

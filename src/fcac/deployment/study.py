@@ -1,14 +1,14 @@
-"""Directories: what ``init`` makes, and how sites are added, forgotten and revoked in it.
+"""The directory of a federation: how it is created, and how sites are added, forgotten and revoked in it.
 
-The directory of a federation::
+The directory contains::
 
-    federation.toml     what a person reads and edits
-    schema.toml         columns and bounds, the same for all
-    app/                what Flower calls an app: two lines that point into this package
-    ca/                 the private authority (guard ca.key)
+    federation.toml     settings, to be read and edited by people
+    schema.toml         columns and bounds, the same for all sites
+    app/                a Flower app: two lines that point to this package
+    ca/                 the private certificate authority (keep ca.key safe)
     server/             certificate, Flower's database and settings
-    state/              the model, contributions, journal, report
-    bundles/NAME/       what site NAME gets: schema, authority's certificate, its own key, its settings
+    state/              model, contributions, journal and report
+    bundles/NAME/       what site NAME receives: schema, the authority's certificate, its own key, its settings
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from fcac import persistence
 from fcac.deployment import certificates
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_site_name
-from fcac.federation import Server
+from fcac.federation import Server, readouts
+from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
 from fcac.tables.schema import Schema
 
 BUNDLE_FILE = "bundle.toml"
@@ -31,36 +33,49 @@ KEY_FILE = "node.key"
 STATE = "state"
 
 _FEDERATION = """\
-# A federation of sites. Made by `fcac federation init`; change the numbers as you see fit.
-# Sites are changed with `fcac federation add`, `forget` and `revoke`.
+# A federation of sites, created by `fcac federation init`; change the numbers as you see fit.
+# To change sites, use `fcac federation add`, `forget` and `revoke`.
 
 [federation]
 name = "{name}"
-address = "{address}"   # where sites reach the server
-insecure = {insecure}   # true: no encryption, no keys; for one machine only
+address = "{address}"   # the address at which sites reach the server
+insecure = {insecure}   # true: no encryption and no keys; for a single machine only
 schema = "schema.toml"
-server = "{server}"   # cae-fc or communities
+server = "{server}"   # how clusters are read: communities, or cae-fc (the paper's)
 seed = {seed}
-
+{condensing}
 [rounds]
 timeout = {timeout}   # seconds a site has to answer
 wait = {wait}   # seconds to wait for sites to connect before a round begins
 
 [limits]
-max_nodes = 20000   # most nodes in one contribution
+max_nodes = 20000   # maximum number of nodes in one contribution
 bounds_margin = 1.0   # nodes may lie this many widths outside the bounds of the schema
-# max_node_share = 0.25   # largest share of a round's nodes that one site can have
-# max_count_share = 0.25   # largest share of a round's counts that one site can have
-# min_spacing = 0.25   # nodes of one site closer than this share of the usual spacing are thinned
+# max_node_share = 0.25   # largest share of a round's nodes that one site can have max_count_share = 0.25   # largest
+# share of a round's counts that one site can have min_spacing = 0.25   # nodes of one site closer than this fraction of
+# the usual spacing are thinned out
 """
 
 _BUNDLE = """\
-# What site {site} needs to take part in "{name}". Keep this directory to yourself: node.key is your identity.
+# What site {site} needs to take part in "{name}". Keep this directory secret: node.key is your identity.
 
 site = "{site}"
 federation = "{name}"
 address = "{address}"
 insecure = {insecure}
+{condensing}"""
+
+_CONDENSING = """
+[condensing]   # the same at every site; bundles made later carry it
+max_nodes = {max_nodes}   # most nodes that a site condenses its rows to
+min_rows = {min_rows}   # without --epsilon: fewest rows that a node stands for when it is sent
+"""
+
+_BUNDLE_CONDENSING = """
+[condensing]   # as the study has it; the same at every site
+condenser = "reservoir"
+max_nodes = {max_nodes}
+min_rows = {min_rows}
 """
 
 _APP = """\
@@ -102,28 +117,35 @@ def init(
     address: str = "127.0.0.1:18000",
     name: str | None = None,
     insecure: bool = False,
-    server: str = "cae-fc",
+    server: str = "communities",
+    max_nodes: int | None = None,
+    min_rows: int = 3,
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
 ) -> Path:
-    """Make the directory of a federation, its authority, and a bundle for every site.
+    """Create the directory of a federation, its certificate authority, and a bundle for every site.
 
     Parameters
     ----------
     directory : path-like
-        Must not hold a federation yet.
+        Must not contain a federation yet.
     sites : list of str
     schema : path-like
     address : str
         ``host:port`` at which sites reach the server.
     name : str, optional
-        By default the directory's.
+        By default the name of the directory.
     insecure : bool
         No encryption and no keys; loopback addresses only.
-    server : {"cae-fc", "communities"}
+    server : str
+        "communities", or "cae-fc", the paper's.
+    max_nodes : int, optional
+        Most nodes that a site condenses its rows to; by default 4,000. Not for "cae-fc".
+    min_rows : int
+        Fewest rows that a node stands for when a site sends it without privacy. Not for "cae-fc".
     seed : int
-        Of the server's shuffles.
+        Seed of the server's shuffling.
     timeout, wait : float
         Seconds a site has to answer, and to connect.
 
@@ -135,15 +157,19 @@ def init(
     root = Path(directory)
     host, _ = certificates.split_address(address)
     if insecure and not certificates.is_loopback(host):
-        raise ValueError(f"--insecure is for this machine alone: {host} is not a loopback address")
+        raise ValueError(f"--insecure is only for this machine: {host} is not a loopback address")
     if (root / FEDERATION_FILE).exists():
-        raise ValueError(f"{root} holds a federation already: use 'add' for more sites, or another directory")
+        raise ValueError(f"{root} already contains a federation: use 'add' for more sites, or another directory")
     if not sites or len(set(sites)) != len(sites):
-        raise ValueError("--sites needs at least one name, each once, as in --sites a,b,c")
+        raise ValueError("--sites needs at least one name and no name twice, as in --sites a,b,c")
     for site in sites:
         check_site_name(site)
     Schema.load(schema)
     Server(server, seed)
+    condenser = condenser_for(readouts.find(server).condenser, max_nodes, min_rows)
+    condensing = ""
+    if isinstance(condenser, ReservoirCondenser):
+        condensing = _CONDENSING.format(max_nodes=condenser.max_nodes, min_rows=condenser.min_rows)
     for folder in ("app", "ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for secret in ("ca", "server", STATE, "bundles"):
@@ -159,19 +185,22 @@ def init(
         address=address,
         insecure=str(insecure).lower(),
         server=server,
+        condensing=condensing,
         seed=seed,
         timeout=timeout,
         wait=wait,
     )
-    members = [_member_text(site, _make_bundle(root, site, _plain(label), address, insecure)) for site in sites]
-    # last: a directory with this file is a complete federation
+    members = [
+        _member_text(site, _make_bundle(root, site, _plain(label), address, insecure, condenser)) for site in sites
+    ]
+    # written last: a directory with this file is a complete federation
     persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
-    _desk(root).note("made", sites=sites)
+    _hub(root).note("made", sites=sites)
     return root
 
 
 def write_app(root: Path) -> Path:
-    """Write what Flower calls an app, also over that of an older version, which may lack keys; return its folder."""
+    """Write the Flower app, replacing that of an older version, which may lack settings; return its directory."""
     path = root / "app" / "pyproject.toml"
     if not path.exists() or path.read_text("utf-8") != _APP:
         path.parent.mkdir(exist_ok=True)
@@ -180,40 +209,41 @@ def write_app(root: Path) -> Path:
 
 
 def renew(root: Path, address: str | None = None) -> None:
-    """Make a new server certificate, from the same authority: sites need nothing new."""
+    """Create a new server certificate from the same authority; the sites need not change anything."""
     where = FederationSettings.load(root).address if address is None else address
     host = certificates.split_address(where)[0]
-    # the server's own programs reach it as localhost
+    # the server's own programs connect to localhost
     hosts = list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
     certificates.make_server_certificate(root / "ca", root / "server", hosts)
 
 
 def add(root: Path, site: str) -> Path:
-    """Add a site, or take one back; return its bundle.
+    """Add a site, or re-admit one; return its bundle.
 
-    A site that was forgotten goes on with its old key. A revoked one gets a new key and needs its new bundle.
+    A site that was forgotten keeps its old key. A revoked one gets a new key and needs the new bundle.
     """
     check_site_name(site)
     settings = FederationSettings.load(root)
     known = settings.members.get(site)
     bundle = root / "bundles" / site
     if known is not None and known.status == "active":
-        raise ValueError(f"site {site} takes part already")
+        raise ValueError(f"site {site} already takes part")
     if known is not None and known.status == "forgotten":
         _edit_member(root, site, {"status": "active"})
         return bundle
-    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure)
+    condenser = condenser_for(readouts.find(settings.server).condenser, settings.max_nodes, settings.min_rows)
+    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure, condenser)
     if known is None:
         path = root / FEDERATION_FILE
         text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
         persistence.write_atomic(path, text.encode())
     else:
         _edit_member(root, site, {"status": "active", "key": public})
-    _desk(root).note("added", site=site)
+    _hub(root).note("added", site=site)
     return bundle
 
 
-def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool) -> str:
+def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool, condenser: Condenser) -> str:
     """Write a site's bundle, with a new key if there are keys; return the public key."""
     bundle = root / "bundles" / site
     if bundle.exists():
@@ -225,7 +255,10 @@ def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool)
         shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
         public = certificates.make_site_key(bundle / KEY_FILE)
         (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
-    text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower())
+    condensing = ""
+    if isinstance(condenser, ReservoirCondenser):
+        condensing = _BUNDLE_CONDENSING.format(max_nodes=condenser.max_nodes, min_rows=condenser.min_rows)
+    text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower(), condensing=condensing)
     (bundle / BUNDLE_FILE).write_text(text, "utf-8")
     return public
 
@@ -235,44 +268,44 @@ def _member_text(site: str, public: str) -> str:
 
 
 def forget(root: Path, site: str) -> bool:
-    """Take a site's contributions out of the model, exactly, and ask it no more; False if it had none."""
+    """Remove a site's contributions from the model, exactly, and do not ask it again; return False if it had none."""
     _require_member(root, site)
     if FederationSettings.load(root).members[site].status == "active":
         _edit_member(root, site, {"status": "forgotten"})
-    return _desk(root).forget(site)
+    return _hub(root).forget(site)
 
 
 def revoke(root: Path, site: str) -> str:
-    """Shut a site out; what it contributed stays. Return its public key."""
+    """Revoke a site's access and return its public key; what it contributed stays in the model."""
     _require_member(root, site)
     public = FederationSettings.load(root).members[site].key
     _edit_member(root, site, {"status": "revoked"})
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "bundles" / site)
-    _desk(root).note("revoked", site=site)
+    _hub(root).note("revoked", site=site)
     return public
 
 
-def read_bundle(bundle: str | Path) -> dict[str, object]:
-    """Return what a bundle says."""
+def read_bundle(bundle: str | Path) -> dict[str, Any]:
+    """Return the contents of a bundle's description."""
     path = Path(bundle) / BUNDLE_FILE
     if not path.is_file():
-        raise ValueError(f"{bundle} is no site bundle: it has no {BUNDLE_FILE}")
+        raise ValueError(f"{bundle} is not a site bundle: it has no {BUNDLE_FILE}")
     return tomllib.loads(path.read_text("utf-8"))
 
 
-def _desk(root: Path) -> Coordinator:
-    return Coordinator(root / STATE, FederationSettings.load(root))
+def _hub(root: Path) -> Hub:
+    return Hub(root / STATE, FederationSettings.load(root))
 
 
 def _require_member(root: Path, site: str) -> None:
     members = FederationSettings.load(root).members
     if site not in members:
-        raise ValueError(f"there is no site {site!r}; there are {', '.join(sorted(members)) or 'none'}")
+        raise ValueError(f"there is no site {site!r}; the sites are {', '.join(sorted(members)) or 'none'}")
 
 
 def _edit_member(root: Path, site: str, changes: dict[str, str]) -> None:
-    """Change values in a site's section, leaving everything else, comments too, as a person wrote it."""
+    """Change values in a site's section, leaving everything else, including comments, as it was written."""
     path = root / FEDERATION_FILE
     lines = path.read_text("utf-8").splitlines()
     start = lines.index(f"[sites.{site}]")

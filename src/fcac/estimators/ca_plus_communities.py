@@ -27,7 +27,7 @@ class CAPlusCommunities(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters : int, optional
-        Number of clusters, for who knows it.
+        Number of clusters, if it is known.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
         How neighbours among very many nodes are found.
 
@@ -169,7 +169,7 @@ class CAPlusCommunities(ClusterMixin, BaseEstimator):
         -------
         scores : ndarray of shape (n_samples,)
         """
-        return -self._label_rows(X)[1]
+        return -self.label_rows(X)[1]
 
     def is_novel(self, X: Any) -> NDArray[np.bool_]:
         """Tell for each row whether it is unlike anything seen.
@@ -182,9 +182,9 @@ class CAPlusCommunities(ClusterMixin, BaseEstimator):
         -------
         novel : ndarray of bool, shape (n_samples,)
         """
-        return self._label_rows(X)[2]
+        return self.label_rows(X)[2]
 
-    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         rows = self._rows_to_read(X)
         parts = [self._communities.label_rows(block) for block in rows.blocks()]
         label, distance, novel = (np.concatenate(part) for part in zip(*parts, strict=True))

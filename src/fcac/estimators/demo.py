@@ -112,7 +112,7 @@ def demo_data(seed: int = 0) -> Iterator[DemoRound]:
 
 def run_demo(
     seed: int = 0,
-    server: str = "cae-fc",
+    server: str = "communities",
     privacy: Any = None,
     progress: Callable[[int], None] | None = None,
 ) -> DemoResult:
@@ -122,7 +122,8 @@ def run_demo(
     ----------
     seed : int, default=0
         Of the data and of the server's shuffle.
-    server : {"cae-fc", "communities"}, default="cae-fc"
+    server : {"communities", "cae-fc"}, default="communities"
+        The paper's experiment is "cae-fc".
     privacy : mechanism, optional
     progress : callable, optional
         Called with the number of rounds played.

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils._param_validation import HasMethods, Integral, Interval
+from sklearn.utils.validation import check_is_fitted
 
-from fcac._rows import Rows
+from fcac._rows import Rows, arrow_if_polars, column_names
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
-from fcac.art.clusterers import _has_shape, _threads
+from fcac.art.clusterers import _threads
 from fcac.codebook import Codebook
+from fcac.estimators.columns import in_order, warn_of_names, without_column
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
-from fcac.federation import Server, Site, play_round
-from fcac.persistence.pack_many import stack, unstack
+from fcac.federation import Server, Site, play_round, readouts
+from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser, condenser_for
+from fcac.persistence.pack_many import pack_many, unpack_many
 from fcac.tables.schema import Schema, schema_in
 
 
@@ -32,13 +34,16 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    server : {"cae-fc", "communities"}, default="cae-fc"
-        How clusters are read from the sites' nodes: the paper's network and its connected components, or communities
-        of the neighbourhood graph of all sites' nodes.
+    server : str, default="communities"
+        How clusters are read from the sites' nodes: "communities" of the neighbourhood graph of all sites' nodes, or
+        "cae-fc", the paper's network and its connected components.
     privacy : mechanism, optional
         `fcac.privacy.NodeRelease`, `LocalNoise` or `PaperLaplace`: applied at every site before anything leaves it.
     n_clusters : int, optional
-        For ``server="communities"`` alone, for who knows the number; the paper's server has no use for it.
+        Number of clusters, if it is known; by default it is found. Only ``server="communities"`` takes it.
+    max_nodes : int, optional
+        Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
+        ``server="cae-fc"`` has no use for it: there CA+ decides.
     n_jobs : int, optional
         Sites working at the same time (None or -1: one per processor). The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -76,11 +81,13 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     """
 
     schema_: Schema | None = None
+    _site_column: str | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "server": [StrOptions({"cae-fc", "communities"})],
+        "server": [str],
         "privacy": [HasMethods("perturb"), HasMethods("release"), None],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
@@ -88,31 +95,43 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        server: str = "cae-fc",
+        server: str = "communities",
         privacy: Any = None,
         n_clusters: int | None = None,
+        max_nodes: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.server = server
         self.privacy = privacy
         self.n_clusters = n_clusters
+        self.max_nodes = max_nodes
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     # ------------------------------------------------------------ learning
 
     def fit(
-        self, X: Any, y: Any = None, groups: Any = None, *, record_ids: Any = None, partition: str | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        record_ids: Any = None,
+        partition: str | None = None,
     ) -> Self:
         """Start anew and play one round.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
+            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
         y : ignored
-        groups : array-like of shape (n,), optional
-            Site of each row; None: one site.
+        groups : array-like of shape (n,) or str, optional
+            Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
+        sample_weight : array-like of shape (n,), or dict of site name to weights, optional
+            How many rows each row stands for; zero leaves a row out.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
             up per id, and the dearest id counts.
@@ -124,19 +143,29 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         -------
         self
         """
-        return self._play(X, groups, record_ids, partition, reset=True)
+        return self._play(X, groups, sample_weight, record_ids, partition, reset=True)
 
     def partial_fit(
-        self, X: Any, y: Any = None, groups: Any = None, *, record_ids: Any = None, partition: str | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        record_ids: Any = None,
+        partition: str | None = None,
     ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
+            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
         y : ignored
-        groups : array-like of shape (n,), optional
-            Site of each row; None: one site.
+        groups : array-like of shape (n,) or str, optional
+            Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
+        sample_weight : array-like of shape (n,), or dict of site name to weights, optional
+            How many rows each row stands for; zero leaves a row out.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
             up per id, and the dearest id counts.
@@ -148,31 +177,39 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         -------
         self
         """
-        return self._play(X, groups, record_ids, partition, reset=not hasattr(self, "server_"))
+        return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
 
-    def _play(self, X: Any, groups: Any, record_ids: Any, partition: str | None, *, reset: bool) -> Self:
+    def _play(
+        self, X: Any, groups: Any, sample_weight: Any, record_ids: Any, partition: str | None, *, reset: bool
+    ) -> Self:
         self._validate_params()
-        data = SiteRows(X, groups, self)
-        ids = None if record_ids is None else data.ids_by_site(record_ids)
-        if not is_dict_of_sites(X) and _has_shape(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
+        names = None if reset else getattr(self, "feature_names_in_", None)
+        data = SiteRows(X, groups, self, None if names is None else list(names))
+        ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
+        weights = None if sample_weight is None else data.by_site(sample_weight, "sample_weight")
+        if not reset:
+            warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
             )
         if reset:
             seed = self._seed()
-            server, sites = Server(self.server, seed, self._n_wanted()), {}
+            server, sites = Server(self.server, seed, self.n_clusters), {}
         else:
             server, sites = self.server_, dict(self.sites_)
+        condenser = self._condenser(reset)
         for name in data:
             if name not in sites:
-                sites[name] = Site(name, self.privacy)
-        play_round(server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition)
-        self._adopt(server, sites, data.n_features)
+                sites[name] = Site(name, self.privacy, condenser=condenser)
+        play_round(server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights)
+        self._adopt(server, sites, data.n_features, condenser)
         if reset:
             self.schema_ = None
-        self._last_rows = X
+            self._keep_names(data.feature_names)
+        if reset or isinstance(groups, str):
+            self._site_column = groups if isinstance(groups, str) else None
+        self._last_rows: Any = data.table
         return self
 
     def play_stream(
@@ -211,35 +248,48 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        server = self.server_ if started else Server(self.server, self._seed(), self._n_wanted())
+        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters)
+        condenser = self._condenser(not started)
         sites = dict(self.sites_) if started else {}
 
         def named() -> Iterator[tuple[Any, ...]]:
             for given, *piece in pieces:
                 name = plain_site(given)
                 if name not in sites:
-                    sites[name] = Site(name, self.privacy)
+                    sites[name] = Site(name, self.privacy, condenser=condenser)
                 yield name, *piece
 
         play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
         if not started:
             self.schema_ = schema
-            if feature_names is not None:
-                self.feature_names_in_ = np.array(feature_names, dtype=object)
-        self._adopt(server, sites, n_features)
+            self._keep_names(feature_names)
+            self._site_column = None
+        self._adopt(server, sites, n_features, condenser)
         self._last_rows = None
         return self
-
-    def _n_wanted(self) -> int | None:
-        return self.n_clusters if self.server == "communities" else None
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _adopt(self, server: Server, sites: dict[SiteName, Site], n_features: int) -> None:
+    def _keep_names(self, names: Sequence[str] | None) -> None:
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _condenser(self, reset: bool) -> Condenser:
+        """How new sites condense: as the model began, or, in a new model, as its server and settings ask."""
+        if not reset:
+            return self._site_condenser
+        return condenser_for(readouts.find(self.server).condenser, self.max_nodes)
+
+    def _adopt(
+        self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser = CA_PLUS
+    ) -> None:
         self.server_ = server
+        self._site_condenser = condenser
         self.sites_ = {name: sites[name] for name in site_order(sites)}
         self.n_features_in_ = n_features
         self._last_labels: Integers | None = None
@@ -268,9 +318,13 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
 
     def _rows_to_read(self, X: Any) -> Rows:
         check_is_fitted(self, "server_")
+        X, names = arrow_if_polars(X), getattr(self, "feature_names_in_", None)
+        if names is not None:
+            if self._site_column not in names:
+                X = without_column(X, self._site_column)
+            X = in_order(X, list(names))
         rows = Rows(X, self)
-        if _has_shape(X):
-            validate_data(self, X, reset=False, skip_check_array=True)
+        warn_of_names(self, column_names(X))
         if rows.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
@@ -316,9 +370,9 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         -------
         novel : ndarray of bool, shape (n,)
         """
-        return self._label_rows(X)[2]
+        return self.label_rows(X)[2]
 
-    def _label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         """Cluster, distance to the nearest node, and novelty of every row, from one search."""
         rows = self._rows_to_read(X)
         parts = [self.server_.label_rows(b, _threads(len(b))) for b in rows.blocks()]
@@ -339,9 +393,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             Share of the votes of the nearest nodes for that cluster, between 0 and 1.
         """
         rows = self._rows_to_read(X)
-        if self.server != "communities":
-            raise AttributeError('confidence needs server="communities": the paper\'s server has no soft membership')
-        parts = [self.server_.reader.model.predict(b, return_confidence=True) for b in rows.blocks()]
+        parts = [self.server_.readout.predict_with_confidence(b) for b in rows.blocks()]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def clusters_at(self, level: int) -> Integers:
@@ -353,16 +405,13 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             Number of clusters wanted.
         """
         check_is_fitted(self, "server_")
-        if self.server != "communities":
-            raise AttributeError('clusters_at needs server="communities"')
-        labels: Integers = self.server_.reader.model.clusters_at(level)
-        return labels
+        return self.server_.readout.clusters_at(level)
 
     @property
     def lineage_(self) -> list[Any]:
         """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``."""
         check_is_fitted(self, "server_")
-        return list(getattr(self.server_.reader, "lineage", []))
+        return list(self.server_.readout.lineage)
 
     def transform(self, X: Any) -> Floats:
         """Return the distance of each row to every node of the server.
@@ -383,7 +432,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         check_is_fitted(self, "server_")
         return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
 
-    def fit_predict(self, X: Any, y: Any = None, groups: Any = None) -> Integers:
+    def fit_predict(self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None) -> Integers:
         """Play one round anew and return the cluster of each row.
 
         Parameters
@@ -391,12 +440,13 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         X : array-like of shape (n, d), or dict of site name to array
         y : ignored
         groups : array-like of shape (n,), optional
+        sample_weight : array-like of shape (n,), optional
 
         Returns
         -------
         labels : ndarray of shape (n,)
         """
-        return self.fit(X, groups=groups).labels_
+        return self.fit(X, groups=groups, sample_weight=sample_weight).labels_
 
     @property
     def n_rounds_(self) -> int:
@@ -457,7 +507,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     def _storable_params(self) -> dict[str, Any]:
         params: dict[str, Any] = self.get_params(deep=False)
         if params["privacy"] is not None:
-            from fcac.privacy.mechanism import to_params
+            from fcac.privacy.mechanisms import to_params
 
             params["privacy"] = to_params(params["privacy"])
         if not isinstance(params["random_state"], int | np.integer | None):
@@ -467,7 +517,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self, "server_")
         server_meta, server_arrays = self.server_.to_parts()
-        sites_meta, sites_arrays = stack([site.to_parts() for site in self.sites_.values()])
+        sites_meta, sites_arrays = pack_many([site.to_parts() for site in self.sites_.values()])
         names = getattr(self, "feature_names_in_", None)
         meta: dict[str, Any] = {
             "n_features": self.n_features_in_,
@@ -475,6 +525,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             "server": server_meta,
             "sites": sites_meta,
         }
+        if isinstance(self._site_condenser, ReservoirCondenser):
+            meta["max_nodes"] = self._site_condenser.max_nodes  # files without it are of CA+ sites
+        if self._site_column is not None:
+            meta["site_column"] = self._site_column
         if self.schema_ is not None:
             meta["schema"] = self.schema_.to_toml()
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
@@ -486,9 +540,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
 
         server = Server.from_parts(meta["server"], under("server."))
+        condenser: Condenser = CA_PLUS if "max_nodes" not in meta else ReservoirCondenser(meta["max_nodes"])
         sites = {}
-        for site_meta, site_arrays in unstack(meta["sites"], under("sites.")):
-            site = Site.from_parts(site_meta, site_arrays, self.privacy)
+        for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
+            site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
             raise ValueError("the server in this file does not fit its parameters")
@@ -499,6 +554,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         if names is not None:
             if not isinstance(names, list) or len(names) != meta["n_features"]:
                 raise ValueError("the feature names in this file do not fit its nodes")
-            self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
-        self._adopt(server, sites, int(meta["n_features"]))
+            self._keep_names([str(name) for name in names])
+        column = meta.get("site_column")
+        self._site_column = None if column is None else str(column)
+        self._adopt(server, sites, int(meta["n_features"]), condenser)
         self._last_rows = None

@@ -97,7 +97,7 @@ def from_bytes(data: bytes) -> Any:
         if name == "Codebook":
             return cls._from_parts(meta, arrays)
         if params.get("privacy") is not None:
-            from fcac.privacy.mechanism import from_params
+            from fcac.privacy.mechanisms import from_params
 
             params["privacy"] = from_params(params["privacy"])
         model = cls(**params)

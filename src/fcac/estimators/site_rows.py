@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac._rows import Rows
+from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
+from fcac.estimators.columns import in_order, is_missing, take_site_column
 
 
 class SiteRows(Mapping[SiteName, Any]):
-    """The rows of each site, cut out of a table only when that site's turn has come."""
+    """The rows of each site, cut out of a table only when that site's turn has come.
 
-    def __init__(self, X: Any, groups: Any, estimator: Any) -> None:
-        self._X = X
+    Parameters
+    ----------
+    X : table, or dict of site name to table
+    groups : array-like, str or None
+        Site of each row, or the name of the column that holds it.
+    estimator : FCAC
+        Named in messages.
+    names : sequence of str, optional
+        Columns that the model has learned, in their order; by default those of the first table.
+
+    Attributes
+    ----------
+    n_features : int
+    feature_names : list of str or None
+    table : the rows as passed, without a column of sites, columns in order
+    """
+
+    def __init__(self, X: Any, groups: Any, estimator: Any, names: Sequence[str] | None = None) -> None:
+        self._X = X = _tables_of(X)
+        self.feature_names: list[str] | None = None
         self._index: dict[SiteName, Any] = {}
         if is_dict_of_sites(X):
             if groups is not None:
                 raise ValueError("groups is not used when X is a dict of sites: pass one of the two")
             if not X:
                 raise ValueError("X is an empty dict: give at least one site")
+            self.feature_names = next((own for own in map(column_names, X.values()) if own is not None), None)
+            wanted = self.feature_names if names is None else names
+            self.table = X = {n: in_order(rows, wanted, f"site {n}") for n, rows in X.items()}
             # a site under a private release answers every round, rows or not
             silent = hasattr(estimator.privacy, "release")
             tables = {plain_site(n): Rows(rows, estimator, allow_empty=silent) for n, rows in X.items()}
@@ -33,51 +55,55 @@ class SiteRows(Mapping[SiteName, Any]):
             self.n_features = widths.pop()
             self._index = dict(tables)
             return
+        if isinstance(groups, str):
+            X, groups = take_site_column(X, groups)
+        self.table = X = in_order(X, names)
+        self.feature_names = column_names(X)
         table = Rows(X, estimator)
         self.n_features, self._n_rows = table.n_features, table.n_rows
         if groups is None:
             self._index = {0: table}
             return
-        self._X = X if hasattr(X, "iloc") or type(X).__module__.startswith("pyarrow") else np.asarray(X)
-        names = np.asarray(groups)
-        if names.shape != (table.n_rows,):
-            raise ValueError(f"groups must name the site of each of the {table.n_rows} rows, got shape {names.shape}")
-        if names.dtype.kind == "f" and not np.isfinite(names).all():
+        self._X = X if hasattr(X, "iloc") or is_arrow(X) else np.asarray(X)
+        own = np.asarray(groups)
+        if own.shape != (table.n_rows,):
+            raise ValueError(f"groups must name the site of each of the {table.n_rows} rows, got shape {own.shape}")
+        if own.dtype.kind == "f" and not np.isfinite(own).all():
             raise ValueError("groups holds NaN: every row must belong to a site")
-        if names.dtype.kind == "O":
-            names = np.array([_no_missing(name) for name in names], dtype=object)
+        if own.dtype.kind == "O":
+            if any(is_missing(name) for name in own):
+                raise ValueError("groups holds missing values: every row must belong to a site")
             order: dict[Any, list[int]] = {}
-            for i, name in enumerate(names):
+            for i, name in enumerate(own):
                 order.setdefault(plain_site(name), []).append(i)
             self._index = {name: np.array(rows) for name, rows in order.items()}
             return
-        unique, inverse = np.unique(names, return_inverse=True)
+        unique, inverse = np.unique(own, return_inverse=True)
         by_site = np.argsort(inverse, kind="stable")
         ends = np.cumsum(np.bincount(inverse))
         for name, end, start in zip(unique, ends, np.append(0, ends[:-1]), strict=True):
             self._index[plain_site(name)] = by_site[start:end]
 
-    def ids_by_site(self, record_ids: Any) -> dict[SiteName, list[Any]]:
-        """Return the ids of every site's rows, in the order of its rows."""
+    def by_site(self, values: Any, what: str) -> dict[SiteName, list[Any]]:
+        """Return a value for each of every site's rows, such as an id or a weight, in the order of its rows."""
         if is_dict_of_sites(self._X):
-            if not is_dict_of_sites(record_ids):
-                raise ValueError("record_ids must be a dict like X: the ids of each site's rows")
-            given = {plain_site(name): list(ids) for name, ids in record_ids.items()}
+            if not is_dict_of_sites(values):
+                raise ValueError(f"{what} must be a dict like X: one value for each of a site's rows")
+            given = {plain_site(name): list(own) for name, own in values.items()}
             if set(given) != set(self._index):
-                raise ValueError("record_ids must name the same sites as X")
+                raise ValueError(f"{what} must name the same sites as X")
         else:
-            ids = list(record_ids)
-            if len(ids) != self._n_rows:
-                raise ValueError(f"record_ids has {len(ids)} entries for {self._n_rows} rows: one id per row")
+            listed = list(values)
+            if len(listed) != self._n_rows:
+                raise ValueError(f"{what} has {len(listed)} entries for {self._n_rows} rows: one per row")
             given = {
-                name: ids if isinstance(rows, Rows) else [ids[i] for i in rows] for name, rows in self._index.items()
+                name: listed if isinstance(rows, Rows) else [listed[i] for i in rows]
+                for name, rows in self._index.items()
             }
-        for name, ids in given.items():
+        for name, own in given.items():
             rows = self._index[name]
-            if isinstance(rows, Rows) and len(ids) != rows.n_rows:
-                raise ValueError(
-                    f"record_ids of site {name} has {len(ids)} entries for {rows.n_rows} rows: one id per row"
-                )
+            if isinstance(rows, Rows) and len(own) != rows.n_rows:
+                raise ValueError(f"{what} of site {name} has {len(own)} entries for {rows.n_rows} rows: one per row")
         return given
 
     def __getitem__(self, name: SiteName) -> Any:
@@ -97,7 +123,7 @@ class _CheckedBlock:
     """Rows of one site, already checked as part of a table."""
 
     def __init__(self, block: Floats) -> None:
-        self.n_features = block.shape[1]
+        self.n_rows, self.n_features = block.shape
         self._block = block
 
     def blocks(self) -> Iterator[Floats]:
@@ -118,7 +144,13 @@ def is_dict_of_sites(X: Any) -> bool:
     return isinstance(X, Mapping) and not hasattr(X, "tocsr")
 
 
-def _no_missing(name: Any) -> Any:
-    if name is None or (isinstance(name, float) and np.isnan(name)):
-        raise ValueError("groups holds missing values: every row must belong to a site")
-    return name
+def _tables_of(X: Any) -> Any:
+    """Return tables in a form whose rows can be taken: polars becomes Arrow, and a record batch a table."""
+    if is_dict_of_sites(X):
+        return {name: _tables_of(rows) for name, rows in X.items()}
+    X = arrow_if_polars(X)
+    if type(X).__name__ == "RecordBatch" and is_arrow(X):
+        import pyarrow as pa
+
+        return pa.Table.from_batches([X])
+    return X

@@ -30,7 +30,7 @@ class Contribution:
     nodes : array of shape (K, d)
         Prototype nodes; finite. K may be zero.
     counts : array of shape (K,)
-        How many rows each node stands for; at least 1.
+        How many rows each node stands for, at least 1; or the sums of their weights.
     privacy : dict
         Short statement of what was done to the rows or nodes, for reports; JSON-able.
 
@@ -45,7 +45,7 @@ class Contribution:
     site: SiteName
     round: int
     nodes: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64] | NDArray[np.float64]
     privacy: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -64,12 +64,16 @@ class Contribution:
             raise ValueError(f"counts must have one value per node ({len(nodes)}), got shape {counts.shape}")
         if len(counts) == 0:
             counts = counts.astype(np.int64)
-        if counts.dtype.kind not in "iu" or (len(counts) and (counts.min() < 1 or counts.max() > 2**53)):
-            raise ValueError("counts must be whole numbers of at least 1")
+        if counts.dtype.kind == "f" and np.isfinite(counts).all() and (np.rint(counts) == counts).all():
+            counts = counts.astype(np.int64)
+        least = 0 if counts.dtype.kind == "f" else 1
+        if counts.dtype.kind not in "iuf" or not (np.isfinite(counts) & (counts >= least) & (counts <= 2**53)).all():
+            raise ValueError("counts must be whole numbers of at least 1, or positive sums of weights")
         if not isinstance(self.privacy, dict):
             raise ValueError("privacy must be a dictionary of plain values")
         set_field(self, "nodes", np.ascontiguousarray(nodes))
-        set_field(self, "counts", np.ascontiguousarray(counts, dtype=np.int64))
+        kind = np.float64 if counts.dtype.kind == "f" else np.int64
+        set_field(self, "counts", np.ascontiguousarray(counts, dtype=kind))
 
     @property
     def n_features(self) -> int:

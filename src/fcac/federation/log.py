@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fcac._sites import SiteName, order_key
 from fcac._typing import Floats
 from fcac.federation.contribution import Contribution
+from fcac.privacy.mechanisms import may_be_shared
 
 
 class Entry(NamedTuple):
@@ -105,8 +106,8 @@ class Log:
 
     @property
     def released(self) -> bool:
-        """Whether every contribution came from `NodeRelease`."""
-        return all(item.privacy.get("mechanism") == "NodeRelease" for batch in self._rounds for item in batch)
+        """Whether every contribution is differentially private, so that nodes may be shared."""
+        return all(may_be_shared(item.privacy) for batch in self._rounds for item in batch)
 
     @property
     def has_nodes(self) -> bool:

@@ -14,8 +14,6 @@ from fcac.federation import Contribution, Server
 
 #: Most rounds that are shown side by side: the first, the last, and some between.
 MAX_SHOWN = 6
-#: Contributed nodes beyond which rounds are not replayed, by kind of server; a report should not take minutes.
-MAX_REPLAYED_NODES = {"cae-fc": 300_000, "communities": 60_000}
 
 #: Events that concern a smaller share of a round's rows are not told.
 SMALLEST_SHARE = 0.01
@@ -130,7 +128,7 @@ def replay(server: Server) -> list[Snapshot] | None:
     if server.past is not None:
         kept = [server if number == server.n_rounds else server.past(number) for number in shown]
         return _snapshots((number, source) for number, source in zip(shown, kept, strict=True) if source is not None)
-    if sum(len(item.counts) for batch in server.log for item in batch) > MAX_REPLAYED_NODES[server.kind]:
+    if sum(len(item.counts) for batch in server.log for item in batch) > server.readout.max_replayed_nodes:
         return None
     return _snapshots(_played(server, shown))
 

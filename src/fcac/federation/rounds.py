@@ -23,6 +23,7 @@ def play_round(
     progress: Callable[[int], None] | None = None,
     record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
     partition: str | None = None,
+    weights: Mapping[SiteName, Any] | None = None,
 ) -> list[Contribution]:
     """Let every site that has new rows contribute, and the server absorb what they send.
 
@@ -45,6 +46,8 @@ def play_round(
         With a mapping of rows: the id of each row of each site; see :meth:`Site.contribute`.
     partition : str, optional
         Part of the data that this round is, fixed without looking at values; see :meth:`Site.contribute`.
+    weights : mapping of name to weights, optional
+        With a mapping of rows: how many rows each row stands for.
 
     Returns
     -------
@@ -69,6 +72,7 @@ def play_round(
             names = site_order(seen)
 
         done = itertools.count(1)
+        n_threads = 1 if len(names) > 1 else n_workers(n_jobs)
 
         def contribute(name: SiteName) -> Contribution:
             sent = sites[name].contribute(
@@ -76,6 +80,8 @@ def play_round(
                 number,
                 record_ids=None if record_ids is None else record_ids[name],
                 partition=partition,
+                weights=None if weights is None else weights[name],
+                n_threads=n_threads,
             )
             if progress is not None:
                 progress(next(done))

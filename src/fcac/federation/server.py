@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,15 +11,13 @@ from numpy.typing import NDArray
 
 from fcac._sites import SiteName, order_key, plain_site
 from fcac._typing import Floats, Integers
-from fcac.art.network import Network, Rules
+from fcac.art.network import Network
 from fcac.codebook import Codebook
+from fcac.federation import readouts
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Entry, Log
-from fcac.novelty import is_novel
+from fcac.federation.readout import ReadOut
 from fcac.tables.schema import Schema
-
-KINDS = ("cae-fc", "communities")
-_CAE_FC = Rules(topological=True)
 
 
 class Server:
@@ -39,7 +38,7 @@ class Server:
         Seed of the shuffles. Round 1 uses it as it is; a later round's shuffle depends on it and on the round's number
         only, so that a replay without a site is exact.
     n_clusters : int, optional
-        For communities alone: number of clusters, for who knows it.
+        Number of clusters, if it is known; only some servers accept it.
 
     Examples
     --------
@@ -53,20 +52,14 @@ class Server:
     (2, 1, ['a', 'b'])
     """
 
-    def __init__(self, kind: str = "cae-fc", random_state: int = 0, n_clusters: int | None = None) -> None:
-        if kind not in KINDS:
-            raise ValueError(f"server kind must be one of {', '.join(KINDS)}, got {kind!r}")
-        if n_clusters is not None and kind != "communities":
-            raise ValueError(
-                'n_clusters is for server="communities" alone: the paper\'s server finds the number itself'
-            )
+    def __init__(self, kind: str = "communities", random_state: int = 0, n_clusters: int | None = None) -> None:
+        self._readout = readouts.find(kind)(n_clusters)
         self.kind = kind
         self.random_state = int(random_state)
         self.n_clusters_wanted = n_clusters
         #: returns this server as it was after its first n rounds, where those states were kept; None where not
         self.past: Callable[[int], Server | None] | None = None
         self._log = Log()
-        self._reader = _make_reader(kind, n_clusters)
 
     # ------------------------------------------------------------ rounds
 
@@ -116,7 +109,7 @@ class Server:
             widths = ", ".join(f"{item.site}: {item.n_features}" for item in accepted)
             raise ValueError(f"contributions differ in their number of features ({widths})")
         if accepted:
-            self._reader.take(accepted, self._shuffler(accepted))
+            self._readout.take(accepted, self._shuffler)
             self._log.add(accepted)
         return accepted
 
@@ -135,13 +128,7 @@ class Server:
             known = ", ".join(map(str, self.sites)) or "none"
             raise ValueError(f"no contribution of site {name!r} is here; sites known: {known}")
         log = self._log.without(name)
-        if self.kind == "communities":
-            self._reader.drop(name)
-        else:
-            reader = _ComponentReader()
-            for batch in log.rounds:
-                reader.take(batch, self._shuffler(batch))
-            self._reader = reader
+        self._readout = self._readout.without(name, log, self._shuffler)
         self._log, self.past = log, None
 
     def _shuffler(self, batch: Sequence[Contribution]) -> np.random.RandomState:
@@ -199,40 +186,43 @@ class Server:
     # ------------------------------------------------------------ reading
 
     @property
-    def reader(self) -> Any:
-        """What turns nodes into clusters: the read-out behind predict."""
-        return self._reader
+    def readout(self) -> ReadOut:
+        """What turns nodes into clusters."""
+        return self._readout
+
+    @property
+    def reader(self) -> ReadOut:
+        """Old name of :attr:`readout`."""
+        warnings.warn("Server.reader is now called Server.readout", DeprecationWarning, stacklevel=2)
+        return self._readout
 
     @property
     def network(self) -> Network:
         """The CAE_FC network (paper's server), as it would be if the data ended here."""
-        if not isinstance(self._reader, _ComponentReader):
-            raise AttributeError("server='communities' has no CAE_FC network")
-        return self._reader.settled()
+        network: Network | None = getattr(self._readout, "network", None)
+        if network is None:
+            raise AttributeError(f"server={self.kind!r} has no CAE_FC network")
+        return network
 
     @property
     def nodes(self) -> Floats:
         """Nodes that stand behind the clusters."""
-        nodes: Floats = self._reader.nodes
-        return nodes
+        return self._readout.nodes
 
     @property
     def counts(self) -> Integers:
         """Winning count of every node (at the server for the paper's, at the sites for communities)."""
-        counts: Integers = self._reader.counts
-        return counts
+        return self._readout.counts
 
     @property
     def edges(self) -> Integers:
         """Linked nodes, as positions (m, 2)."""
-        edges: Integers = self._reader.edges
-        return edges
+        return self._readout.edges
 
     @property
     def node_labels(self) -> Integers:
         """Cluster of every node."""
-        labels: Integers = self._reader.node_labels
-        return labels
+        return self._readout.node_labels
 
     @property
     def n_clusters(self) -> int:
@@ -248,20 +238,17 @@ class Server:
     def reach(self) -> Floats:
         """Distance from each node beyond which a row is unlike anything seen; see :mod:`fcac.novelty`."""
         self._require_nodes()
-        reach: Floats = self._reader.reach
-        return reach
+        return self._readout.reach
 
     def predict(self, X: Floats, n_threads: int = 1) -> Integers:
         """Return the cluster of every row of a float64 array."""
         self._require_nodes()
-        labels: Integers = self._reader.predict(X, n_threads)
-        return labels
+        return self._readout.predict(X, n_threads)
 
     def distance_to_nearest(self, X: Floats, n_threads: int = 1) -> Floats:
         """Return the distance of every row to its nearest node."""
         self._require_nodes()
-        distance: Floats = self._reader.distance_to_nearest(X, n_threads)
-        return distance
+        return self._readout.distance_to_nearest(X, n_threads)
 
     def is_novel(self, X: Floats, n_threads: int = 1) -> NDArray[np.bool_]:
         """Tell for every row whether it is unlike anything seen."""
@@ -270,21 +257,19 @@ class Server:
     def label_rows(self, X: Floats, n_threads: int = 1) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         """Return cluster, distance to the nearest node, and novelty of every row, from one search."""
         self._require_nodes()
-        read: tuple[Integers, Floats, NDArray[np.bool_]] = self._reader.label_rows(X, n_threads)
-        return read
+        return self._readout.label_rows(X, n_threads)
 
     def distances(self, X: Floats, n_threads: int = 1) -> Floats:
         """Return the distance of every row to every node."""
         self._require_nodes()
-        distances: Floats = self._reader.distances(X, n_threads)
-        return distances
+        return self._readout.distances(X, n_threads)
 
     def export(
         self, share_nodes: bool = False, feature_names: list[str] | None = None, schema: Schema | None = None
     ) -> Codebook:
         """Return only what predict needs; see :meth:`fcac.FCAC.export`."""
         self._require_nodes()
-        book: Codebook = self._reader.export(share_nodes or self.released)
+        book = self._readout.export(share_nodes or self.released)
         return book.replace(feature_names=feature_names, schema=schema, counts=None)
 
     def _require_nodes(self) -> None:
@@ -314,7 +299,7 @@ class Server:
 
     def state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a description and arrays that restore this server beside its log; see :meth:`resume`."""
-        reader_meta, arrays = self._reader.to_parts()
+        reader_meta, arrays = self._readout.to_parts()
         meta = {
             "kind": self.kind,
             "random_state": self.random_state,
@@ -329,7 +314,7 @@ class Server:
         server = cls(meta["kind"], meta["random_state"], meta["n_clusters"])
         server._log = log
         parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}
-        server._reader.restore(meta["reader"], parts, log)
+        server._readout.restore(meta["reader"], parts, log)
         return server
 
     @classmethod
@@ -353,118 +338,3 @@ class Server:
         for items in batches:
             log.add(items)
         return cls.resume(meta, arrays, log)
-
-
-def hand_over(batch: Sequence[Contribution], shuffler: np.random.RandomState) -> Floats:
-    """Order a round's nodes for the paper's server: often-winning nodes of all sites first, each group shuffled.
-
-    A node belongs to the first group if its count reaches the 75th percentile of its own site's counts.
-    """
-    often = [_often(item.counts) for item in batch]
-    n_strong, n_nodes = sum(int(mask.sum()) for mask in often), sum(map(len, often))
-    # Where each node goes, first those of the strong group: nodes are then written once, without a list of copies.
-    place = np.empty(n_nodes, np.int64)
-    for start, stop in ((0, n_strong), (n_strong, n_nodes)):
-        order = np.arange(stop - start)
-        shuffler.shuffle(order)
-        place[start + order] = np.arange(start, stop)
-    ordered = np.empty((n_nodes, batch[0].n_features))
-    at_strong, at_weak = 0, n_strong
-    for item, mask in zip(batch, often, strict=True):
-        until_strong = at_strong + int(mask.sum())
-        until_weak = at_weak + len(mask) - int(mask.sum())
-        ordered[place[at_strong:until_strong]] = item.nodes[mask]
-        ordered[place[at_weak:until_weak]] = item.nodes[~mask]
-        at_strong, at_weak = until_strong, until_weak
-    return ordered
-
-
-def _often(counts: Integers) -> NDArray[np.bool_]:
-    """Tell which counts reach the 75th percentile of all of them.
-
-    The percentile lies between two neighbours of the sorted counts (or on one), so reaching it is reaching the upper
-    one; this is far faster than computing it, which counts with 100,000 sites.
-    """
-    if not len(counts):
-        return np.empty(0, np.bool_)
-    reached: NDArray[np.bool_] = counts >= np.sort(counts)[-(-3 * (len(counts) - 1) // 4)]
-    return reached
-
-
-class _ComponentReader:
-    """The paper's read-out: CAE_FC over the nodes of every round; clusters are connected components."""
-
-    def __init__(self) -> None:
-        self._network: Network | None = None
-        self._settled: Network | None = None
-
-    def take(self, batch: Sequence[Contribution], shuffler: np.random.RandomState) -> None:
-        network = Network(batch[0].n_features, _CAE_FC) if self._network is None else self._network.copy()
-        network.learn(hand_over(batch, shuffler))
-        self._network, self._settled = network, None
-
-    def settled(self) -> Network:
-        if self._network is None:
-            raise ValueError("this server has no contributions yet")
-        if self._settled is None:
-            self._settled = self._network.settled()
-        return self._settled
-
-    @property
-    def nodes(self) -> Floats:
-        return self.settled().nodes
-
-    @property
-    def counts(self) -> Integers:
-        return self.settled().counts
-
-    @property
-    def edges(self) -> Integers:
-        return self.settled().edges_with_ages()[0]
-
-    @property
-    def node_labels(self) -> Integers:
-        return self.settled().components()
-
-    @property
-    def reach(self) -> Floats:
-        network = self.settled()
-        return np.full(len(network.readable_labels()), network.threshold)
-
-    def predict(self, X: Floats, n_threads: int) -> Integers:
-        network = self.settled()
-        return network.readable_labels()[network.nearest(X, n_threads)[0]]
-
-    def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
-        return self.settled().nearest(X, n_threads)[1]
-
-    def label_rows(self, X: Floats, n_threads: int) -> tuple[Integers, Floats, NDArray[np.bool_]]:
-        network = self.settled()
-        position, distance = network.nearest(X, n_threads)
-        return network.readable_labels()[position], distance, is_novel(position, distance, self.reach)
-
-    def distances(self, X: Floats, n_threads: int) -> Floats:
-        return self.settled().distances(X, n_threads)
-
-    def export(self, share_nodes: bool) -> Codebook:
-        """The server's own nodes are moving averages over sites; they are what predict needs."""
-        network = self.settled()
-        _, arrays = network.to_parts()
-        width = float(arrays["bandwidths"].mean())
-        return Codebook(arrays["nodes"], network.readable_labels(), bandwidth=width, reach=self.reach)
-
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return ({}, {}) if self._network is None else self._network.to_parts()
-
-    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> None:
-        self._network = Network.from_parts(meta, arrays) if log.n_rounds else None
-        if self._network is not None and self._network.n_features != log.n_features:
-            raise ValueError("the network in this file does not fit its contributions")
-
-
-def _make_reader(kind: str, n_clusters: int | None) -> Any:
-    if kind == "cae-fc":
-        return _ComponentReader()
-    from fcac.federation.community_readout import CommunityReader
-
-    return CommunityReader(n_clusters)

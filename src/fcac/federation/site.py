@@ -15,17 +15,16 @@ from fcac import persistence
 from fcac._rows import Rows
 from fcac._sites import SiteName, plain_site
 from fcac.art.clusterers import CAPlus
-from fcac.art.compact_network import RestingNetwork
-from fcac.art.network import Network, Rules
+from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser
 from fcac.federation.contribution import Contribution
-from fcac.privacy.mechanism import statement
+from fcac.privacy.mechanisms import statement
 
-_CA_PLUS = Rules(topological=False)
 _STATE_FILE = "site.fcac"
+_USUAL = ReservoirCondenser()
 
 
 class Site:
-    """One holder of data: condenses its own rows with CA+ (or a private release) and contributes the nodes.
+    """One holder of data: condenses its own rows (or releases them privately) and contributes the nodes.
 
     Rows are learned once, in their order, and not kept. A site goes on over rounds where it left off.
 
@@ -38,6 +37,8 @@ class Site:
     state_dir : path-like, optional
         Directory in which the site keeps its state between rounds and runs (written atomically). If it already holds
         the state of this site, the site goes on from there.
+    condenser : Condenser, optional
+        How rows become nodes: `ReservoirCondenser`, at most 4,000 nodes, by default; `CAPlusCondenser` is the paper's.
 
     Examples
     --------
@@ -54,24 +55,32 @@ class Site:
         "_draft",
         "_draft_ids",
         "_draft_rows",
-        "_network",
         "_released",
+        "_state",
+        "condenser",
         "name",
         "privacy",
         "round",
         "state_dir",
     )
 
-    def __init__(self, name: SiteName, privacy: Any = None, state_dir: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        name: SiteName,
+        privacy: Any = None,
+        state_dir: str | os.PathLike[str] | None = None,
+        condenser: Condenser | None = None,
+    ) -> None:
         self.name = plain_site(name)
         if privacy is not None and not (hasattr(privacy, "perturb") or hasattr(privacy, "release")):
             raise TypeError(f"privacy must be a mechanism with perturb or release, got {type(privacy).__name__}")
         self.privacy = privacy
         self.state_dir = None if state_dir is None else Path(state_dir)
         self.round = 0
-        self._network: RestingNetwork | None = None
+        self.condenser = _USUAL if condenser is None else condenser
+        self._state: Any = None
         self._released: Any = None
-        self._draft: Network | None = None
+        self._draft: Any = None
         self._draft_rows: list[NDArray[np.float64]] = []
         self._draft_ids: list[str] | None = None
         if self.state_dir is not None:
@@ -81,7 +90,14 @@ class Site:
 
     # ------------------------------------------------------------ rows in, contribution out
 
-    def observe(self, rows: Any, record_ids: Sequence[Any] | None = None) -> None:
+    def observe(
+        self,
+        rows: Any,
+        record_ids: Sequence[Any] | None = None,
+        *,
+        weights: Any = None,
+        n_threads: int | None = None,
+    ) -> None:
         """Take rows of the coming round; they count once :meth:`contribute` closes the round.
 
         For data that arrives in pieces. Without privacy the pieces are learned at once and not kept; a mechanism that
@@ -92,14 +108,19 @@ class Site:
         rows : array-like of shape (n, d)
         record_ids : sequence, optional
             The id (person) of each of these rows; see :meth:`contribute`.
+        weights : array-like of shape (n,), optional
+            How many rows each row stands for.
+        n_threads : int, optional
+            All cores that this process may use by default. The result does not depend on it.
         """
         ids = self.checked_records(record_ids)
         table = rows if hasattr(rows, "blocks") else Rows(rows, "Site", allow_empty=True)
         self._check_width(table.n_features)
         if self.privacy is None:
-            for block in table.blocks():
-                self._draft_network(table.n_features).learn(block)
+            self._learn(table, weights, n_threads)
             return
+        if weights is not None:
+            raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
         blocks = [block.copy() for block in table.blocks()]
         n_rows = sum(map(len, blocks))
         if ids is not None:
@@ -110,12 +131,12 @@ class Site:
 
     def checkpoint(self) -> tuple[Any, ...]:
         """Return a token for :meth:`roll_back`; cheap, since states are replaced and never changed."""
-        return self._network, self._released, self.round
+        return self.condenser, self._state, self._released, self.round
 
     def roll_back(self, token: tuple[Any, ...]) -> None:
         """Return to a checkpoint in memory. What is on disk, a ledger's charges above all, stays."""
         if self.state_dir is None and not hasattr(self.privacy, "release"):
-            self._network, self._released, self.round = token
+            self.condenser, self._state, self._released, self.round = token
 
     def discard(self) -> None:
         """Forget rows observed since the last contribution."""
@@ -128,6 +149,8 @@ class Site:
         *,
         record_ids: Sequence[Any] | None = None,
         partition: str | None = None,
+        weights: Any = None,
+        n_threads: int | None = None,
     ) -> Contribution:
         """Close a round: learn the new rows and return what leaves the site.
 
@@ -158,16 +181,16 @@ class Site:
             return self._current()
         try:
             if rows is not None:
-                self.observe(rows, ids)
+                self.observe(rows, ids, weights=weights, n_threads=n_threads)
             elif ids is not None:
                 self._note_ids(ids)
             self._check_draft_ids(partition)
-            self._close_round(number, partition)
+            self._close_round(number, partition, n_threads)
         finally:
             self.discard()
         return self._current()
 
-    def _close_round(self, number: int, partition: str | None) -> None:
+    def _close_round(self, number: int, partition: str | None, n_threads: int | None) -> None:
         """Compute the new state, store it, and only then take it over."""
         released = self._released
         if self.privacy is not None:
@@ -176,13 +199,14 @@ class Site:
                 released = self._release(rows, number, partition)
             elif len(rows):
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
-                self._draft_network(rows.shape[1]).learn(np.ascontiguousarray(noised, dtype=np.float64))
-        network = self._network if self._draft is None else RestingNetwork(*self._draft.to_parts())
-        if network is None and released is None:
+                block = np.ascontiguousarray(noised, dtype=np.float64)
+                self.condenser.learn(self._drafted(rows.shape[1]), block, None, n_threads)
+        state = self._state if self._draft is None else self.condenser.settle(self._draft)
+        if state is None and released is None:
             raise ValueError(f"site {self.name} has no rows yet: nothing to contribute")
         if self.state_dir is not None:
-            self._store(number, network, released)
-        self._network, self._released, self.round = network, released, number
+            self._store(number, state, released)
+        self._state, self._released, self.round = state, released, number
 
     def _release(self, rows: NDArray[np.float64], number: int, partition: str | None) -> Any:
         """Release privately; with a state directory a round that was drawn before is found, not drawn again."""
@@ -235,8 +259,7 @@ class Site:
             nodes, counts = self._released.nodes, np.maximum(np.rint(self._released.counts), 1).astype(np.int64)
             n_releases = self._released.n_releases
         else:
-            assert self._network is not None
-            nodes, counts = self._network.settled_nodes()
+            nodes, counts = self.condenser.nodes(self._state)
             n_releases = self.round
         said = statement(self.privacy, n_releases)
         return Contribution(self.name, self.round, nodes, counts, _shared(tuple(said.items())))
@@ -245,21 +268,21 @@ class Site:
 
     @property
     def model(self) -> Any:
-        """The site's CA+ model, or its released state under a node mechanism; None before the first round."""
+        """What the site has learned: a `Reservoir`, a `CAPlus` model or a released state; None before any round."""
         if self._released is not None:
             return self._released
-        if self._network is None:
-            return None
+        if self._state is None or self.condenser != CA_PLUS:
+            return self._state
         model = CAPlus()
-        meta, arrays = self._network.to_parts()
+        meta, arrays = self._state.to_parts()
         model._restore({"network": meta, "feature_names": None}, arrays)
         return model
 
     @property
     def n_features(self) -> int | None:
         """Number of features seen so far; None before the first row."""
-        if self._network is not None:
-            return self._network.n_features
+        if self._state is not None:
+            return int(self._state.n_features)
         if self._released is not None:
             return int(self._released.nodes.shape[1])
         return None
@@ -271,10 +294,20 @@ class Site:
         if known is not None and d != known:
             raise ValueError(f"site {self.name} has rows of {known} features, these have {d}")
 
-    def _draft_network(self, d: int) -> Network:
+    def _drafted(self, d: int) -> Any:
         if self._draft is None:
-            self._draft = Network(d, _CA_PLUS) if self._network is None else self._network.wake()
+            self._draft = self.condenser.draft(self._state, d)
         return self._draft
+
+    def _learn(self, table: Any, weights: Any, n_threads: int | None) -> None:
+        given = None if weights is None else np.asarray(weights, dtype=np.float64)
+        if given is not None and given.shape != (table.n_rows,):
+            raise ValueError(f"sample_weight must hold one number per row ({table.n_rows}); its shape is {given.shape}")
+        start = 0
+        for block in table.blocks():
+            own = None if given is None else given[start : start + len(block)]
+            self.condenser.learn(self._drafted(table.n_features), block, own, n_threads)
+            start += len(block)
 
     def _joined_rows(self) -> NDArray[np.float64]:
         if self._draft_rows:
@@ -282,30 +315,34 @@ class Site:
         bounds = getattr(self.privacy, "bounds", None)
         return np.empty((0, self.n_features or (1 if bounds is None else len(bounds))))
 
-    def _to_parts(
-        self, number: int, network: RestingNetwork | None, released: Any
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _to_parts(self, number: int, state: Any, released: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         meta: dict[str, Any] = {"site": self.name, "round": number, "network": None, "released": None}
         arrays: dict[str, Any] = {}
-        if network is not None:
-            meta["network"], arrays = network.to_parts()
+        if state is not None:
+            meta[self.condenser.key], arrays = self.condenser.to_parts(state)
         elif released is not None:
             meta["released"], arrays = released.to_parts()
         return meta, arrays
 
-    def _store(self, number: int, network: RestingNetwork | None, released: Any) -> None:
+    def _store(self, number: int, state: Any, released: Any) -> None:
         assert self.state_dir is not None
-        meta, arrays = self._to_parts(number, network, released)
+        meta, arrays = self._to_parts(number, state, released)
         persistence.write_atomic(self.state_dir / _STATE_FILE, persistence.pack("site", meta, arrays))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a description and arrays that restore this site (without its privacy mechanism)."""
-        return self._to_parts(self.round, self._network, self._released)
+        return self._to_parts(self.round, self._state, self._released)
 
     @classmethod
-    def from_parts(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], privacy: Any = None) -> Site:
+    def from_parts(
+        cls,
+        meta: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        privacy: Any = None,
+        condenser: Condenser | None = None,
+    ) -> Site:
         """Rebuild a site from :meth:`to_parts`."""
-        site = cls(meta["site"], privacy)
+        site = cls(meta["site"], privacy, condenser=condenser)
         site._restore(meta, arrays)
         return site
 
@@ -315,11 +352,12 @@ class Site:
         number = meta.get("round")
         if not isinstance(number, int) or number < 0:
             raise ValueError("this site state has no round number")
-        if meta.get("network") is not None:
+        found = next((known for known in (self.condenser, CA_PLUS, _USUAL) if meta.get(known.key) is not None), None)
+        if found is not None:
             if self.privacy is not None and hasattr(self.privacy, "release"):
-                raise ValueError(f"site {self.name} has CA+ state from rounds without NodeRelease; start it anew")
-            # checked as a network before it is kept as one
-            self._network = RestingNetwork(*Network.from_parts(meta["network"], arrays).to_parts())
+                raise ValueError(f"site {self.name} has nodes from rounds without NodeRelease; start it anew")
+            # a site goes on with the condenser it began with, whatever it is asked for now
+            self.condenser, self._state = found, found.from_parts(meta[found.key], arrays)
         if meta.get("released") is not None:
             if self.privacy is None or not hasattr(self.privacy, "release"):
                 raise ValueError(f"site {self.name} has released state; go on with NodeRelease")

@@ -1,7 +1,7 @@
-"""The site's side as a Flower ``ClientApp``: thin over :class:`fcac.deployment.site_agent.SiteAgent`.
+"""The site's side as a Flower ``ClientApp``: a thin layer over :class:`fcac.deployment.site_agent.SiteAgent`.
 
-Flower sends the text of an exception to the server. So every handler catches everything: what went wrong is written
-to the site's own log, and the server gets the code "unavailable", whatever the reason.
+Flower sends the text of an exception to the server. Every handler therefore catches all exceptions: the error is
+written to the site's own log, and the server gets the code "unavailable", whatever the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def contribute(message: Message, context: Context) -> Message:
 
 
 def take_model(message: Message, context: Context) -> Message:
-    """Keep the global model, for labelling at the site."""
+    """Store the global model, for labelling at the site."""
 
     def work(agent: SiteAgent, request: dict[str, Any]) -> Reply:
         agent.take_model(int(request["round"]), bytes(request["model"]))
@@ -55,7 +55,7 @@ def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[
         reply = Reply(messages.NOTHING_NEW, settings.name)
     except Exception as error:
         if settings is None:
-            # no place for a log: the SuperNode's own output is the next best
+            # there is nowhere to write a log: the SuperNode's own output is the next best place
             traceback.print_exc()
         else:
             write_log(settings.state, f"UNAVAILABLE to the server: {error}\n{traceback.format_exc()}")

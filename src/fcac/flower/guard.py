@@ -1,7 +1,8 @@
-"""The SuperLink, guarded: from outside only the paths that sites need can be reached.
+"""A guarded SuperLink: from outside, only the paths that sites need can be reached.
 
-Sites, the submitting of runs and the server's own processes share one port, and the open distribution of Flower asks
-nobody who submits a run. So everything but the sites' part answers requests from the server's own machine only.
+Sites, submitters of runs and the server's own processes share one port, and the open-source distribution of Flower does
+not authenticate who submits a run. Everything except the sites' part therefore answers only requests from the server's
+own machine.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-#: Paths that anybody may reach; behind the first, keys are asked for.
+#: Paths that are open to everybody; the first requires a site's key.
 OPEN_PATHS = ("/v1/fleet/", "/health")
 
 
 class LocalOnly:
-    """A layer around a web application that turns away strangers, except on :data:`OPEN_PATHS`.
+    """A layer around a web application that accepts only local requests, except on :data:`OPEN_PATHS`.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class LocalOnly:
 
 
 def is_local(address: str | None) -> bool:
-    """Tell whether an address is this machine's loopback."""
+    """Return whether an address is a loopback address of this machine."""
     try:
         found = ipaddress.ip_address(address or "")
     except ValueError:
@@ -69,7 +70,7 @@ def run_guarded_superlink() -> None:
 
     from fcac.flower.pinned_runtime import replace
 
-    # the layer that Flower's own extensions would use, so it is the outermost
+    # inserted where Flower's own extensions would be, so that it is the outermost layer
     replace("flwr.superlink.extensions", {"get_middleware": lambda: (Middleware(LocalOnly),)})
     sys.argv[0] = "flower-superlink"
     flower_superlink()

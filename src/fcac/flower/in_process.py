@@ -1,4 +1,4 @@
-"""A Grid inside one process: the same apps, without any network. For tests, and for thousands of virtual sites."""
+"""A Grid inside one process: the same apps without a network, for tests and for thousands of virtual sites."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fcac.flower.client_app import app as site_app
 
 _SERVER_NODE = 1
 
-#: What happens to a reply on its way: the replies that arrive in its place (none: lost; two: delivered twice).
+#: What happens to a reply in transit: returns the replies that arrive instead (none: lost; two: delivered twice).
 Fault = Callable[[Message, Message], list[Message]]
 
 
@@ -32,7 +32,7 @@ class InProcessGrid(Grid):
         Node id and settings file of every site.
     app : ClientApp, optional
     keys : mapping of int to bytes, optional
-        Public keys, as a SuperLink would know them.
+        Public keys, as known to a SuperLink.
     fault : callable, optional
         Called with request and reply; returns the replies that arrive.
     """
@@ -64,7 +64,7 @@ class InProcessGrid(Grid):
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """Make a message (older style of Flower)."""
+        """Create a message (Flower's older interface)."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -76,7 +76,7 @@ class InProcessGrid(Grid):
         return [NodeInfo(node_id=node, public_key=self.keys.get(node, b"")) for node in sorted(self.sites)]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Deliver at once; the replies wait."""
+        """Deliver messages immediately; the replies wait to be pulled."""
         ids = []
         for message in messages:
             key = f"message-{next(self._numbers)}"
@@ -99,7 +99,7 @@ class InProcessGrid(Grid):
         context = Context(1, node, {SETTINGS_KEY: str(self.sites[node])}, RecordDict(), {})
         try:
             reply = self.app(message, context)
-        except Exception as error:  # as Flower does it, text and all
+        except Exception as error:  # as in Flower, which sends the text as well
             reply = Message(Error(code=2, reason=str(error)), reply_to=message)
         return [reply] if self.fault is None else self.fault(message, reply)
 

@@ -1,4 +1,4 @@
-"""What requests and replies hold. Replies carry a code, the site's name and, at most, a contribution: nothing else."""
+"""The contents of requests and replies. A reply has a code, the site's name and at most a contribution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RECORD = "fcac"
 
 
 class Reply(NamedTuple):
-    """A site's answer: a code, the site's name, and bytes where there is something to send."""
+    """A site's answer: a code, the site's name, and bytes if there is something to send."""
 
     code: int
     site: str = ""
@@ -27,13 +27,13 @@ class Reply(NamedTuple):
 
 
 def ask_contribution(round: int, have: Mapping[str, int]) -> RecordDict:
-    """Ask for a round; `have` is the newest round that the server holds of the site (or, not knowing it, of all)."""
+    """Request a round; `have` is the newest round that the server has of the site (of all sites if it is unknown)."""
     values: dict[str, Any] = {"round": round, "sites": list(have), "have": list(have.values())}
     return RecordDict({_RECORD: ConfigRecord(values)})
 
 
 def offer_model(round: int, model: bytes) -> RecordDict:
-    """Hand out the global model after a round."""
+    """Send the global model after a round."""
     return RecordDict({_RECORD: ConfigRecord({"round": round, "model": model})})
 
 
@@ -43,7 +43,7 @@ def read_request(content: RecordDict) -> dict[str, Any]:
 
 
 def write_reply(reply: Reply) -> RecordDict:
-    """Turn a reply into a message's content."""
+    """Convert a reply to the content of a message."""
     values: dict[str, Any] = {"code": reply.code, "site": reply.site}
     if reply.data:
         values["data"] = reply.data
@@ -51,11 +51,11 @@ def write_reply(reply: Reply) -> RecordDict:
 
 
 def read_reply(content: RecordDict) -> Reply:
-    """Read a reply; whatever else arrives is a ``ValueError``."""
+    """Read a reply; raise ``ValueError`` for anything else."""
     record = content.get(_RECORD) if isinstance(content, RecordDict) else None
     if not isinstance(record, ConfigRecord):
-        raise ValueError("the reply holds no fcac record")
+        raise ValueError("the reply contains no fcac record")
     code, site, data = record.get("code"), record.get("site"), record.get("data", b"")
     if isinstance(code, bool) or code not in CODES or not isinstance(site, str) or not isinstance(data, bytes):
-        raise ValueError("the reply has no known form")
+        raise ValueError("the reply has an unknown form")
     return Reply(int(code), site[:100], data)

@@ -1,12 +1,12 @@
-"""Flower's programs, pinned: whatever a run was submitted with, only the apps of this installation answer.
+"""Flower's programs, pinned: whatever app a run was submitted with, only the apps of this installation are run.
 
-Flower sends an app with every run, and whoever may submit a run could so execute code at every site and at the server.
-``fcac federation site`` and ``server`` therefore put programs of their own before Flower's on the search path. They
-take tasks as Flower does, but unpack and load nothing that was sent; the only code that can answer is
+Flower sends an app with every run, so whoever may submit a run could execute code at every site and at the server.
+``fcac federation site`` and ``server`` therefore put programs of their own before Flower's on the search path. These
+fetch tasks as Flower does, but never unpack or load anything that was sent; the only code that can answer is
 :mod:`fcac.flower.client_app` at a site and :mod:`fcac.flower.server_app` at the server.
 
-Flower starts a new Python for every message, which spends seconds on imports. Here one process per machine imports
-everything once and makes a copy of itself (a fork) for every message.
+Flower starts a new Python process for every message, which spends seconds on imports. Here, one process per machine
+imports everything once and forks itself for every message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from queue import Queue
 from types import ModuleType
 from typing import Any, NamedTuple
 
-# Every program that Flower could be made to start for a task; none of them is needed.
+# All programs that Flower could be made to start for a task; none of them is needed.
 _REFUSED = ("flwr-agentapp", "flwr-clientapp", "flwr-connector", "flwr-model", "flwr-serverapp", "flwr-simulation")
 _FEDERATION_VARIABLE = "FCAC_FEDERATION"
 _CLIENT_RUNTIME = "flwr.supernode.runtime.run_clientapp"
@@ -29,7 +29,7 @@ _SERVER_RUNTIME = "flwr.superlink.runtime.run_serverapp"
 
 
 class Ticket(NamedTuple):
-    """What a process needs to fetch its task: where, with which token, and whose end is its own."""
+    """What a process needs to fetch its task: the address, the token, and the parent with which it ends."""
 
     address: str
     token: str
@@ -39,14 +39,14 @@ class Ticket(NamedTuple):
 
 
 def write_programs(folder: Path, role: str, federation: Path | None = None) -> Path:
-    """Write programs for the head of the search path: a ``flower-superexec`` of ours, and refusals of all others.
+    """Write programs for the front of the search path: our own ``flower-superexec``, and refusals of all others.
 
     Parameters
     ----------
     folder : Path
     role : {"site", "server"}
     federation : Path, optional
-        The server's federation: rounds are played in this directory, whatever a run says.
+        The server's federation: rounds use this directory, whatever a run says.
     """
     folder.mkdir(parents=True, exist_ok=True)
     variable = f"{_FEDERATION_VARIABLE}={shlex.quote(str(federation))}"
@@ -60,7 +60,7 @@ def write_programs(folder: Path, role: str, federation: Path | None = None) -> P
 
 
 def main() -> None:
-    """Be one of Flower's programs: ``site`` or ``server`` (its SuperExec), or ``superlink``."""
+    """Run one of Flower's programs: ``site`` or ``server`` (its SuperExec), or ``superlink``."""
     role = sys.argv.pop(1)
     if role == "superlink":
         from fcac.flower.guard import run_guarded_superlink
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 class ForkingExecutor:
-    """Starts a process per task by forking one that has imported everything, and takes one kind of task only.
+    """Starts a process per task by forking one that has imported everything; accepts only one kind of task.
 
     Parameters
     ----------
@@ -96,14 +96,14 @@ class ForkingExecutor:
             "server": ["fcac.flower.server_app", "fcac.report", _SERVER_RUNTIME],
         }
         self._context.set_forkserver_preload(modules[role])
-        forkserver.ensure_running()  # so that its imports are done when the first task comes
+        forkserver.ensure_running()  # so that its imports are done when the first task arrives
 
     def get_eligible_capacity(self, supported_task_types: set[Any], **ignored: Any) -> tuple[set[Any], set[str]]:
-        """Return what may be fetched: the one kind of task."""
+        """Return what may be fetched: only one kind of task."""
         return supported_task_types & {self.task_type}, set()
 
     def wait_for_capacity(self, *ignored: Any, **also_ignored: Any) -> None:
-        """There is always room."""
+        """Return immediately: there is always capacity."""
 
     def launch(self, spec: Any) -> Any:
         """Start a process for a task."""
@@ -114,18 +114,18 @@ class ForkingExecutor:
         ticket = Ticket(
             spec.runtime_api_address, spec.token, spec.insecure, spec.root_certificates_path, spec.parent_pid
         )
-        # a daemon: it ends with this process
+        # a daemon process: it ends with this process
         self._context.Process(target=self._work, args=(ticket,), daemon=True).start()
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
-        """Take leave of processes that have ended."""
+        """Reap processes that have ended."""
         import multiprocessing
 
         multiprocessing.active_children()
 
     def close(self) -> None:
-        """Nothing to release: what was started ends with this process."""
+        """Do nothing: the processes started here end with this process."""
 
 
 def run_site_task(ticket: Ticket) -> None:
@@ -145,7 +145,7 @@ def run_site_task(ticket: Ticket) -> None:
 
 
 def run_server_task(ticket: Ticket) -> None:
-    """Play rounds with the server's own app, in its own federation."""
+    """Run rounds with the server's own app, in its own federation."""
     from flwr.supercore.logger import mirror_output_to_queue
 
     from fcac.flower.server_app import app
@@ -169,12 +169,12 @@ def run_server_task(ticket: Ticket) -> None:
 
 
 def replace(name: str, functions: Mapping[str, Any]) -> ModuleType:
-    """Replace functions of a module of Flower; refuse to go on if one is not there."""
+    """Replace functions of one of Flower's modules; raise an error if one of them does not exist."""
     module = import_module(name)
     for key, function in functions.items():
         if not callable(getattr(module, key, None)):
-            # Rather no answer than one from code that came over the network.
-            raise RuntimeError(f"this version of flwr has no {key}: install the one that fcac[flower] asks for")
+            # It is better not to answer than to run code that came over the network.
+            raise RuntimeError(f"this version of flwr has no {key}: install the one that fcac[flower] requires")
         setattr(module, key, function)
     return module
 

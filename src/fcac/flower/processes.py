@@ -1,7 +1,7 @@
-"""Flower's programs, started and stopped so that nobody has to know them.
+"""Starts and stops Flower's programs, so that users need not know them.
 
-Every program gets an own Flower home, no telemetry, no update check, and runs in a session of its own, so that it can
-be stopped with everything it started.
+Every program gets its own Flower home, without telemetry and update checks, and runs in a session of its own, so that
+it can be stopped together with everything it has started.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STOP_SECONDS = 15.0
 
 
 def program(name: str) -> str:
-    """Return the path of a Flower program: beside the running Python first, then on the search path."""
+    """Return the path of a Flower program: the one beside the running Python, or else the one on the search path."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
@@ -38,13 +38,13 @@ def program(name: str) -> str:
 
 
 def environment(home: Path, first: Path | None = None) -> dict[str, str]:
-    """Return the environment of a Flower program: own home, quiet, its sister programs on the search path.
+    """Return the environment of a Flower program: its own home, no telemetry, and its programs on the search path.
 
     Parameters
     ----------
     home : Path
     first : Path, optional
-        Folder whose programs come before all others.
+        Directory whose programs come before all others.
     """
     home.mkdir(parents=True, exist_ok=True)
     folders = [
@@ -54,20 +54,20 @@ def environment(home: Path, first: Path | None = None) -> dict[str, str]:
     ]
     path = os.pathsep.join(folders)
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(home)}
-    # how often Flower looks for work on its own machine; a second, as it would be, is long beside a short task
+    # how often Flower looks for local tasks; its default of a second is long compared with a short task
     quick = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}
     return {**os.environ, **quiet, **quick, "PATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody uses at the moment."""
+    """Return a port of this machine that is currently unused."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def start(command: list[str], home: Path, log: IO[bytes], first: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own; what it prints goes to the log."""
+    """Start a program in its own session; its output goes to the log."""
     return subprocess.Popen(
         [command[0] if os.path.isabs(command[0]) else program(command[0]), *command[1:]],
         env=environment(home, first),
@@ -79,8 +79,8 @@ def start(command: list[str], home: Path, log: IO[bytes], first: Path | None = N
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop a program and everything it started, gently at first."""
-    # The session's number is the program's own, so this reaches its children and nobody else.
+    """Stop a program and everything it started, first by SIGTERM, then by SIGKILL."""
+    # The process group has the program's own id, so this reaches only the program and its children.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -92,7 +92,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and a service manager end things the same way, also where a shell has Ctrl-C ignored."""
+    """Turn SIGTERM and SIGINT into KeyboardInterrupt, even if a shell has made the process ignore Ctrl-C."""
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
@@ -135,7 +135,7 @@ def superlink_command(root: Path, port: int, host: str, insecure: bool) -> list[
 
 
 def write_connection(root: Path, port: int, insecure: bool) -> Path:
-    """Write how Flower's command line reaches the SuperLink from its own machine; return its home."""
+    """Write the settings with which Flower's command line reaches the local SuperLink; return its home."""
     home = root / "server" / "flwr-home"
     home.mkdir(parents=True, exist_ok=True)
     trust = (
@@ -147,7 +147,7 @@ def write_connection(root: Path, port: int, insecure: bool) -> Path:
 
 
 def is_healthy(root: Path, port: int, insecure: bool) -> bool:
-    """Ask the SuperLink, once, whether it is ready; none at all refuses at once, a busy one may take its time."""
+    """Ask the SuperLink, once, whether it is ready; no SuperLink refuses at once, a busy one may take its time."""
     scheme, context = "http", None
     if not insecure:
         scheme, context = "https", ssl.create_default_context(cafile=str(root / "ca" / "ca.crt"))
@@ -159,7 +159,7 @@ def is_healthy(root: Path, port: int, insecure: bool) -> bool:
 
 
 def flwr(home: Path, *arguments: str, timeout: float = 120.0) -> dict[str, Any]:
-    """Run Flower's command line and return its JSON answer; its exit code alone says nothing."""
+    """Run Flower's command line and return its JSON answer; its exit code alone does not tell success from failure."""
     done = subprocess.run(
         [program("flwr"), *arguments, "--format", "json"],
         env=environment(home),
@@ -186,7 +186,7 @@ def supernode_command(bundle: Path, address: str, insecure: bool, settings: Path
     if insecure:
         host = certificates.split_address(address)[0]
         if not certificates.is_loopback(host):
-            raise ValueError(f"without encryption only this machine can be reached: {host} is not a loopback address")
+            raise ValueError(f"without encryption, only this machine can be reached: {host} is not a loopback address")
         return [*command, "--insecure"]
     return [
         *command,
@@ -196,7 +196,7 @@ def supernode_command(bundle: Path, address: str, insecure: bool, settings: Path
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, process: subprocess.Popen[bytes] | None = None) -> bool:
-    """Wait for a condition; False when time is up or the process has ended."""
+    """Wait for a condition; return False if time runs out or the process ends."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

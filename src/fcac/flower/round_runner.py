@@ -1,4 +1,4 @@
-"""Rounds over a Flower Grid: ask the sites, store what arrives, close, hand out the model."""
+"""Rounds over a Flower Grid: ask the sites, store what arrives, close the round, send the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from fcac import persistence
 from fcac.deployment.certificates import pem_der, public_der
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
 from fcac.flower import messages
 
@@ -23,44 +23,44 @@ Take = Callable[[str, messages.Reply], None]
 
 
 @dataclass
-class Pace:
-    """How long to wait for replies, for sites to connect, and between two looks; in seconds."""
+class Timeouts:
+    """How long to wait for replies, for sites to connect, and between two polls, in seconds."""
 
     timeout: float = 300.0
     wait: float = 60.0
     poll: float = 0.5
 
 
-class Conductor:
-    """Plays rounds of a federation over a Grid.
+class RoundRunner:
+    """Runs rounds of a federation over a Grid.
 
-    Which site a node is, its key tells. Without keys (loopback only) its first reply does, and the first node to claim
-    a name keeps it for as long as it is connected.
+    A node's key identifies its site. Without keys (on loopback only), its first reply does, and the first node to claim
+    a name keeps it as long as it is connected.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-    coordinator : Coordinator
-    pace : Pace
+    hub : Hub
+    timeouts : Timeouts
     reload : callable, optional
-        Returns fresh settings before and after asking, so that sites can be added and revoked while it runs.
+        Returns the current settings; called before and after asking, so that sites can be added and revoked meanwhile.
     """
 
     def __init__(
         self,
         grid: Grid,
-        coordinator: Coordinator,
-        pace: Pace,
+        hub: Hub,
+        timeouts: Timeouts,
         reload: Callable[[], FederationSettings] | None = None,
     ) -> None:
-        self.grid, self.desk, self.pace = grid, coordinator, pace
+        self.grid, self.hub, self.timeouts = grid, hub, timeouts
         self._reload = reload
-        self._claimed = _Names(coordinator)
+        self._claimed = _Names(hub)
 
     def play(self, rounds: int, hand_out: bool = True) -> int:
-        """Play up to `rounds` rounds, hand out the model, and return how many were closed.
+        """Run up to `rounds` rounds, send the model to the sites, and return how many rounds were closed.
 
-        It stops early when a round brought no contribution: asking again at once would bring none either.
+        It stops early if a round brings no contribution: asking again immediately would not bring any either.
         """
         closed = 0
         while closed < rounds and self.play_round():
@@ -70,26 +70,26 @@ class Conductor:
         return closed
 
     def play_round(self) -> bool:
-        """Ask every active site that is not in yet, close the round; False if it brought nothing."""
+        """Ask every active site that has not contributed yet and close the round; return False if nothing arrived."""
         self._refresh()
-        number, missing = self.desk.open_round, set(self.desk.missing())
+        number, missing = self.hub.open_round, set(self.hub.missing())
         nodes = {node: site for node, site in self._connected(missing).items() if site is None or site in missing}
         known = {site for site in nodes.values() if site is not None}
         strangers = len(nodes) - len(known)
         absent = sorted(missing - known) if not strangers else []
-        self.desk.note("asking", round=number, sites=sorted(known), unnamed=strangers, absent=absent)
-        held = self.desk.holdings()
+        self.hub.note("asking", round=number, sites=sorted(known), unnamed=strangers, absent=absent)
+        held = self.hub.holdings()
         requests = {
             node: messages.ask_contribution(number, held if site is None else {site: held.get(site, 0)})
             for node, site in nodes.items()
         }
         self._exchange(messages.CONTRIBUTE, requests, nodes, number, self._take)
         self._refresh()
-        return bool(self.desk.close_round())
+        return bool(self.hub.close_round())
 
     def hand_out_model(self) -> None:
-        """Send the global model to every active site; who misses it gets the next one."""
-        model, number = self.desk.model_bytes(), self.desk.open_round - 1
+        """Send the global model to every active site; a site that misses it gets the next one."""
+        model, number = self.hub.model_bytes(), self.hub.open_round - 1
         if model is None:
             return
         nodes = self._connected(set())
@@ -97,35 +97,35 @@ class Conductor:
 
         def took(site: str, reply: messages.Reply) -> None:
             event = "model taken" if reply.code == messages.DONE else "model not taken"
-            self.desk.note(event, site=site, round=number)
+            self.hub.note(event, site=site, round=number)
 
         self._exchange(messages.TAKE_MODEL, requests, nodes, number, took)
 
     def _take(self, site: str, reply: messages.Reply) -> None:
         if reply.code == messages.CONTRIBUTION:
-            self.desk.receive(site, reply.data)
+            self.hub.receive(site, reply.data)
         else:
-            self.desk.note(messages.CODES[reply.code], site=site, round=self.desk.open_round)
+            self.hub.note(messages.CODES[reply.code], site=site, round=self.hub.open_round)
 
     # ------------------------------------------------------------ messages
 
     def _exchange(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, str | None], number: int, take: Take
     ) -> None:
-        """Send requests and handle each reply as it arrives, until all are in or the time is up."""
+        """Send requests and handle each reply as it arrives, until all have arrived or time runs out."""
         if not requests:
             return
         letters = [
-            Message(content, node, kind, group_id=str(number), ttl=self.pace.timeout)
+            Message(content, node, kind, group_id=str(number), ttl=self.timeouts.timeout)
             for node, content in sorted(requests.items())
         ]
         ids = self.grid.push_messages(letters)
         sent = {key: letter.metadata.dst_node_id for key, letter in zip(ids, letters, strict=True) if key}
         waiting = set(sent)
-        deadline = time.monotonic() + self.pace.timeout
+        deadline = time.monotonic() + self.timeouts.timeout
         while waiting:
             replies = list(self.grid.pull_messages(sorted(waiting)))
-            # by site, so that nothing depends on which of them arrived first
+            # sorted by site, so that nothing depends on which reply arrived first
             for reply in sorted(replies, key=lambda r: str(nodes.get(sent.get(r.metadata.reply_to_message_id, 0)))):
                 key = reply.metadata.reply_to_message_id
                 waiting.discard(key)
@@ -133,17 +133,17 @@ class Conductor:
                     self._handle(sent[key], nodes, reply, number, take)
             if not waiting or time.monotonic() >= deadline:
                 break
-            time.sleep(self.pace.poll)
+            time.sleep(self.timeouts.poll)
         self._claimed.store()
         for key in waiting:
-            self.desk.note("no reply", site=nodes[sent[key]] or f"node {sent[key]}", round=number)
+            self.hub.note("no reply", site=nodes[sent[key]] or f"node {sent[key]}", round=number)
 
     def _handle(self, node: int, nodes: Mapping[int, str | None], reply: Message, number: int, take: Take) -> None:
         site = nodes[node]
         shown = site or f"node {node}"
         if reply.has_error():
-            # Only the code: the text comes from the site's machine and may say anything.
-            self.desk.note("failed", site=shown, round=number, code=reply.error.code)
+            # Only the code is noted: the text comes from the site's machine and may contain anything.
+            self.hub.note("failed", site=shown, round=number, code=reply.error.code)
             return
         try:
             if reply.metadata.src_node_id != node:
@@ -152,45 +152,45 @@ class Conductor:
             if site is None:
                 site = self._claimed.claim(node, answer.site, set(nodes))
             if answer.site not in ("", site):
-                raise ValueError(f"the reply bears the name of another site ({answer.site!r})")
+                raise ValueError(f"the reply has the name of another site ({answer.site!r})")
         except Exception as error:
-            self.desk.note("rejected", site=shown, round=number, reason=str(error)[:300])
+            self.hub.note("rejected", site=shown, round=number, reason=str(error)[:300])
             return
         take(site, answer)
 
-    # ------------------------------------------------------------ who is there
+    # ------------------------------------------------------------ connected nodes
 
     def _refresh(self) -> None:
         if self._reload is not None:
-            self.desk.settings = self._reload()
+            self.hub.settings = self._reload()
 
     def _connected(self, wait_for: set[str]) -> dict[int, str | None]:
-        """Return the nodes of active sites (None: not known yet which); wait a while for those named."""
-        deadline = time.monotonic() + self.pace.wait
+        """Return the nodes of active sites (None: site not known yet), after waiting for the named sites to connect."""
+        deadline = time.monotonic() + self.timeouts.wait
         while True:
             nodes = self._nodes()
             unknown = sum(site is None for site in nodes.values())
             lacking = wait_for - {site for site in nodes.values() if site is not None}
             if len(lacking) <= unknown or time.monotonic() >= deadline:
                 return nodes
-            time.sleep(self.pace.poll)
+            time.sleep(self.timeouts.poll)
 
     def _nodes(self) -> dict[int, str | None]:
-        active = set(self.desk.settings.active)
-        if self.desk.settings.insecure:
+        active = set(self.hub.settings.active)
+        if self.hub.settings.insecure:
             named = {node: self._claimed.names.get(node) for node in self.grid.get_node_ids()}
             return {node: site for node, site in named.items() if site is None or site in active}
-        owners = {public_der(self.desk.settings.members[site].key): site for site in active}
+        owners = {public_der(self.hub.settings.members[site].key): site for site in active}
         found = {node.node_id: owners.get(pem_der(node.public_key)) for node in self.grid.get_nodes()}
         return {node: site for node, site in found.items() if site is not None}
 
 
 class _Names:
-    """Which node claimed which name, where there are no keys; kept on disk, since nodes outlive runs."""
+    """Which node has claimed which name, if there are no keys; kept on disk, since nodes outlive runs."""
 
-    def __init__(self, desk: Coordinator) -> None:
-        self.desk = desk
-        self.path = desk.state / _NAMES_FILE
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.path = hub.state / _NAMES_FILE
         self.names: dict[int, str] = {}
         if self.path.exists():
             stored: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
@@ -198,19 +198,19 @@ class _Names:
         self._stored = dict(self.names)
 
     def claim(self, node: int, site: str, connected: set[int]) -> str:
-        """Give a name to a node, unless another that is connected has it."""
-        if site not in self.desk.settings.members:
+        """Assign a name to a node, unless another connected node has it."""
+        if site not in self.hub.settings.members:
             raise ValueError(f"there is no site {site!r}")
         holders = [other for other, name in self.names.items() if name == site and other != node]
         if any(other in connected for other in holders):
-            raise ValueError(f"another node is site {site!r} already")
+            raise ValueError(f"another node is already site {site!r}")
         for other in holders:
             del self.names[other]
         self.names[node] = site
         return site
 
     def store(self) -> None:
-        """Write what is new; if a crash comes first, nodes are asked for their names again."""
+        """Store new names; after a crash before that, nodes are asked for their names again."""
         if self.names != self._stored:
             persistence.write_atomic(
                 self.path, json.dumps({str(node): site for node, site in self.names.items()}).encode()

@@ -1,4 +1,4 @@
-"""The server's side as a Flower ``ServerApp``: thin over :class:`fcac.flower.round_runner.Conductor`."""
+"""The server's side as a Flower ``ServerApp``: a thin layer over :class:`fcac.flower.round_runner.RoundRunner`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fcac import persistence
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
-from fcac.flower.round_runner import Conductor, Pace
+from fcac.flower.round_runner import RoundRunner, Timeouts
 
 #: Where, below the federation's directory, the server keeps its state.
 STATE = "state"
@@ -24,17 +24,17 @@ app = ServerApp()
 
 
 def main(grid: Grid, context: Context) -> None:
-    """Play the rounds that the run's configuration asks for."""
+    """Run the rounds that the run's configuration requests."""
     config = context.run_config
     directory = Path(str(config["fcac-federation"]))
     settings = FederationSettings.load(directory)
-    desk = Coordinator(directory / STATE, settings)
+    hub = Hub(directory / STATE, settings)
     poll = float(config.get("fcac-poll", 0.5))
-    pace = Pace(settings.timeout, settings.wait, poll)
+    timeouts = Timeouts(settings.timeout, settings.wait, poll)
     result: dict[str, Any] = {"ticket": str(config.get("fcac-ticket", "")), "ended": "failed", "closed": 0}
     try:
-        conductor = Conductor(grid, desk, pace, reload=lambda: FederationSettings.load(directory))
-        result["closed"] = conductor.play(
+        runner = RoundRunner(grid, hub, timeouts, reload=lambda: FederationSettings.load(directory))
+        result["closed"] = runner.play(
             int(config.get("fcac-rounds", 1)), hand_out=bool(config.get("fcac-hand-out", True))
         )
         result["ended"] = "well"
@@ -42,7 +42,7 @@ def main(grid: Grid, context: Context) -> None:
         result["error"] = traceback.format_exc()
         raise
     finally:
-        persistence.write_atomic(desk.state / RUN_FILE, json.dumps(result).encode())
+        persistence.write_atomic(hub.state / RUN_FILE, json.dumps(result).encode())
 
 
 app.main()(main)

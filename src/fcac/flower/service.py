@@ -1,4 +1,4 @@
-"""The long-running commands: a server that keeps its list of keys up to date, a site, and runs of rounds."""
+"""The long-running commands: a server that keeps its registered keys up to date, a site, and runs of rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from fcac import persistence
 from fcac.deployment import certificates
-from fcac.deployment.hub import Coordinator
+from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, SiteSettings
 from fcac.deployment.study import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, write_app
 from fcac.exceptions import FlowerError
@@ -40,17 +40,17 @@ class ServerProcess:
         self.settings = FederationSettings.load(root)
         own_host, self.port = certificates.split_address(self.settings.address)
         if host is not None and not certificates.is_loopback(host) and host not in ("0.0.0.0", "::"):
-            raise ValueError(f"--host {host}: the server reaches itself over loopback; listen on 127.0.0.1 or 0.0.0.0")
+            raise ValueError(f"--host {host}: the server itself uses loopback; listen on 127.0.0.1 or 0.0.0.0")
         if self.settings.insecure and not certificates.is_loopback(host or own_host):
-            raise ValueError("without encryption the server listens on a loopback address only")
-        # A name or an outer address may belong to a router; the machine itself listens everywhere then.
+            raise ValueError("without encryption, the server listens only on a loopback address")
+        # A name or an external address may belong to a router; in that case the machine listens on all interfaces.
         self.host = host or (own_host if certificates.is_loopback(own_host) else "0.0.0.0")
         self.process: subprocess.Popen[bytes] | None = None
         self.log_path = root / "server" / "superlink.log"
         self._seen = 0
 
     def start(self) -> None:
-        """Start and wait until it answers; then register keys."""
+        """Start the SuperLink, wait until it answers, and register keys."""
         if not self.settings.insecure:
             import datetime
 
@@ -58,7 +58,7 @@ class ServerProcess:
             if ends <= datetime.datetime.now(datetime.UTC):
                 raise FlowerError(f"the server's certificate expired on {ends:%Y-%m-%d}: run 'fcac federation renew'")
         if processes.is_healthy(self.root, self.port, self.settings.insecure):
-            raise FlowerError(f"something answers on port {self.port} already: is this server running?")
+            raise FlowerError(f"something already answers on port {self.port}: is this server running?")
         self.home = processes.write_connection(self.root, self.port, self.settings.insecure)
         command = processes.superlink_command(self.root.resolve(), self.port, self.host, self.settings.insecure)
         with self.log_path.open("ab") as log:
@@ -73,7 +73,7 @@ class ServerProcess:
         self.sync_keys()
 
     def sync_keys(self) -> list[str]:
-        """Register keys of active sites and take out those of revoked ones; return what was done."""
+        """Register the keys of active sites and unregister those of revoked ones; return what was done."""
         stamp = (self.root / FEDERATION_FILE).stat().st_mtime_ns
         if stamp == self._seen or self.settings.insecure:
             return []
@@ -90,10 +90,10 @@ class ServerProcess:
         for key in sorted(set(known) - set(wanted)):
             answer = processes.flwr(self.home, "supernode", "unregister", known[key])
             if not answer.get("success"):
-                raise FlowerError(f"a key could not be taken out: {answer.get('error-message')}")
+                raise FlowerError(f"a key could not be unregistered: {answer.get('error-message')}")
             del known[key]
             owners = [name for name, member in self.settings.members.items() if member.key == key]
-            done.append(f"the key of {owners[0]} is shut out" if owners else "an old key is shut out")
+            done.append(f"{'the key of ' + owners[0] if owners else 'an old key'} is no longer accepted")
             persistence.write_atomic(path, json.dumps(known, indent=1).encode())
         self._seen = stamp
         return done
@@ -110,13 +110,13 @@ class ServerProcess:
         return answer
 
     def watch(self, say: Say) -> None:
-        """Stay until the SuperLink ends, taking over changes of ``federation.toml``."""
+        """Wait until the SuperLink ends, applying changes of ``federation.toml`` meanwhile."""
         assert self.process is not None
         while self.process.poll() is None:
             for line in self.sync_keys():
                 say(line)
             time.sleep(1.0)
-        raise FlowerError(f"the server has stopped by itself; see {self.log_path}")
+        raise FlowerError(f"the server has stopped unexpectedly; see {self.log_path}")
 
     def stop(self) -> None:
         """Stop the SuperLink and what it started."""
@@ -138,7 +138,7 @@ class SiteProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Write the site's settings and start."""
+        """Write the site's settings and start the SuperNode."""
         lacking = [name for name in ("ca.crt", KEY_FILE) if not self.insecure and not (self.bundle / name).is_file()]
         if lacking:
             raise FlowerError(f"the bundle {self.bundle} has no {lacking[0]}: has the site been revoked?")
@@ -153,9 +153,9 @@ class SiteProcess:
             )
 
     def watch(self, say: Say) -> None:
-        """Stay until stopped, passing on what the site logs, starting the SuperNode again when it ends.
+        """Wait until stopped, passing on what the site logs and restarting the SuperNode when it ends.
 
-        After a crash the server takes the site for alive, and refuses its key, for about a minute.
+        After a crash, the server considers the site alive, and refuses its key, for about a minute.
         """
         tries = 0
         news = _NewLines(self.state / "site.log")
@@ -181,18 +181,18 @@ class SiteProcess:
             self.start()
 
     def is_connected(self) -> bool:
-        """Whether the server has let this site in since it was started last."""
+        """Return whether the server has accepted this site since it was last started."""
         return self.log_path.exists() and b"SuperNode ID" in self.log_path.read_bytes()[self._log_start :]
 
     def stop(self) -> None:
-        """Stop the SuperNode and what it started, for good."""
+        """Stop the SuperNode and what it started, and do not restart it."""
         self._stopped.set()
         if self.process is not None:
             processes.stop(self.process)
 
 
 class _NewLines:
-    """What is added to a site's log, entry by entry; the details of an error stay in the file."""
+    """Reads what is added to a site's log, entry by entry; the details of errors stay in the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -210,40 +210,42 @@ class _NewLines:
 
 
 def why_it_ended(log: Path, start: int = 0) -> str:
-    """Say in words why a SuperNode ended, from its log (from this byte on)."""
+    """Explain why a SuperNode ended, from its log (from this byte on)."""
     text = log.read_bytes()[start:].decode("utf-8", "replace")[-5000:] if log.exists() else ""
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return "the server's certificate is expired, for another address, or not of the authority in the bundle"
     if "Failed to activate" in text:
         return "the server refused this site's key: it is unknown, revoked, or in use by another process"
     if "terminated gracefully" in text:
-        return "the server has shut this site out, or has ended the connection"
+        return "the server has revoked this site's access or closed the connection"
     return "the site's connection has ended"
 
 
 def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> SiteSettings:
-    """Return the settings of a site from its bundle and its operator's choices; check that they can work."""
+    """Return the settings of a site from its bundle and its operator's choices, after checking them."""
     facts = read_bundle(bundle)
     settings = SiteSettings(
         name=str(facts["site"]),
         data=str(data.resolve()),
         state=str(state.resolve()),
         schema=str((bundle / "schema.toml").resolve()),
+        **facts.get("condensing", {}),
         **privacy,
     )
     from fcac.federation import Site
 
-    # what lies there is as sensitive as the rows
+    # its contents are as sensitive as the rows
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     mechanism = settings.mechanism()
     if mechanism is not None:
         mechanism.sampler.check_ready()
-    Site(settings.name, mechanism, state)  # refuses a state that was made under other privacy
+    # refuses a state that was made with other privacy settings
+    Site(settings.name, mechanism, state, settings.make_condenser())
     return settings
 
 
 def budget_of(state: Path, epsilon: float, wanted: float | None) -> tuple[float, str]:
-    """Return the budget of a site and where it comes from: what was asked for, what its ledger says, or 5 x epsilon."""
+    """Return the budget of a site and its origin: the one requested, the one in its ledger, or 5 x epsilon."""
     from fcac.privacy import Ledger
 
     path = state / "ledger.db"
@@ -268,47 +270,47 @@ def run_rounds(
     root : Path
     rounds : int
     say : callable
-        Told what happens, line by line.
+        Called with every line that describes what happens.
     hand_out : bool
         Send the model to the sites at the end.
     patience : float, optional
-        Give up following after this many seconds; by default never.
+        Stop following after this many seconds; by default never.
 
     Raises
     ------
     FlowerError
-        If the run failed. What had arrived is kept; the next run goes on from there.
+        If the run failed. What had arrived is kept, and the next run continues from there.
     """
     settings = FederationSettings.load(root)
     port = certificates.split_address(settings.address)[1]
     if not processes.is_healthy(root, port, settings.insecure):
         raise FlowerError(f"no server answers on port {port}: start 'fcac federation server {root}' first")
     home = processes.write_connection(root, port, settings.insecure)
-    desk = Coordinator(root / STATE, settings)
+    hub = Hub(root / STATE, settings)
     ticket = secrets.token_hex(8)
-    seen = desk.journal_size()
+    seen = hub.journal_size()
     config: dict[str, Any] = {"fcac-federation": str(root.resolve()), "fcac-rounds": rounds, "fcac-ticket": ticket}
     config["fcac-hand-out"] = hand_out
     pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
     answer = processes.flwr(home, "run", str(write_app(root)), "--run-config", pairs)
     if not answer.get("success"):
-        raise FlowerError(f"the run was not taken: {answer.get('error-message')}")
+        raise FlowerError(f"the run was not accepted: {answer.get('error-message')}")
     run_id = str(answer["run-id"])
     started = time.monotonic()
     next_look = started + _LIST_EVERY
     try:
         while True:
-            seen = _tell(desk, seen, say)
-            result = _result(desk.state / "run.json", ticket)
+            seen = _tell(hub, seen, say)
+            result = _result(hub.state / "run.json", ticket)
             if result is None and time.monotonic() >= next_look:
                 _check_alive(root, home, port, settings.insecure, run_id)
                 next_look = time.monotonic() + _LIST_EVERY
             if result is not None:
-                _tell(desk, seen, say)
+                _tell(hub, seen, say)
                 if result["ended"] != "well":
                     last = str(result.get("error", "")).strip().rpartition("\n")[2]
                     raise FlowerError(
-                        f"the run failed: {last or 'no reason given'}; all of it is in {desk.state / 'run.json'}"
+                        f"the run failed: {last or 'no reason given'}; for details see {hub.state / 'run.json'}"
                     )
                 return result
             if patience is not None and time.monotonic() - started > patience:
@@ -320,9 +322,9 @@ def run_rounds(
 
 
 def _check_alive(root: Path, home: Path, port: int, insecure: bool, run_id: str) -> None:
-    again = f"run 'fcac federation run {root}' again to go on where it stopped"
+    again = f"run 'fcac federation run {root}' again to continue where it stopped"
     if not processes.is_healthy(root, port, insecure):
-        raise FlowerError(f"the server does not answer any more; start it, then {again}")
+        raise FlowerError(f"the server no longer answers; start it, then {again}")
     answer = processes.flwr(home, "list", "--run-id", run_id)
     status = str((answer.get("runs") or [{}])[0].get("status", ""))
     if status.startswith("finished") and status != "finished:completed":
@@ -336,15 +338,15 @@ def _result(path: Path, ticket: str) -> dict[str, Any] | None:
     return result if result["ticket"] == ticket else None
 
 
-def _tell(desk: Coordinator, seen: int, say: Say) -> int:
-    entries, seen = desk.journal_since(seen)
+def _tell(hub: Hub, seen: int, say: Say) -> int:
+    entries, seen = hub.journal_since(seen)
     for entry in entries:
         say(in_words(entry))
     return seen
 
 
 def in_words(entry: dict[str, Any]) -> str:
-    """Return a journal entry as a line for people."""
+    """Return a journal entry as a line of text."""
     site, number = entry.get("site", ""), entry.get("round", "")
     match entry["event"]:
         case "asking":
@@ -376,6 +378,6 @@ def state_of(bundle: Path, state: Path | None) -> Path:
 
 
 def remember_state(bundle: Path, state: Path) -> None:
-    """Note in the bundle where the site's state lies, so that other commands find it."""
+    """Record in the bundle where the site's state is, so that other commands find it."""
     if (bundle / BUNDLE_FILE).exists() and state.resolve() != (bundle / "state").resolve():
         persistence.write_atomic(bundle / "state-directory", f"{state.resolve()}\n".encode())

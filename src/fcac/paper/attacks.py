@@ -1,7 +1,12 @@
-"""Attacks on the paper's noise, so that nobody has to take our word for what it does not do.
+"""Attacks on the paper's noise: evidence, for anyone to check, of what it does not protect.
 
-Each function runs one attack on rows it is given and returns plain numbers; :func:`attack_figures` runs all of them on
+Each function runs one attack on the given rows and returns plain numbers; :func:`attack_figures` runs all of them on
 scikit-learn's digits. docs/privacy/paper-noise.md explains them.
+
+References
+----------
+I. Mironov. On Significance of the Least Significant Bits for Differential Privacy. Proceedings of the 2012 ACM
+Conference on Computer and Communications Security, 650-661, 2012.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from numpy.typing import NDArray
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
-from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
 
 _LATTICE = 2.0**-53
 # Generous: a match can only lie within about ten lattice points of the rounded guess.
@@ -23,7 +28,7 @@ _NEIGHBOURHOOD = 40
 
 
 def nearest_record_match(rows: Floats, epsilon: float, random_state: int = 0) -> float:
-    """Share of noised records whose nearest original is their own.
+    """Return the share of noised records whose nearest original record is their own.
 
     Parameters
     ----------
@@ -38,18 +43,18 @@ def nearest_record_match(rows: Floats, epsilon: float, random_state: int = 0) ->
 
 
 def neighbour_test(rows: Floats, epsilon: float, n_runs: int = 200) -> dict[str, float]:
-    """Tell a data set with a constant column from its neighbour, in which one more record differs in that column.
+    """Distinguish rows with a constant column from the same rows plus one record that differs in that column.
 
-    The test: does the first record's value in that column arrive without any noise?
+    The test: does the first record's value in that column arrive with noise?
 
     Returns
     -------
     dict
-        ``true_alarms`` and ``false_alarms``; 1.0 and 0.0 mean that the noise hides nothing.
+        ``true_alarms`` and ``false_alarms``, as shares of the runs; 1.0 and 0.0 mean that the noise hides nothing.
     """
     constant = np.flatnonzero(rows.max(axis=0) == rows.min(axis=0))
     if len(constant) == 0:
-        raise ValueError("rows have no constant column to attack")
+        raise ValueError("this attack needs a constant column, and rows have none")
     column = int(constant[0])
     extra = rows[:1].copy()
     extra[0, column] += 1.0
@@ -62,10 +67,10 @@ def neighbour_test(rows: Floats, epsilon: float, n_runs: int = 200) -> dict[str,
 
 
 def float_attack(values: Floats, candidates: Floats, epsilon: float, random_state: int = 0) -> dict[str, float]:
-    """Rule out original values with certainty, by the holes that floating-point Laplace noise leaves.
+    """Rule out original values with certainty, by the gaps that floating-point Laplace noise leaves.
 
-    The noise is the logarithm of one of 2^53 numbers. Far from 0 its possible values lie farther apart than the
-    numbers a float can hold, so most sums can be reached from few originals only. (Mironov, 2012.)
+    The noise is the logarithm of one of 2^53 numbers. Far from 0 its possible values lie farther apart than
+    neighbouring floats, so most sums can be reached from few originals only (Mironov, 2012).
 
     Parameters
     ----------
@@ -93,10 +98,11 @@ def float_attack(values: Floats, candidates: Floats, epsilon: float, random_stat
 
 
 def shared_stream_attack(mine: Floats, theirs: Floats, epsilon: float, random_state: int = 0) -> float:
-    """Share of another site's (whole-number) values recovered exactly, if all sites use one seed.
+    """Return the share of another site's (whole-number) values recovered exactly when all sites use one seed.
 
-    Who knows the own rows knows the own noise, and so the other's up to a scale per column. The right scale is the one
-    that leaves whole numbers. Columns that are constant here tell nothing and are left as they were sent.
+    A site that knows its own rows can compute its own noise, and from it the other site's noise up to a scale per
+    column. The right scale is the one that leaves whole numbers. Columns that are constant at the attacking site
+    reveal nothing and are left as they were sent.
     """
     n = min(len(mine), len(theirs))
     my_width = np.ptp(mine, axis=0)
@@ -113,7 +119,7 @@ def shared_stream_attack(mine: Floats, theirs: Floats, epsilon: float, random_st
 
 
 def single_record_nodes(sites: list[Floats], epsilon: float, random_state: int = 0) -> dict[str, float]:
-    """What CA+ sends of noised records: the share of nodes that are one record each, and whether counts add up."""
+    """Measure what CA+ sends of noised records: the share of nodes that are single records, and if counts add up."""
     from fcac.art.clusterers import CAPlus
 
     counts: list[NDArray[Any]] = []
@@ -136,13 +142,13 @@ def attack_figures(
     epsilons : tuple of float
         The paper's values of epsilon (per feature).
     n_sites : int
-        Sites the records are dealt to for the attack on nodes.
+        Number of sites among which the records are divided.
     random_state : int
 
     Returns
     -------
     dict
-        JSON-able figures, by attack.
+        Plain numbers by attack, ready for JSON.
     """
     from sklearn.datasets import load_digits
 
@@ -171,10 +177,10 @@ def _noised(rows: Floats, epsilon: float, random_state: int, shared: bool = Fals
 
 
 def _reachable(seen: float, candidate: float, scale: float) -> bool:
-    """Could NumPy's Laplace sampler have turned this candidate into exactly the number seen?
+    """Return whether NumPy's Laplace sampler could have turned this candidate into exactly the number seen.
 
     The sampler draws a multiple U of 2^-53 and returns scale * log(2U) below one half, -scale * log((2 - U) - U) above.
-    We repeat its arithmetic for every U near the only place where the answer could come from.
+    Its arithmetic is repeated here for every U near the only value that could give the number seen.
     """
     gap = seen - candidate
     distance = math.exp(-abs(gap) / scale) / 2.0

@@ -1,12 +1,12 @@
 """The paper's ten data sets, by their OpenML names and ids.
 
 :func:`load` reads ``NAME.npz`` from a directory, or asks OpenML through scikit-learn and keeps a copy. Either
-way the shape and the number of rows of each class must be those the paper used, else it is an error: a table
-that looks right but is another version would make every comparison meaningless.
+way the shape and the number of rows of each class must be those of the paper, otherwise it is an error: another
+version of a set would make every comparison meaningless.
 
-Features are raw, as in the paper, with one exception that the paper made too: the pixels of Fashion-MNIST are
-scaled from 0..255 to [-1, 1], by :func:`scale_pixels`. OpenML's ID column of MagicTelescope is left out; the
-paper's figures come out to the digit only without it.
+Features are raw, as in the paper, with one exception that the paper makes too: :func:`scale_pixels` scales the
+pixels of Fashion-MNIST from 0..255 to [-1, 1]. OpenML's ID column of MagicTelescope is left out; only without it
+do the paper's numbers come out to the digit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Spec:
-    """What a data set must be.
+    """What a data set must look like.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Spec:
     paper_name : str
         Name in the paper's tables.
     left_out : tuple of str
-        Columns of OpenML's table that are no features.
+        Columns of OpenML's table that are not features.
     pixels : bool
         Whether the values are pixels, to be scaled.
     """
@@ -94,11 +94,11 @@ SPECS: dict[str, Spec] = {spec.name: spec for spec in _ALL}
 
 
 class DatasetError(ValueError):
-    """A data set is not there, or is not the one the paper used."""
+    """A data set is missing, or is not the one the paper used."""
 
 
 def find(name: str) -> Spec:
-    """Return the data set of this name, OpenML's or the paper's, in any case of letters.
+    """Return the data set with this name, OpenML's or the paper's; case does not matter.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def find(name: str) -> Spec:
     for spec in _ALL:
         if name.lower() in (spec.name.lower(), spec.paper_name.lower()):
             return spec
-    raise DatasetError(f"there is no data set {name!r}; known are {', '.join(SPECS)}")
+    raise DatasetError(f"unknown data set {name!r}: choose from {', '.join(SPECS)}")
 
 
 def load(
@@ -126,8 +126,8 @@ def load(
     data_dir : path, optional
         Directory with ``NAME.npz`` (arrays ``X`` and ``y``). Without it the set comes from OpenML.
     cache_dir : path, optional
-        Where to keep what came from OpenML; by default scikit-learn's data directory. The second time,
-        nothing is asked of OpenML.
+        Where to keep sets downloaded from OpenML; by default scikit-learn's data directory. A set is downloaded
+        only once.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def _from_npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return arrays["X"], arrays["y"]
     except FileNotFoundError:
-        raise DatasetError(f"{path} does not exist: put the set there, or leave data_dir out to use OpenML") from None
+        raise DatasetError(f"{path} does not exist: put the set there, or omit data_dir to use OpenML") from None
     except KeyError as error:
         raise DatasetError(f"{path} must hold the arrays X and y: {error.args[0]}") from None
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError) as error:
@@ -210,18 +210,17 @@ def _from_openml(spec: Spec, home: Path) -> tuple[NDArray[Any], NDArray[Any]]:
 
     try:
         with warnings.catch_warnings():
-            # scikit-learn warns at every retry and about other versions of the set; errors and checks below
-            # decide.
+            # scikit-learn warns at every retry and about other versions of the set; the checks below decide.
             warnings.simplefilter("ignore")
             found = fetch_openml(data_id=spec.openml_id, data_home=str(home), as_frame=False, parser=_arff_parser())
     except (URLError, TimeoutError, ConnectionError) as error:
         raise DatasetError(
-            f"OpenML could not be reached for {spec.name} (id {spec.openml_id}): {error}. Either put {spec.name}.npz "
-            "with arrays X and y into a directory and name it (data_dir=..., on the command line --data-dir), or run "
+            f"{spec.name} (id {spec.openml_id}) could not be downloaded from OpenML: {error}. Put {spec.name}.npz "
+            "with arrays X and y into a directory and pass it (data_dir=..., on the command line --data-dir), or run "
             f"once with a connection; the set is then kept in {home / 'fcac'}"
         ) from error
     except ValueError as error:
-        raise DatasetError(f"OpenML's answer for {spec.name} (id {spec.openml_id}) is not usable: {error}") from error
+        raise DatasetError(f"OpenML's answer for {spec.name} (id {spec.openml_id}) cannot be used: {error}") from error
     used = [i for i, feature in enumerate(found.feature_names) if feature not in spec.left_out]
     return np.asarray(found.data)[:, used], np.asarray(found.target)
 
@@ -235,7 +234,7 @@ def _arff_parser() -> str:
 
 
 def _checked(X: NDArray[Any], y: NDArray[Any], spec: Spec) -> tuple[Features, Labels]:
-    """Return features as float64 and classes as 0, 1, ...; anything but the paper's set is an error."""
+    """Return features as float64 and classes as 0, 1, ...; raise an error for anything but the paper's set."""
     expected = (spec.n_rows, spec.n_features)
     if X.shape != expected or y.shape != expected[:1]:
         raise DatasetError(
@@ -245,7 +244,7 @@ def _checked(X: NDArray[Any], y: NDArray[Any], spec: Spec) -> tuple[Features, La
     try:
         features = np.ascontiguousarray(X, dtype=np.float64)
     except (ValueError, TypeError) as error:
-        raise DatasetError(f"{spec.name}: X holds values that are no numbers: {error}") from error
+        raise DatasetError(f"{spec.name}: X holds values that are not numbers: {error}") from error
     if not np.isfinite(features).all():
         raise DatasetError(f"{spec.name}: X has missing or infinite values, which the paper's set does not have")
     classes = _encoded(y, spec)
@@ -259,7 +258,7 @@ def _checked(X: NDArray[Any], y: NDArray[Any], spec: Spec) -> tuple[Features, La
 
 
 def _encoded(y: NDArray[Any], spec: Spec) -> Labels:
-    """Turn labels into 0, 1, ... in the order of the description; labels may be encoded already."""
+    """Turn labels into 0, 1, ... in the order of the spec; labels may already be encoded."""
     names, position = np.unique(y, return_inverse=True)
     texts = [_label_text(name) for name in names.tolist()]
     order = list(spec.classes)
@@ -271,7 +270,7 @@ def _encoded(y: NDArray[Any], spec: Spec) -> Labels:
 
 
 def _label_text(name: Any) -> str:
-    """Write a label the one way, however a reader has typed it: '1', 1 and 1.0 are the same class."""
+    """Return one text for a label, whatever type a reader gave it: '1', 1 and 1.0 are the same class."""
     if isinstance(name, float) and name.is_integer():
         name = int(name)
     return str(name).strip().strip("'\"")

@@ -1,4 +1,4 @@
-"""The paper's pictures, drawn anew: three clusterers on one Gaussian, the paper's noise, and continual learning."""
+"""The paper's figures, drawn again: three clusterers on one Gaussian, the paper's noise, and continual learning."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from fcac._typing import Floats, Integers
 from fcac.art.clusterers import CAE, CAEFC, CAPlus
 from fcac.estimators.demo import GAUSSIANS, DemoResult, run_demo
 from fcac.federation.replay import Snapshot, replay
+from fcac.paper import check_extra
 from fcac.persistence import write_atomic
 from fcac.report.cluster_style import PALETTE
 
 EPSILONS = (10, 15, 25, 50, 75)
-#: 1-Wasserstein distances printed in the paper, by epsilon.
+#: The 1-Wasserstein distances that the paper prints, by epsilon.
 PAPER_WASSERSTEIN = {10: 0.0793, 15: 0.0416, 25: 0.0177, 50: 0.0060, 75: 0.0040}
 
 _N_GAUSSIAN = 16_000
 _N_NOISE = 1_000
-# Draws of data and noise over which the distances are averaged, beside the one that is drawn.
+# Number of samples of data and noise over which the distances are averaged, besides the one in the figure.
 _N_REPEATS = 20
 
 _INK, _GREY, _PALE = "#1a1a1a", "#6e6e6e", "#c9ccd1"
@@ -51,16 +52,16 @@ _STYLE: dict[str, Any] = {
 def reproduce_figures(
     out_dir: str | os.PathLike[str], seed: int = 0, progress: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
-    """Draw the paper's pictures as PDF and PNG, and write their numbers to ``figures.json`` and ``figures.md``.
+    """Draw the paper's figures as PDF and PNG, and write their numbers to ``figures.json`` and ``figures.md``.
 
     Parameters
     ----------
     out_dir : path-like
-        Made if it is not there.
+        Created if it does not exist.
     seed : int, default=0
-        Of the data, the noise and the server's shuffle.
+        Seed of the data, the noise and the server's shuffle.
     progress : callable, optional
-        Told what is being drawn.
+        Called with the name of each figure before it is drawn.
 
     Returns
     -------
@@ -72,9 +73,9 @@ def reproduce_figures(
     Raises
     ------
     ImportError
-        If matplotlib is missing; it says what to install.
+        If the extra `experiments` is missing; it says what to install.
     """
-    _need_matplotlib()
+    check_extra()
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress if progress is not None else _silent
@@ -91,12 +92,12 @@ def reproduce_figures(
 
 
 def _tables(figures: dict[str, Any]) -> str:
-    """The numbers of the pictures as Markdown tables."""
-    parts = ["# The numbers behind the pictures\n"]
+    """Return the numbers of the figures as Markdown tables."""
+    parts = ["# The numbers behind the figures\n"]
     titles = {
         "gaussian": f"CAE, CAE_FC and CA+ on {_N_GAUSSIAN:,} points of a Gaussian",
         "noise": "1-Wasserstein distance of the pooled coordinates, and transport in the plane, by epsilon",
-        "continual": "After each round of continual learning (paper's server)",
+        "continual": "After each round of continual learning (the paper's server)",
     }
     for name, title in titles.items():
         rows = [{key: value for key, value in row.items() if not isinstance(value, dict)} for row in figures[name]]
@@ -110,14 +111,6 @@ def _silent(_: str) -> None:
     return None
 
 
-def _need_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        message = "the pictures need matplotlib: pip install 'fcac[experiments]'"
-        raise ImportError(message, name=error.name) from error
-
-
 def _figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
@@ -127,7 +120,7 @@ def _figure(width: float, height: float) -> Any:
 def _save(figure: Any, folder: Path, name: str, files: list[str]) -> None:
     for kind in ("pdf", "png"):
         buffer = io.BytesIO()
-        # no date in the file: the same numbers give the same bytes
+        # no date in the file, so that the same numbers give the same bytes
         metadata = {"CreationDate": None} if kind == "pdf" else {}
         figure.savefig(buffer, format=kind, dpi=300, metadata=metadata)
         write_atomic(folder / f"{name}.{kind}", buffer.getvalue())
@@ -142,7 +135,7 @@ def _to_unit(points: Floats, low: float = 0.0, high: float = 1.0) -> Floats:
 
 
 def _cloud(axes: Any, points: Floats, colour: str = _PALE, size: float = 0.8) -> None:
-    # thousands of points as pixels, so that the PDF stays small; everything else stays line art
+    # thousands of points are drawn as pixels to keep the PDF small; everything else stays vector graphics
     axes.plot(points[:, 0], points[:, 1], "o", color=colour, ms=size, mew=0, rasterized=True, zorder=1)
 
 
@@ -176,7 +169,7 @@ def _square(axes: Any, low: float, high: float, ticks: Sequence[float]) -> None:
 
 
 def _by_size(labels: Integers, counts: Integers) -> Integers:
-    """Renumber clusters so that the largest is 0: neighbouring colours then mean neighbouring sizes."""
+    """Renumber clusters by size, the largest first, so that colours follow the order of sizes."""
     found, place = np.unique(labels, return_inverse=True)
     order = np.argsort(-np.bincount(place.ravel(), weights=counts, minlength=len(found)), kind="stable")
     rank = np.empty(len(found), np.int64)
@@ -188,7 +181,7 @@ def _by_size(labels: Integers, counts: Integers) -> Integers:
 
 
 def _draw_gaussian(folder: Path, seed: int, files: list[str]) -> list[dict[str, Any]]:
-    """CAE, CAE_FC and CA+ on 16,000 points of a standard Gaussian, scaled to [0, 1]."""
+    """Draw CAE, CAE_FC and CA+ on 16,000 points of a standard Gaussian, scaled to [0, 1]."""
     import matplotlib
 
     points = _to_unit(np.random.default_rng(seed).normal(size=(_N_GAUSSIAN, 2)))
@@ -202,7 +195,7 @@ def _draw_gaussian(folder: Path, seed: int, files: list[str]) -> list[dict[str, 
         for letter, axes, name, kind in zip(
             "bcd", panels[1:], ("CAE", "CAE$_{\\mathrm{FC}}$", "CA+"), (CAE, CAEFC, CAPlus), strict=True
         ):
-            kind().fit(points[:500])  # compiled before the clock starts
+            kind().fit(points[:500])  # compile before the clock starts
             started = time.perf_counter()
             model = kind().fit(points)
             seconds = time.perf_counter() - started
@@ -243,12 +236,12 @@ def _noised(points: Floats, epsilon: float, seed: int) -> Floats:
     from fcac.privacy import PaperLaplace
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns that it protects nobody, which is what this figure shows
+        warnings.simplefilter("ignore")  # it warns that it protects nobody, and this figure shows that
         return PaperLaplace(epsilon, random_state=seed).perturb(points)
 
 
 def _distances(points: Floats, noised: Floats) -> tuple[float, float]:
-    """1-Wasserstein distance of the pooled coordinates (as in the paper) and of the points in the plane."""
+    """Return the 1-Wasserstein distance of the pooled coordinates (as in the paper) and of the points in the plane."""
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist
     from scipy.stats import wasserstein_distance
@@ -263,7 +256,7 @@ def _noise_data(seed: int) -> Floats:
 
 
 def _draw_noise(folder: Path, seed: int, files: list[str]) -> list[dict[str, Any]]:
-    """What eps = 10 to 75 of the paper's noise does to 1,000 points scaled to [-1, 1]."""
+    """Draw what the paper's noise at eps = 10 to 75 does to 1,000 points scaled to [-1, 1]."""
     import matplotlib
 
     points = _noise_data(seed)
@@ -314,8 +307,8 @@ def _repeat(seed: int, epsilon: float) -> float:
 
 
 def _draw_continual(folder: Path, seed: int, files: list[str]) -> list[dict[str, Any]]:
-    """Three Gaussians arrive at two sites over three rounds; nothing is initialised again."""
-    result = run_demo(seed)
+    """Draw three rounds in which three Gaussians arrive at two sites; nothing is learned twice."""
+    result = run_demo(seed, server="cae-fc")
     server = result.model.server_
     snapshots = replay(server)
     assert snapshots is not None
@@ -361,7 +354,7 @@ def _draw_rounds(folder: Path, result: DemoResult, snapshots: Sequence[Snapshot]
                 seen[str(item.site)].append(arriving.rows[str(item.site)])
                 axes = panels[row, column]
                 _cloud(axes, np.concatenate(seen[str(item.site)]), size=0.65)
-                _network(axes, item.nodes, item.counts, np.zeros(len(item.nodes), int), largest=14.0)
+                _network(axes, item.nodes, item.counts.astype(np.int64), np.zeros(len(item.nodes), int), largest=14.0)
                 axes.set_title(f"{str(item.site).capitalize()}, round {arriving.number}")
                 axes.set_xlabel(f"{len(item.nodes)} nodes")
             axes = panels[row, len(seen)]
@@ -376,12 +369,12 @@ def _draw_rounds(folder: Path, result: DemoResult, snapshots: Sequence[Snapshot]
 
 
 def _continual_rows(result: DemoResult, snapshots: Sequence[Snapshot], seed: int) -> list[dict[str, Any]]:
-    """Play the rounds once more, to judge each against the Gaussians seen so far."""
+    """Run the rounds once more and score each against the Gaussians seen so far."""
     from sklearn.metrics import adjusted_rand_score, homogeneity_score
 
     from fcac.estimators.fcac import FCAC
 
-    model, rows = FCAC(random_state=seed), []
+    model, rows = FCAC(server="cae-fc", random_state=seed), []
     for arriving, snapshot in zip(result.rounds, snapshots, strict=True):
         model.partial_fit(arriving.rows)
         known = DemoResult(model, result.rounds[: arriving.number])

@@ -1,6 +1,6 @@
 """The paper's evaluation as a grid of cells: data set x scenario x epsilon x method, twenty trials each.
 
-Every cell is one small file, rewritten after each trial, so that stopping costs at most the trials under way.
+Every cell is one small file, rewritten after each trial, so that an interrupted run loses only unfinished trials.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EPSILONS = (np.inf, 15.0, 25.0, 50.0, 75.0)
 METRICS = ("ARI", "AMI", "NMI")
 N_TRIALS = 20
 
-# Rivals iterate over all rows many times; on the largest set they get fewer trials, and the tables say so.
+# Rivals pass over all rows many times; on the largest set they get fewer trials, and the tables say so.
 RIVAL_TRIALS = {"Fashion-MNIST": 2}
 
 
@@ -53,7 +53,7 @@ def epsilon_name(epsilon: float) -> str:
 
 
 def trial(cell: Cell, number: int, data_dir: str | None) -> dict[str, float]:
-    """Run one trial under the paper's exact protocol and return its figures."""
+    """Run one trial under the paper's exact protocol and return its scores, sizes and time."""
     X, y, sites = permuted_sites(cell.dataset, cell.scenario, number, data_dir)
     n_classes = len(np.unique(y))
     start = time.perf_counter()
@@ -87,9 +87,9 @@ def scores(y: NDArray[Any], labels: NDArray[Any]) -> dict[str, float]:
 def permuted_sites(
     dataset: str, scenario: str, number: int, data_dir: str | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], dict[int, NDArray[np.float64]]]:
-    """Return the rows of a trial in its order, their classes, and the rows of each site."""
+    """Return the rows of a trial in their permuted order, their classes, and the rows of each site."""
     from fcac.paper.datasets import find
-    from fcac.tables.partition import paper_dirichlet, paper_iid
+    from fcac.paper.splits import paper_dirichlet, paper_iid
 
     X, y = _loaded(dataset, data_dir)
     order = np.random.RandomState(number).permutation(len(y))
@@ -107,7 +107,7 @@ def _loaded(dataset: str, data_dir: str | None) -> tuple[NDArray[np.float64], ND
 
 
 def _noised(sites: dict[int, NDArray[np.float64]], cell: Cell, number: int) -> dict[int, NDArray[np.float64]]:
-    """Apply the paper's noise, one stream for all sites as its program had it."""
+    """Apply the paper's noise, with one stream for all sites, as in the paper."""
     if np.isinf(cell.epsilon):
         return sites
     from fcac.privacy import PaperLaplace
@@ -120,7 +120,7 @@ def _model(cell: Cell, number: int, n_classes: int) -> Any:
     if cell.method == "FCAC":
         from fcac.estimators.fcac import FCAC
 
-        return FCAC(random_state=0, n_jobs=1)
+        return FCAC(server="cae-fc", random_state=0, n_jobs=1)
     if cell.method == "communities":
         from fcac.estimators.fcac import FCAC
 
@@ -171,7 +171,7 @@ def cells_of(
 
 
 def trials_wanted(cell: Cell, n_trials: int) -> int:
-    """How many trials a cell gets: rivals get fewer on the largest sets."""
+    """Return how many trials a cell gets: rivals get fewer on the largest set."""
     if cell.method in ("FCAC", "communities", "communities (k given)"):
         return n_trials
     return min(n_trials, RIVAL_TRIALS.get(cell.dataset, n_trials))
@@ -186,21 +186,21 @@ def run(
     n_jobs: int | None = None,
     progress: Callable[[int, int, Cell], None] | None = None,
 ) -> None:
-    """Run what is missing of the given cells and store it.
+    """Run the missing trials of the given cells and store them.
 
     Parameters
     ----------
     cells : list of Cell
-        In the order in which they are to be run.
+        They are run in this order.
     folder : Path
-        Results go to ``folder/cells``.
+        Results are written to ``folder/cells``.
     n_trials : int
     data_dir : str, optional
-        Directory of NAME.npz files; otherwise OpenML.
+        Directory of NAME.npz files; by default the sets are downloaded from OpenML.
     n_jobs : int, optional
-        Processes; by default one per processor.
+        Number of processes; one per core by default.
     progress : callable, optional
-        Called with trials done, trials in all, and the cell just advanced.
+        Called after each trial with the number of trials done, their total, and the cell.
     """
     (folder / "cells").mkdir(parents=True, exist_ok=True)
     known = {cell: read_cell(folder, cell) for cell in cells}
@@ -224,8 +224,8 @@ def _results(
         for cell, number in tasks:
             yield cell, number, trial(cell, number, data_dir)
         return
-    # Workers are single-threaded: trials are independent, and BLAS threads would only get in each other's way.
-    # "spawn" because forking a process that has started threads is not safe.
+    # Workers are single-threaded: trials are independent, and BLAS threads would only compete for cores. "spawn",
+    # because forking a process that has started threads is not safe.
     with ProcessPoolExecutor(n_jobs, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
         queue = iter(tasks)
         running: dict[Future[dict[str, float]], tuple[Cell, int]] = {}

@@ -1,4 +1,4 @@
-"""One call from data to the paper's tables: run what is missing, then write figures, tables and diagrams."""
+"""From data to the paper's tables in one call: run the missing trials, then write tables and diagrams."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from fcac.paper import tables
+from fcac.paper import check_extra, tables
 from fcac.paper.datasets import SPECS, find
 from fcac.paper.grid import METHODS, N_TRIALS, SCENARIOS, Cell, cells_of, epsilon_name, run
+from fcac.paper.statistics import cd_diagram, compare, compare_by_metric
 from fcac.persistence import write_atomic
 
-#: what `--quick` runs: three small sets, three trials
+#: What `--quick` runs: three small sets, three trials.
 QUICK_SETS = ("hill-valley", "phoneme", "optdigits")
 QUICK_TRIALS = 3
 
@@ -42,29 +43,35 @@ def reproduce_tables(
     progress: Progress | None = None,
     only_write: bool = False,
 ) -> dict[str, Any]:
-    """Re-run the paper's quantitative evaluation and say cell by cell whether it agrees.
+    """Repeat the paper's quantitative evaluation and say, cell by cell, whether it agrees.
 
     Parameters
     ----------
     out : Path
-        Results: ``cells/`` (one file per cell, resumable), ``tables.md``, ``tables.tex``, ``tables.json`` and, with the
-        extra `experiments`, critical-difference diagrams.
+        Directory of the results: ``cells/`` (one file per cell, so that a stopped run can continue), ``tables.md``,
+        ``tables.tex``, ``tables.json`` and the critical-difference diagrams.
     datasets : sequence of str, optional
         Names of sets; all ten by default.
     methods, epsilons : sequences
     n_trials : int
     data_dir : str, optional
-        Directory of NAME.npz files; otherwise OpenML.
+        Directory of NAME.npz files; by default the sets are downloaded from OpenML.
     n_jobs : int, optional
     progress : callable, optional
     only_write : bool
-        Run nothing; write tables from the trials that are there.
+        Run no trials; write the tables from those already finished.
 
     Returns
     -------
     dict
         What ``tables.json`` holds.
+
+    Raises
+    ------
+    ImportError
+        If the extra `experiments` is missing; it says what to install.
     """
+    check_extra()
     names = [find(name).name for name in datasets] if datasets else list(SPECS)
     cells = cells_of(names, SCENARIOS, epsilons, methods)
     start = time.perf_counter()
@@ -89,7 +96,7 @@ def reproduce_tables(
 
 
 def summarise(rows: Sequence[tables.Entry], methods: Sequence[str], epsilons: Sequence[float]) -> dict[str, Any]:
-    """Agreement with the paper, ranks and significance, from the entries alone."""
+    """Return agreement with the paper, ranks and significance, from the entries alone."""
     return {
         "agreement": tables.agreement(rows),
         "disagreements": tables.disagreements(rows),
@@ -113,26 +120,19 @@ def summarise(rows: Sequence[tables.Entry], methods: Sequence[str], epsilons: Se
 
 
 def comparisons(rows: Sequence[tables.Entry], epsilons: Sequence[float]) -> dict[str, Any]:
-    """Average ranks and Nemenyi's differences: overall, by scenario, by epsilon; the paper's blocks and per metric."""
-    try:
-        from fcac.paper.statistics import compare_by_metric
-    except ImportError as error:
-        return {"not computed": str(error)}
+    """Return ranks and rank tests overall, by scenario and by epsilon; with the paper's blocks and for each metric."""
     result: dict[str, Any] = {}
     for name, scenarios, epsilon in comparison_names(epsilons):
         blocks = rounded_blocks(rows, scenarios, epsilon)
         if not enough(blocks):
             continue
-        try:
-            found = compare_by_metric(blocks)
-        except ImportError as error:
-            return {"not computed": str(error)}
+        found = compare_by_metric(blocks)
         result[name] = {metric: comparison.as_dict() for metric, comparison in found.items()}
     return result
 
 
 def comparison_names(epsilons: Sequence[float]) -> list[tuple[str, tuple[str, ...], str]]:
-    """Name, scenarios and epsilon of every comparison."""
+    """Return the name, scenarios and epsilon of every comparison."""
     listed: list[tuple[str, tuple[str, ...], str]] = []
     for epsilon in epsilons:
         shown = epsilon_name(epsilon)
@@ -142,10 +142,10 @@ def comparison_names(epsilons: Sequence[float]) -> list[tuple[str, tuple[str, ..
 
 
 def rounded_blocks(rows: Sequence[tables.Entry], scenarios: Sequence[str], epsilon: str) -> dict[str, dict[str, float]]:
-    """Scores rounded to the four digits the paper prints, so that what looks equal is ranked equal.
+    """Return scores rounded to the four digits the paper prints, so that scores printed alike are ranked alike.
 
-    Blocks in which a method has not been run yet are left out. So is the second telling of one method, `(k given)`: two
-    of a kind would share the ranks that one has to earn.
+    Blocks in which a method has not been run yet are left out. So is the second variant of one method, `(k given)`:
+    two entries for one method would distort the ranks of the others.
     """
     ranked = [row for row in rows if not row.method.endswith("(k given)")]
     blocks = tables.score_table(ranked, scenarios, epsilon)
@@ -158,19 +158,12 @@ def rounded_blocks(rows: Sequence[tables.Entry], scenarios: Sequence[str], epsil
 
 
 def enough(blocks: dict[str, dict[str, float]]) -> bool:
-    """Whether ranks of these blocks can be tested at all: four blocks, three methods."""
+    """Return whether the ranks of these blocks can be tested at all: at least four blocks and three methods."""
     return len(blocks) >= 4 and min(len(scores) for scores in blocks.values()) >= 3
 
 
 def draw_diagrams(rows: Sequence[tables.Entry], epsilons: Sequence[float], out: Path) -> list[Path]:
-    """Draw the critical-difference diagrams, if the extra `experiments` is installed."""
-    try:
-        import matplotlib  # noqa: F401
-        import scikit_posthocs  # noqa: F401
-    except ImportError:
-        return []
-    from fcac.paper.statistics import cd_diagram, compare
-
+    """Draw a critical-difference diagram for every comparison that has enough blocks."""
     drawn = []
     for name, scenarios, epsilon in comparison_names(epsilons):
         blocks = rounded_blocks(rows, scenarios, epsilon)
@@ -223,8 +216,6 @@ def page(rows: Sequence[tables.Entry], summary: dict[str, Any], methods: Sequenc
 
 
 def _rank_lines(found: dict[str, Any]) -> list[str]:
-    if "not computed" in found:
-        return [f"Not computed: {found['not computed']}"]
     lines: list[str] = []
     for name, by_metric in found.items():
         lines += [f"### {name}", "", "| blocks | average ranks, best first | Friedman p | significantly different |"]
@@ -239,7 +230,7 @@ def _rank_lines(found: dict[str, Any]) -> list[str]:
 
 
 def fitting_seconds(cells: Sequence[Cell], out: Path) -> dict[str, float]:
-    """Add up the time spent in fitting, by method."""
+    """Return the total time spent in fitting, by method."""
     from fcac.paper.grid import read_cell
 
     total: dict[str, float] = {}
@@ -250,5 +241,5 @@ def fitting_seconds(cells: Sequence[Cell], out: Path) -> dict[str, float]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that the figures depend on."""
+    """Return the versions of the packages that the numbers depend on."""
     return {name: version(name) for name in ("fcac", "numpy", "scipy", "scikit-learn", "numba")}

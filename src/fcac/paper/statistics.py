@@ -1,17 +1,19 @@
-"""Which differences between methods are more than chance: ranks, Friedman, Nemenyi, critical differences.
+"""Which differences between methods are significant: average ranks, Friedman's and Nemenyi's tests, diagrams.
 
-The methods are ranked within every block (1 is best), and the ranks are averaged over blocks. Friedman's test
-asks whether the methods differ at all. If so, Nemenyi's test asks which pairs do: those whose average ranks
-are farther apart than the critical difference. This is the procedure of Demsar (2006), which the paper
-follows.
+The methods are ranked within every block (1 is best), and the ranks are averaged over blocks. Friedman's test asks
+whether the methods differ at all. If they do, Nemenyi's test asks which pairs differ: those whose average ranks are
+farther apart than the critical difference. This is the procedure of Demšar (2006), which the paper follows.
 
-What counts as a block matters. The paper takes every pair of metric and data set. Its three metrics on one
-set are not independent, however, so this makes differences look surer than they are;
-:func:`compare_by_metric` does it both ways, and :func:`surviving_differences` says which conclusions hold in
-both.
+What counts as a block matters. The paper takes every pair of metric and data set. Three metrics on one set are not
+independent, however, so this overstates significance; :func:`compare_by_metric` does it both ways, and
+:func:`surviving_differences` says which conclusions hold in both.
 
-Scores come as ``{block: {method: score}}`` or as a long table of ``(method, block, score)``; higher is
-better.
+Scores are given as ``{block: {method: score}}`` or as a long table of ``(method, block, score)``; higher is better.
+
+References
+----------
+J. Demšar. Statistical Comparisons of Classifiers over Multiple Data Sets. Journal of Machine Learning Research 7,
+1-30, 2006.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from fcac.paper import check_extra
 from fcac.persistence import write_atomic
 
 Scores = Mapping[Any, Mapping[str, float]] | Iterable[tuple[str, Hashable, float]]
@@ -37,7 +40,7 @@ Scores = Mapping[Any, Mapping[str, float]] | Iterable[tuple[str, Hashable, float
 METRICS = ("ARI", "AMI", "NMI")
 SCENARIOS = ("iid", "non-iid")
 
-# The blue of Okabe and Ito's palette, which every kind of colour vision tells from grey and black.
+# The blue of Okabe and Ito's palette, which can be told from grey and black with any kind of colour vision.
 _INK, _STEM, _BAR = "#1a1a1a", "#6e6e6e", "#0072B2"
 
 
@@ -55,9 +58,9 @@ class Comparison:
     alpha : float
         Level of significance.
     friedman_statistic, friedman_p : float
-        Friedman's chi-squared and the chance of it if all methods were alike.
+        Friedman's chi-squared and its p-value.
     critical_difference : float
-        Distance of average ranks beyond which Nemenyi's test calls two methods different.
+        Difference of average ranks beyond which Nemenyi's test calls two methods different.
     p_values : ndarray of shape (k, k)
         Nemenyi's, in the order of ``methods``.
     """
@@ -73,11 +76,11 @@ class Comparison:
 
     @property
     def any_difference(self) -> bool:
-        """Whether Friedman's test rejects that all methods are alike."""
+        """Whether Friedman's test rejects the hypothesis that all methods are alike."""
         return self.friedman_p < self.alpha
 
     def differ(self, first: str, second: str) -> bool:
-        """Whether two methods differ significantly; never, if Friedman's test finds no difference at all."""
+        """Return whether two methods differ significantly; never if Friedman's test finds no difference at all."""
         i, j = self.methods.index(first), self.methods.index(second)
         return self.any_difference and bool(self.p_values[i, j] < self.alpha)
 
@@ -90,8 +93,7 @@ class Comparison:
 
     @cached_property
     def groups(self) -> list[tuple[str, ...]]:
-        """The bars of a critical-difference diagram: largest runs of methods with no difference between any
-        two."""
+        """The bars of a critical-difference diagram: maximal runs of methods of which no two differ."""
         found: list[tuple[str, ...]] = []
         reached = 0
         for i, first in enumerate(self.methods):
@@ -169,13 +171,13 @@ def compare_by_metric(
     scores : as for :func:`compare`
     alpha : float, default=0.05
     metric_of : callable, optional
-        Returns the metric of a block. By default it is the last part of the block's name: the last entry of a
-        tuple, or what follows the last ``/`` of a text.
+        Returns the metric of a block. By default that is the last part of the block's name: the last entry of a
+        tuple, or what follows the last ``/`` of a string.
 
     Returns
     -------
     dict of str to Comparison
-        Under ``"all"`` the paper's way, then each metric.
+        The paper's way under ``"all"``, then one comparison per metric.
     """
     part = metric_of or _last_part
     table = list(_long(scores))
@@ -196,7 +198,7 @@ def surviving_differences(comparisons: Mapping[str, Comparison]) -> dict[tuple[s
     Returns
     -------
     dict of (better, worse) to list of str
-        An empty list: no single metric bears the claim out.
+        An empty list means that no single metric supports the claim.
     """
     single = {metric: found for metric, found in comparisons.items() if metric != "all"}
     return {
@@ -249,18 +251,15 @@ def friedman(matrix: NDArray[np.float64]) -> tuple[float, float]:
 
 def nemenyi(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Nemenyi's p-value for every pair of columns of scores in blocks (rows)."""
-    try:
-        from scikit_posthocs import posthoc_nemenyi_friedman
-    except ImportError as error:
-        raise ImportError(
-            "Nemenyi's test needs scikit-posthocs: pip install 'fcac[experiments]'", name=error.name
-        ) from error
+    check_extra()
+    from scikit_posthocs import posthoc_nemenyi_friedman
+
     values: NDArray[np.float64] = np.array(posthoc_nemenyi_friedman(matrix), dtype=np.float64)
     return values
 
 
 def critical_difference(n_methods: int, n_blocks: int, alpha: float = 0.05) -> float:
-    """Return the distance of average ranks beyond which Nemenyi's test calls two methods different.
+    """Return the difference of average ranks beyond which Nemenyi's test calls two methods different.
 
     Examples
     --------
@@ -269,7 +268,7 @@ def critical_difference(n_methods: int, n_blocks: int, alpha: float = 0.05) -> f
     (1.25, 1.114)
     """
     if n_methods < 2 or n_blocks < 1:
-        raise ValueError(f"there must be 2 methods and 1 block at least; got {n_methods} and {n_blocks}")
+        raise ValueError(f"at least 2 methods and 1 block are needed; got {n_methods} and {n_blocks}")
     q = stats.studentized_range.ppf(1 - alpha, n_methods, np.inf) / np.sqrt(2)
     return float(q * np.sqrt(n_methods * (n_methods + 1) / (6 * n_blocks)))
 
@@ -277,17 +276,17 @@ def critical_difference(n_methods: int, n_blocks: int, alpha: float = 0.05) -> f
 def paper_scores(
     scenarios: Sequence[str] = SCENARIOS, metrics: Sequence[str] = METRICS, *, from_ranks: bool = False
 ) -> dict[tuple[str, str, str], dict[str, float]]:
-    """Return the scores that the paper prints for no noise, in blocks (scenario, set, metric).
+    """Return the scores that the paper prints without noise, in blocks (scenario, set, metric).
 
     Parameters
     ----------
     scenarios : sequence of str
-        Of "iid" and "non-iid".
+        Any of "iid" and "non-iid".
     metrics : sequence of str
-        Of "ARI", "AMI" and "NMI".
+        Any of "ARI", "AMI" and "NMI".
     from_ranks : bool, default=False
-        Give minus the rank that the paper prints beside each score. Its ranks are of unrounded scores, so
-        they order methods whose printed scores are equal.
+        Return minus the rank that the paper prints beside each score. It ranked unrounded scores, so its ranks
+        order methods whose printed scores are equal.
 
     Returns
     -------
@@ -333,16 +332,16 @@ def cd_diagram(
     title: str | None = None,
     formats: Sequence[str] = ("pdf", "png"),
 ) -> list[Path]:
-    """Draw a critical-difference diagram: average ranks on a line, bars over methods that do not differ.
+    """Draw a critical-difference diagram: average ranks on a line, bars joining methods that do not differ.
 
-    The best rank is on the right, as in the paper. A bar joins methods between which no difference was found;
-    the length of the critical difference stands at the top left. If Friedman's test finds no difference at
-    all, one bar joins all methods.
+    The best rank is on the right, as in the paper. A bar joins methods between which no difference was found; the
+    critical difference is shown as a length at the top left. If Friedman's test finds no difference at all, one bar
+    joins all methods.
 
     Parameters
     ----------
     path : path
-        Where to write, without the ending.
+        Path of the files, without the extension.
     comparison : Comparison
     title : str, optional
     formats : sequence of str, default=("pdf", "png")
@@ -352,13 +351,12 @@ def cd_diagram(
     list of Path
         The files written.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("diagrams need matplotlib: pip install 'fcac[experiments]'", name=error.name) from error
+    check_extra()
+    import matplotlib
+
     figure = _draw(comparison, title)
     written = []
-    # Type 42 keeps the text in a PDF searchable; no date in it, so that equal diagrams are equal files.
+    # Type 42 keeps the text of a PDF searchable; there is no date in it, so that equal diagrams are equal files.
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "fcac"}):
         for ending in formats:
             buffer = io.BytesIO()
@@ -380,13 +378,12 @@ def _draw(comparison: Comparison, title: str | None) -> Any:
     below_bars = -0.9 - 0.55 * len(groups)
     bottom = below_bars - 1.1 * n_right
     top = 3.4 + (1.3 if title else 0.0)
-    side = 0.12 * (k - 1)  # how far lines run beyond the axis
+    side = 0.12 * (k - 1)  # how far lines extend beyond the axis
 
     figure = Figure(figsize=(4.6, 0.19 * (top - bottom + 1.2)))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
-    # Reversed: the best rank is on the right. Names may reach beyond; the page is cut to fit them when
-    # written.
+    # Reversed: the best rank is on the right. Names may reach beyond the axes; the page is fitted to them on saving.
     axes.set_xlim(k + side, 1 - side)
     axes.set_ylim(bottom - 1.2, top)
 
@@ -413,7 +410,7 @@ def _draw(comparison: Comparison, title: str | None) -> Any:
 
     for i, (method, rank) in enumerate(zip(methods, ranks, strict=True)):
         right = i < n_right
-        # Outermost first: its line leaves at the top, so that no line crosses another's stem.
+        # The outermost method's line is the highest, so that no line crosses another's stem.
         y = below_bars - 1.1 * (i if right else k - 1 - i)
         edge = 1 - side if right else k + side
         axes.plot([rank, rank, edge], [0, y, y], color=_STEM, linewidth=0.9, solid_joinstyle="miter")

@@ -1,4 +1,4 @@
-"""Our figures beside the paper's, cell by cell, in Markdown, LaTeX and JSON."""
+"""Our numbers beside the paper's, cell by cell, in Markdown, LaTeX and JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from fcac.paper.grid import METRICS, Cell, epsilon_name, read_cell
 
-#: rows of the paper's tables, with the decimals it prints
+#: The rows of the paper's tables, with the number of decimals it prints.
 MEASURES = {"ARI": 4, "AMI": 4, "NMI": 4, "nodes": 1, "clusters": 1}
 _PAPER_NAMES = {"nodes": "#Nodes", "clusters": "#Clusters"}
 
@@ -40,7 +40,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure: ours, and the paper's where it printed one."""
+    """One number of the tables: ours, and the paper's where it printed one."""
 
     dataset: str
     scenario: str
@@ -75,7 +75,7 @@ class Entry:
 
 
 def half_up(value: float, digits: int) -> str:
-    """Round as people do: halves go up (and a mean of 45.25 prints as 45.3).
+    """Round halves up, as the paper does: a mean of 45.25 is printed as 45.3.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def half_up(value: float, digits: int) -> str:
     >>> half_up(45.25, 1), half_up(-0.00004, 4)
     ('45.3', '0.0000')
     """
-    # a sum of twenty whole numbers over twenty is exact to far more than twelve places
+    # the mean of twenty whole numbers is exact to far more than twelve decimals
     exact = Decimal(repr(round(value, 12)))
     rounded = exact.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
     return str(abs(rounded) if rounded == 0 else rounded)
@@ -127,14 +127,14 @@ def entries(cells: Iterable[Cell], folder: Path) -> list[Entry]:
 
 
 def reason(entry: Entry) -> str:
-    """Say why a figure differs from the paper's."""
+    """Return why a number differs from the paper's."""
     if entry.method == "FCAC":
         return REASONS.get((entry.dataset, entry.scenario), "not explained")
     return "the paper gives no seeds for this rival: compared by standard errors, not digits"
 
 
 def as_markdown(rows: Sequence[Entry], methods: Sequence[str]) -> str:
-    """Return one table per scenario and epsilon: ours above, the paper's below, a mark where they differ."""
+    """Return one table per scenario and epsilon: ours above, the paper's below, with a mark of agreement."""
     lines: list[str] = []
     for scenario, epsilon in sorted({(r.scenario, r.epsilon) for r in rows}, key=_grid_order):
         here = [r for r in rows if (r.scenario, r.epsilon) == (scenario, epsilon)]
@@ -203,7 +203,7 @@ def _grid_order(key: tuple[str, str]) -> tuple[float, str]:
 
 
 def disagreements(rows: Sequence[Entry]) -> list[dict[str, Any]]:
-    """List every figure that differs from the paper's in a printed digit, with the reason."""
+    """List, with the reason, the numbers of FCAC that differ in a printed digit and those of rivals beyond 2 s.e."""
     return [
         {
             "dataset": r.dataset,
@@ -221,7 +221,7 @@ def disagreements(rows: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 def agreement(rows: Sequence[Entry]) -> dict[str, dict[str, Any]]:
-    """Count, for every method, figures equal to the paper's digits and those within two standard errors."""
+    """Count, for every method, the numbers equal to the paper's printed digits and those beyond two standard errors."""
     result: dict[str, dict[str, Any]] = {}
     for method in dict.fromkeys(r.method for r in rows):
         compared = [r for r in rows if r.method == method and r.agrees is not None]

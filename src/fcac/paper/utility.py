@@ -1,8 +1,8 @@
-"""What privacy costs: how well clusters are found at each epsilon, for every mechanism, on equal terms.
+"""What privacy costs in quality: how well clusters are found at each epsilon, by every mechanism.
 
-Equal terms means the total epsilon of a record: what the ledger shows for :class:`NodeRelease`, what a report of all
-features costs for :class:`LocalNoise`, and epsilon times the number of features for :class:`PaperLaplace`, whose
-number is only nominal in any case.
+Mechanisms are compared at equal total epsilon of a record. For :class:`NodeRelease` that is what the ledger shows, for
+:class:`LocalNoise` the cost of all features together, and for :class:`PaperLaplace` its epsilon times the number of
+features, although its epsilon is no guarantee in any case.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
+from fcac.federation.contribution import Contribution
 from fcac.privacy.bounds import check_bounds, check_rows
 from fcac.privacy.ledger import Ledger
-from fcac.privacy.local_noise import LocalNoise
-from fcac.privacy.node_release import NodeRelease
-from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.mechanisms.local_noise import LocalNoise
+from fcac.privacy.mechanisms.node_release import NodeRelease
+from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
 from fcac.privacy.samplers import Sampler
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -45,9 +46,10 @@ def utility_curve(
 ) -> dict[str, Any]:
     """Measure adjusted mutual information (AMI) against the total epsilon of a record.
 
-    Rows are divided among sites with Dirichlet-distributed shares of the classes; each site sends one contribution;
-    three read-outs are applied to the same contributions: the paper's server, the communities server, and k-means
-    (weighted, told the true number of clusters) on the nodes.
+    The rows are divided among sites with Dirichlet-distributed shares of the classes, and each site sends one
+    contribution. There are three read-outs: the paper's server (its sites condense with CA+), the communities server,
+    and k-means (weighted, given the true number of clusters) on the nodes of communities. A release takes the place of
+    condensing, so that all three then read the same contributions.
 
     Parameters
     ----------
@@ -60,17 +62,17 @@ def utility_curve(
     mechanisms : sequence of str
         Some of "NodeRelease", "LocalNoise", "PaperLaplace".
     n_sites, alpha, n_seeds : int, float, int
-        Division of the rows; every seed divides anew.
+        How the rows are divided; each seed gives another division.
     sampler : Sampler, optional
-        Noise of NodeRelease; None is the real one.
+        Source of NodeRelease's noise; None for the secure one.
     progress : callable, optional
-        Told in words what was measured.
+        Called with one line of text after each measurement.
 
     Returns
     -------
     dict
-        JSON-able: ``curves[mechanism][readout]`` has ``mean`` and ``std`` over the seeds, one number per epsilon;
-        ``no_noise[readout]`` likewise, one number.
+        Ready for JSON: ``curves[mechanism][readout]`` has ``mean`` and ``std`` over the seeds, one number per epsilon;
+        ``no_noise[readout]`` has one number each.
     """
     limits = check_bounds(bounds)
     rows, classes = check_rows(X, len(limits)), np.asarray(y)
@@ -103,7 +105,7 @@ def utility_curve(
 
 
 def digits_utility(n_seeds: int = 8, **options: Any) -> dict[str, Any]:
-    """:func:`utility_curve` on scikit-learn's digits (1,797 records of 64 features from 0 to 16)."""
+    """Run :func:`utility_curve` on scikit-learn's digits (1,797 records of 64 features from 0 to 16)."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -125,25 +127,33 @@ def _one_federation(
     from sklearn.cluster import KMeans
     from sklearn.metrics import adjusted_mutual_info_score
 
-    from fcac.federation import Server, Site
+    from fcac.federation import Server, Site, readouts
+    from fcac.federation.condenser import condenser_for
     from fcac.tables.partition import dirichlet
 
     parts = dirichlet(classes, n_sites, alpha, seed)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         mechanism = _mechanism(name, epsilon, bounds, seed, sampler, Path(folder) / "ledger.db")
-        sent = [Site(str(number), privacy=mechanism).contribute(rows[part]) for number, part in enumerate(parts)]
+        sent: dict[str, list[Contribution]] = {}
+        for kind in ("communities", "cae-fc"):
+            if isinstance(mechanism, NodeRelease) and sent:
+                sent[kind] = sent["communities"]  # a release takes the place of condensing, and is drawn once
+                continue
+            condenser = condenser_for(readouts.find(kind).condenser)
+            sites = [Site(str(number), mechanism, condenser=condenser) for number in range(len(parts))]
+            sent[kind] = [site.contribute(rows[part]) for site, part in zip(sites, parts, strict=True)]
         if isinstance(mechanism, NodeRelease):
             assert mechanism.ledger is not None
             spent = max(mechanism.ledger.spent(site) for site in mechanism.ledger.sites())
             if spent > epsilon:
                 raise AssertionError("the ledger shows more than the epsilon on the axis")
-    nodes = np.concatenate([item.nodes for item in sent])
-    counts = np.concatenate([item.counts for item in sent])
+    nodes = np.concatenate([item.nodes for item in sent["communities"]])
+    counts = np.concatenate([item.counts for item in sent["communities"]])
     found = {"nodes": float(len(nodes))}
     for kind in ("cae-fc", "communities"):
         server = Server(kind, random_state=0)
-        server.absorb(sent)
+        server.absorb(sent[kind])
         found[kind] = float(adjusted_mutual_info_score(classes, server.predict(rows)))
     n_classes = min(len(np.unique(classes)), len(nodes))
     k_means = KMeans(n_classes, n_init=10, random_state=0).fit(nodes, sample_weight=counts)

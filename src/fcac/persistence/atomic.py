@@ -1,4 +1,4 @@
-"""Files that change all at once or not at all, and locks that keep two processes from writing at the same time."""
+"""Atomic writes: files that change completely or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never a mixture."""
+    """Write a file so that readers see either the old content or the new, never a mixture, even after a crash."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -26,7 +26,7 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
             os.unlink(temporary)
         raise
     if os.name == "posix":
-        # The new name itself must survive a power cut, so the directory is flushed too.
+        # The new directory entry must survive a power cut as well, so the directory is flushed too.
         directory = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(directory)

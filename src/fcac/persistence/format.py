@@ -1,8 +1,8 @@
-"""The one byte form: safetensors arrays with a checked JSON header.
+"""The binary format: safetensors arrays with a JSON header and a checksum.
 
-Models, contributions and released states all use it, in files and in messages. A file holds arrays and one JSON
-text; nothing in it is ever executed. The header carries a SHA-256 over itself and all arrays, so that a truncated
-or altered file is refused instead of being half understood.
+Models, contributions and released states all use it, in files and in messages. A file contains arrays and one JSON
+text; nothing in it is ever executed. The header includes a SHA-256 digest of itself and all arrays, so that a truncated
+or altered file is refused instead of being partly read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-#: Number of the format. A reader accepts every protocol up to its own.
+#: Version number of the format. A reader accepts every protocol up to its own.
 PROTOCOL = 1
 
 _HEADER_KEY = "fcac"
@@ -28,14 +28,14 @@ _DTYPES = ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bo
 
 
 def pack(kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """Turn a description and named arrays into bytes; equal input gives equal bytes.
+    """Serialise metadata and named arrays to bytes; equal input gives equal bytes.
 
     Parameters
     ----------
     kind : str
-        What this is, for example ``"model"`` or ``"contribution"``. A reader asks for the kind it expects.
+        What the data are, for example ``"model"`` or ``"contribution"``. A reader states the kind it expects.
     meta : mapping
-        JSON-able description.
+        JSON-serialisable metadata.
     arrays : mapping of str to ndarray
         Numeric arrays.
 
@@ -53,9 +53,9 @@ def pack(kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> byt
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
         if array.dtype.name not in _DTYPES:
-            raise ValueError(f"array {name!r} has type {array.dtype}, which the file format does not hold")
+            raise ValueError(f"array {name!r} has type {array.dtype}, which the file format does not support")
         ready[name] = np.require(array, requirements="C")
-    # through JSON once, so that keys and numbers are already what a reader will find
+    # converted to JSON and back, so that keys and numbers are already what a reader will find
     header: dict[str, Any] = {"protocol": PROTOCOL, "kind": kind, "meta": json.loads(_canonical(dict(meta)))}
     header["sha256"] = _digest(header, ready)
     text = _canonical(header)
@@ -64,7 +64,7 @@ def pack(kind: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> byt
 
 
 def unpack(data: bytes, kind: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read bytes made by :func:`pack`; anything else is a ``ValueError`` that says what is wrong.
+    """Read bytes written by :func:`pack`; for anything else raise a ``ValueError`` that says what is wrong.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def unpack(data: bytes, kind: str | None = None) -> tuple[dict[str, Any], dict[s
 
 
 def read(path: str | os.PathLike[str], kind: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read a file of packed bytes and check it; errors name the file."""
+    """Read and check a file written with :func:`pack`; errors name the file."""
     try:
         return unpack(Path(path).read_bytes(), kind)
     except ValueError as error:
@@ -114,17 +114,17 @@ def kind_of(data: bytes) -> str:
 
 
 def _read_header(data: bytes) -> dict[str, Any]:
-    """Check the outer frame before anything is handed to the array reader."""
+    """Check the outer structure before anything is passed to the array reader."""
     if len(data) < 8:
-        raise ValueError("not an FCAC file: shorter than its own frame")
+        raise ValueError("not an FCAC file: it is too short")
     size = int.from_bytes(data[:8], "little")
     if not 2 <= size <= min(_MAX_HEADER_CHARS, len(data) - 8):
-        raise ValueError("not an FCAC file, or cut off: the header does not fit the file")
+        raise ValueError("not an FCAC file, or truncated: the header does not fit the file")
     try:
         frame = json.loads(data[8 : 8 + size].decode("utf-8"))
         text = frame["__metadata__"][_HEADER_KEY]
         header = json.loads(text)
-        # any other way to write the same values is a change of bits, too
+        # the same values written differently also mean that bits have changed
         unchanged = text == _canonical(header)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("not an FCAC file, or damaged: the header cannot be read") from None
@@ -138,7 +138,7 @@ def _canonical(header: Any) -> str:
 
 
 def _digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
-    """SHA-256 over the header (without the sum itself) and every array with its name, type and shape."""
+    """Return the SHA-256 digest of the header (without the digest) and of every array with name, type and shape."""
     digest = hashlib.sha256(_canonical(header).encode())
     for name in sorted(arrays):
         array = arrays[name]

@@ -1,4 +1,4 @@
-"""Many small states as a few arrays: 100,000 sites must not become a million tensors in one file."""
+"""Stores many small states in a few arrays, so that 100,000 sites do not become a million tensors in one file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
-def stack(parts: Sequence[Parts]) -> Parts:
-    """Join states that hold the same arrays, along their first axis."""
+def pack_many(parts: Sequence[Parts]) -> Parts:
+    """Concatenate states that have the same arrays, along their first axis."""
     names = sorted({name for _, arrays in parts for name in arrays})
     lengths = np.array([[len(arrays[n]) if n in arrays else -1 for n in names] for _, arrays in parts], np.int64)
     joined: dict[str, NDArray[Any]] = {
@@ -22,11 +22,11 @@ def stack(parts: Sequence[Parts]) -> Parts:
     return {"names": names, "metas": [meta for meta, _ in parts]}, joined
 
 
-def unstack(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[Parts]:
-    """Take apart what :func:`stack` joined."""
+def unpack_many(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[Parts]:
+    """Separate the states joined by :func:`pack_many`."""
     names, metas, lengths = meta["names"], meta["metas"], arrays["lengths"]
     if lengths.shape != (len(metas), len(names)) or lengths.dtype != np.int64:
-        raise ValueError("the states in this file do not fit their index")
+        raise ValueError("the states in this file do not match their index")
     starts = dict.fromkeys(names, 0)
     result: list[Parts] = []
     for row, entry in zip(lengths, metas, strict=True):
@@ -37,6 +37,6 @@ def unstack(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[Parts
             own[name] = arrays[name][starts[name] : starts[name] + int(length)]
             starts[name] += int(length)
             if len(own[name]) != length:
-                raise ValueError("the states in this file are cut short")
+                raise ValueError("the states in this file are truncated")
         result.append((entry, own))
     return result

@@ -1,9 +1,9 @@
-"""Privacy: what may leave a site, what it costs, and how to check.
+"""Privacy mechanisms: what may leave a site, what it costs, and how to audit it.
 
-Row mechanisms change records before they are condensed: :class:`PaperLaplace` (the paper's noise, for reproduction; no
-guarantee) and :class:`LocalNoise` (local differential privacy, one record per device). A node mechanism replaces the
+Row mechanisms perturb records before they are condensed: :class:`PaperLaplace` (the paper's noise, for reproduction; no
+guarantee) and :class:`LocalNoise` (local differential privacy, one record per device). A node mechanism replaces
 condensing: :class:`NodeRelease`, differentially private per record, with a :class:`Ledger` that cannot be overspent.
-:func:`audit` tries to break what is promised.
+:func:`audit` tries to refute what a mechanism promises.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from fcac.privacy.auditing import AuditResult, audit
     from fcac.privacy.durable_release import StoredRelease, release_once
     from fcac.privacy.ledger import Ledger
-    from fcac.privacy.local_noise import LocalNoise
-    from fcac.privacy.node_release import NodeRelease
-    from fcac.privacy.paper_laplace import PaperLaplace
+    from fcac.privacy.mechanisms.local_noise import LocalNoise
+    from fcac.privacy.mechanisms.node_release import NodeRelease
+    from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
     from fcac.privacy.released_state import ReleasedState
 
 __all__ = [
@@ -39,16 +39,16 @@ __all__ = [
     "release_once",
 ]
 
-# Modules load when a name is first used, so that a site without privacy does not pay for them.
+# Modules are loaded when a name is first used, so that a site without privacy does not pay for them.
 __getattr__, __dir__ = _lazy.attach(
     __name__,
     __all__,
     {
         "AuditResult": "fcac.privacy.auditing",
         "Ledger": "fcac.privacy.ledger",
-        "LocalNoise": "fcac.privacy.local_noise",
-        "NodeRelease": "fcac.privacy.node_release",
-        "PaperLaplace": "fcac.privacy.paper_laplace",
+        "LocalNoise": "fcac.privacy.mechanisms.local_noise",
+        "NodeRelease": "fcac.privacy.mechanisms.node_release",
+        "PaperLaplace": "fcac.privacy.mechanisms.paper_laplace",
         "ReleasedState": "fcac.privacy.released_state",
         "StoredRelease": "fcac.privacy.durable_release",
         "audit": "fcac.privacy.auditing",

@@ -1,4 +1,4 @@
-"""Plain objects: equal if their settings are equal, shown by their settings, safe to copy."""
+"""Value objects: compared and displayed by their settings, and safe to copy."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Audit: try to tell two neighbouring data sets apart by what leaves, and compare with what was promised.
+"""Audits that try to distinguish neighbouring data sets by what leaves a site, and compare this with the promise.
 
-A promise of rho-zCDP by Gaussian noise says: whatever test somebody runs on the output, its trade-off between false
-and missed alarms is no better than telling N(0, 1) from N(mu, 1) with mu = sqrt(2 rho). The audit runs the shipped
-code many times on worst-case neighbours, picks the best test it can on separate runs, and computes a mu that the
-mechanism certainly exceeds (Clopper-Pearson). A mu above the promise proves a fault. An audit that finds none does not
-prove the promise; the proof does that (docs/privacy/proof.md).
+A promise of rho-zCDP by Gaussian noise says: whatever test is run on the output, its trade-off between false alarms and
+missed detections is no better than that of distinguishing N(0, 1) from N(mu, 1) with mu = sqrt(2 rho). The audit runs
+the shipped code many times on worst-case neighbours, chooses the best test it can find on separate runs, and computes a
+lower confidence bound on mu (Clopper-Pearson). A bound above the promise proves a fault. An audit that finds none does
+not prove the promise; the proof does that (docs/privacy/proof.md).
 
 Why mu and not epsilon: n runs cannot show an epsilon above about log(n), so at epsilon = 8 even half the noise would
-pass a test by epsilon alone.
+pass a test based on epsilon alone.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from fcac._typing import Floats, Integers
 from fcac.privacy.bounds import check_bounds
 from fcac.privacy.cell_release import Step
 from fcac.privacy.cell_statistics import UNIT, ring_edges, to_grid
-from fcac.privacy.local_noise import LEVELS, STRIDE, Channel, LocalNoise
-from fcac.privacy.node_release import NodeRelease
-from fcac.privacy.paper_laplace import PaperLaplace
+from fcac.privacy.mechanisms.local_noise import LEVELS, STRIDE, Channel, LocalNoise
+from fcac.privacy.mechanisms.node_release import NodeRelease
+from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
 from fcac.privacy.zcdp import separation
 
-#: Called with (runs done, runs in all).
+#: Called with (runs done, total runs).
 Progress = Callable[[int, int], None]
 
-#: One run: True for the data set with the extra record, and the number of the run; gives a vector somebody can see.
+#: One run: takes True for the data set with the extra record, and the number of the run; returns an observable vector.
 _View = Callable[[bool, int], Floats]
 
-# Chance that a sound mechanism is called faulty, over all pairs together.
+# Probability that a sound mechanism is called faulty, over all pairs together.
 _FALSE_ALARM = 1e-3
 
-# Where a test may draw its line, as quantiles of what was seen in training.
+# Thresholds that a test may use, as quantiles of the observations in training.
 _THRESHOLDS = np.linspace(0.05, 0.95, 19)
 
 _CLEARLY = 0.25
 
-# Far below the bounds, and chosen so that its square would vanish in 64-bit arithmetic if nobody moved it to the edge.
+# Far below the bounds, and chosen so that its square would vanish in 64-bit arithmetic if the value were not clipped.
 _FAR = 0.5 - 2.0**16
 
 
 @dataclass(frozen=True)
 class AuditedPair:
-    """How well one pair of neighbours was told apart.
+    """How well one pair of neighbours was distinguished.
 
     Attributes
     ----------
     name : str
-        What the neighbours are.
+        Description of the neighbours.
     true_alarms, false_alarms : float
         Rates of the chosen test on fresh runs.
     mu_low, epsilon_low : float
-        What the mechanism certainly loses, at the chosen confidence.
+        Lower confidence bounds on the privacy loss.
     """
 
     name: str
@@ -76,16 +76,16 @@ class AuditResult:
     Attributes
     ----------
     holds : bool
-        False if a pair was told apart better than promised.
+        False if a pair was distinguished better than promised.
     measure : str
         "mu" (Gaussian trade-off) or "epsilon".
     promised, found : float
-        The promise, and the largest certain loss over the pairs, in that measure.
+        The promise and the largest lower bound over all pairs, in that measure.
     pairs : list of AuditedPair
     n_runs : int
         Test runs per side and pair.
     verdict : str
-        One sentence for people.
+        One sentence for human readers.
     """
 
     holds: bool
@@ -97,7 +97,7 @@ class AuditResult:
     verdict: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON-able values."""
+        """Return everything as JSON-serialisable values."""
         return asdict(self)
 
 
@@ -107,10 +107,10 @@ def audit(
     n_training: int | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Search for a loss of privacy beyond what the mechanism promises.
+    """Search for a privacy loss beyond what the mechanism promises.
 
     The mechanism is audited with its own epsilon, delta, noise and code, but on small worst-case data of two features
-    and two cells, where a loss is easiest to see. Nothing is charged to its ledger.
+    and two cells, where a loss is easiest to detect. Nothing is charged to its ledger.
 
     Parameters
     ----------
@@ -118,9 +118,9 @@ def audit(
     n_runs : int
         Test runs per side and pair.
     n_training : int, optional
-        Runs per side to choose the test on; a fifth of ``n_runs`` unless told.
+        Runs per side for choosing the test; by default a fifth of ``n_runs``.
     progress : callable, optional
-        Called now and then with (runs done, runs in all).
+        Called from time to time with (runs done, total runs).
 
     Returns
     -------
@@ -147,7 +147,7 @@ def audit(
             progress(done, in_all)
 
     level = _FALSE_ALARM / (2 * len(views))
-    # Gaussian noise is judged by mu, noise with a hard limit on the ratio of probabilities by epsilon.
+    # Gaussian noise is judged by mu, noise with a fixed bound on the ratio of probabilities by epsilon.
     goal = 0 if isinstance(mechanism, NodeRelease) else 1
     pairs = [_try_pair(name, view, n_runs, training, level, step, goal) for name, view in views.items()]
     return _judge(mechanism, pairs, n_runs)
@@ -164,15 +164,15 @@ def _judge(mechanism: Any, pairs: list[AuditedPair], n_runs: int) -> AuditResult
     if isinstance(mechanism, PaperLaplace) and perfect:
         return AuditResult(
             False, measure, promised, found, pairs, n_runs,
-            f"FAILS: {perfect[0].name}: told apart in every one of {2 * n_runs} runs; no epsilon can be promised.",
+            f"FAILS: {perfect[0].name}: distinguished in every one of {2 * n_runs} runs; no epsilon can be promised.",
         )  # fmt: skip
     holds = found <= promised
     words = (
-        f"no loss beyond the promise was found: {measure} is at least {found:.2f}, promised at most {promised:.2f}"
+        f"no loss beyond the promise was found: {measure} is at least {found:.2f}, at most {promised:.2f} is promised"
         if holds
-        else f"FAILS: {measure} is certainly above {found:.2f}, but only {promised:.2f} was promised"
+        else f"FAILS: {measure} is certainly above {found:.2f}, but at most {promised:.2f} is promised"
     )
-    return AuditResult(holds, measure, promised, found, pairs, n_runs, f"{words} ({n_runs} runs a side).")
+    return AuditResult(holds, measure, promised, found, pairs, n_runs, f"{words} ({n_runs} runs per side).")
 
 
 def _views(mechanism: Any) -> dict[str, _View]:
@@ -194,7 +194,7 @@ def _try_pair(
     step: Callable[[], None] = lambda: None,
     goal: int = 0,
 ) -> AuditedPair:
-    """Choose a test on training runs, then count its alarms on fresh ones."""
+    """Choose a test on training runs, then count its alarms on new runs."""
 
     def collect(extra: bool, first: int, runs: int) -> Floats:
         seen = []
@@ -205,8 +205,8 @@ def _try_pair(
 
     without, with_extra = collect(False, 0, n_training), collect(True, 0, n_training)
     best, direction, threshold = -math.inf, np.zeros(0), 0.0
-    # One half of the training runs suggests tests, the other half chooses: a mixture fitted to the runs that it is
-    # then judged by would always look good.
+    # One half of the training runs proposes tests, the other half chooses among them: a linear combination judged on
+    # the runs it was fitted to would always look good.
     half = n_training // 2
     n_choosing = n_training - half
     limits = _limits(n_choosing, level)
@@ -215,7 +215,7 @@ def _try_pair(
         places = np.unique(np.quantile(np.concatenate([low, high]), _THRESHOLDS))
         hits = n_choosing - np.searchsorted(high, places, side="right")
         false_hits = n_choosing - np.searchsorted(low, places, side="right")
-        # The likelihood ratio comes first, and is left only for a test that is clearly better.
+        # The likelihood ratio comes first and is replaced only by a test that is clearly better.
         losses = _certain_losses(hits, false_hits, limits)[goal] - (_CLEARLY if number > 0 else 0.0)
         if losses.max() > best:
             best, direction, threshold = float(losses.max()), candidate, float(places[losses.argmax()])
@@ -226,9 +226,9 @@ def _try_pair(
 
 
 def _directions(without: Floats, with_extra: Floats) -> list[Floats]:
-    """Tests worth trying: the likelihood ratio (seen first), the numbers that differ most, the best linear mixture.
+    """Return tests worth trying: the likelihood ratio (first), the components that differ most, the best linear mix.
 
-    Few, because the best of many tests on few runs is mostly luck.
+    They are few, because the best of many tests on few runs is mostly luck.
     """
     n_seen = without.shape[1]
     centre = np.concatenate([without - without.mean(axis=0), with_extra - with_extra.mean(axis=0)])
@@ -241,7 +241,7 @@ def _directions(without: Floats, with_extra: Floats) -> list[Floats]:
 
 
 def _limits(runs: int, level: float) -> tuple[Floats, Floats]:
-    """Clopper-Pearson: the lowest and the highest rate that any number of alarms leaves possible."""
+    """Return the Clopper-Pearson lower and upper bounds on the rate for every possible number of alarms."""
     alarms = np.arange(runs + 1)
     lowest = np.append(0.0, beta.ppf(level, alarms[1:], runs - alarms[1:] + 1))
     highest = np.append(beta.ppf(1.0 - level, alarms[:-1] + 1, runs - alarms[:-1]), 1.0)
@@ -249,7 +249,7 @@ def _limits(runs: int, level: float) -> tuple[Floats, Floats]:
 
 
 def _certain_losses(hits: Integers, false_hits: Integers, limits: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Lower bounds on mu and on epsilon from counted alarms."""
+    """Return lower bounds on mu and on epsilon from counted alarms."""
     sure_hits, most_false = np.maximum(limits[0][hits], 1e-300), limits[1][false_hits]
     mu = norm.ppf(1.0 - most_false) - norm.ppf(1.0 - sure_hits)
     epsilon = np.log(sure_hits) - np.log(most_false)
@@ -257,14 +257,14 @@ def _certain_losses(hits: Integers, false_hits: Integers, limits: tuple[Floats, 
 
 
 def _release_views(mechanism: NodeRelease) -> dict[str, _View]:
-    """Neighbours that a leaky release would give away, and everything a release reveals about them."""
+    """Return neighbours that a leaky release would reveal, and everything that a release shows about them."""
     small = copy.copy(mechanism)
     small.bounds = check_bounds([[0.0, 1.0], [0.0, 1.0]])
     small.ledger, small.n_cells = None, 2
     crowd = np.full((60, 2), 0.05)
     flat = np.column_stack([np.linspace(0.2, 0.4, 12), np.full(12, 0.5)])
     return {
-        "a crowd in one corner, with or without a record in the other": _release_view(small, crowd, [1.0, 1.0]),
+        "a crowd in one corner, with or without a record in the opposite one": _release_view(small, crowd, [1.0, 1.0]),
         "no record at all, or one": _release_view(small, np.empty((0, 2)), [0.0, 1.0]),
         "a constant column, with or without a record far outside the bounds": _release_view(small, flat, [0.3, _FAR]),
     }
@@ -291,7 +291,7 @@ def _release_view(mechanism: NodeRelease, crowd: Floats, extra: list[float]) -> 
 
 
 def _log_ratio(step: Step, crowd: Integers, record: Integers) -> float:
-    """Log-likelihood ratio of one step under the promise, by code of its own (not that of the mechanism)."""
+    """Return the log-likelihood ratio of one step under the promise, without using the mechanism's own code."""
     points = np.vstack([crowd, record[None, :]]).astype(np.float64)
     cells = ((points[:, None, :] - step.codebook[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
     residuals = points - step.bases[cells]
@@ -308,7 +308,7 @@ def _log_ratio(step: Step, crowd: Integers, record: Integers) -> float:
 
 
 def _local_views(mechanism: LocalNoise) -> dict[str, _View]:
-    """One feature, the two ends of its range: seen is which of the two windows the answer lies in."""
+    """Return the two ends of a feature's range as neighbours; the observation is in which window the answer lies."""
     small = LocalNoise(mechanism.epsilon, [[0.0, 1.0]])
     channel = Channel(small.epsilon / small.n_reported)
     values = 0.5 + channel.values() / 2.0
@@ -323,7 +323,7 @@ def _local_views(mechanism: LocalNoise) -> dict[str, _View]:
 
 
 def _paper_views(mechanism: PaperLaplace) -> dict[str, _View]:
-    """A constant column, and one more record in which it differs."""
+    """Return a constant column with and without one more record that differs in it."""
     flat = np.column_stack([np.linspace(0.0, 1.0, 12), np.full(12, 0.5)])
     neighbour = np.vstack([flat, [0.5, 1.0]])
 

@@ -1,4 +1,4 @@
-"""Public bounds: what everybody may know about the range of each feature, before seeing a single record."""
+"""Public bounds: what anybody may know about the range of each feature without seeing a single record."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fcac._typing import Floats
 
 
 def check_bounds(bounds: Any) -> Floats:
-    """Return bounds as an array of (low, high) rows, or name what is wrong.
+    """Return bounds as an array of (low, high) rows, or raise an error that says what is wrong.
 
     Parameters
     ----------
     bounds : array-like of shape (d, 2), or an object with such an attribute ``bounds``
         Lowest and highest possible value of each feature. They must be public knowledge, for example from a data
-        dictionary: bounds read off the records give the records away.
+        dictionary: bounds computed from the records reveal information about the records.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def check_bounds(bounds: Any) -> Floats:
 
 
 def check_rows(X: Any, n_features: int) -> Floats:
-    """Return rows as a float array of the right width, or name what is wrong; an empty batch is fine."""
+    """Return rows as a float array, or raise an error that says what is wrong; an empty batch is allowed."""
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
@@ -72,9 +72,9 @@ def check_rows(X: Any, n_features: int) -> Floats:
 
 
 def to_unit(rows: Floats, bounds: Floats) -> Floats:
-    """Map rows into [0, 1] by the public bounds; what lies outside is moved to the edge.
+    """Map rows into [0, 1] by the public bounds; values outside are clipped.
 
-    Every value is treated by itself, in correctly rounded operations, so that the result for one record cannot
+    Every value is handled separately, in correctly rounded operations, so that the result for one record cannot
     depend on the other records of the batch.
     """
     low, high = bounds[:, 0], bounds[:, 1]
@@ -83,7 +83,7 @@ def to_unit(rows: Floats, bounds: Floats) -> Floats:
 
 
 def from_unit(points: Floats, bounds: Floats) -> Floats:
-    """Map points of [0, 1] back to the units of the bounds."""
+    """Map points in [0, 1] back to the units of the bounds."""
     low, high = bounds[:, 0], bounds[:, 1]
     result: Floats = low + points * (high - low)
     return result

@@ -1,9 +1,9 @@
-"""Parts of a site's data for its ledger: which rounds add up, and which do not.
+"""Groups of disjoint parts of a site's data, for parallel composition in its ledger.
 
-A part is fixed without looking at values: a file, or a day. Releases of different parts do not add up, because a
-record is in one part only. A round may hold rows of several parts, and its cost falls on all of them; so parts that
-were in one round together form a group, and the ledger is told the group. Where a round joins two groups that have
-been charged before, nothing is claimed: its cost falls on every record.
+A part is defined without looking at values, for example by a file or a day. The costs of releases of different parts do
+not add up, because a record is in one part only. A round may contain rows of several parts, and its cost applies to all
+of them; so parts that occurred in one round together form a group, and the ledger is given the group. If a round joins
+two groups that have already been charged, no disjointness is claimed: its cost applies to every record.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from fcac import persistence
 
 
 def group_for(path: Path, parts: Iterable[str], round: int) -> str | None:
-    """Return what the ledger is to be told of a round with rows of these parts; None: its cost falls on everybody.
+    """Return the group to charge for a round with rows of these parts; None: the cost applies to every record.
 
     Parameters
     ----------
     path : Path
-        Where it is remembered which part is in which group.
+        File that records which part belongs to which group.
     parts : iterable of str
-        Parts of the round's rows. None at all: the round was empty, and is a part of its own.
+        Parts of the round's rows. If there are none, the round was empty and forms a part of its own.
     round : int
 
     Examples
@@ -46,6 +46,6 @@ def group_for(path: Path, parts: Iterable[str], round: int) -> str | None:
     group = known.pop() if known else names[0]
     fresh = {name: group for name in names if name not in groups}
     if fresh:
-        # before the charge: a crash in between leaves a group that cost nothing
+        # written before the charge: a crash in between leaves a group that has cost nothing
         persistence.write_atomic(path, json.dumps({**groups, **fresh}).encode())
     return group

@@ -1,10 +1,10 @@
-"""The release itself: a codebook that grows while noised totals are all it ever sees of the records.
+"""The release itself: a codebook that is grown from noised totals only, never from the records.
 
-Five steps. The first has one cell and learns where the batch lies; the next ones split the heaviest cells and move
-them to noised means. A site that has released before starts from its own nodes and takes three steps. Everything that
-steers a step (codewords, the radius residuals are cut to, the number of cells) is a public constant or computed from
-totals that were noised before, so the steps compose adaptively and their costs add up to the rho that was charged.
-docs/privacy/proof.md has the proof; the names there are the names here.
+There are five steps. The first has one cell and learns where the batch lies; the following ones split the heaviest
+cells and move them to noised means. A site that has released before starts from its own nodes and takes three steps.
+Everything that controls a step (codewords, the radius to which residuals are clipped, the number of cells) is a public
+constant or computed from totals that have already been noised, so the steps compose adaptively and their costs add up
+to the rho that was charged. The proof is in docs/privacy/proof.md and uses the same names.
 """
 
 from __future__ import annotations
@@ -20,42 +20,43 @@ from fcac.privacy.samplers import Sampler
 from fcac.privacy.zcdp import gaussian_rho, gaussian_scale
 
 # Public constants, chosen on synthetic data (benchmarks/privacy_utility.py); none was chosen on the benchmark sets.
-#: Share of rho each step gets.
+#: Fraction of rho spent on each step.
 STEP_SHARES = (0.10, 0.20, 0.20, 0.25, 0.25)
-#: Cells at each step, as a share of the final number; the first step always has one cell.
+#: Cells at each step, as a fraction of the final number; the first step always has one cell.
 CELL_SHARES = (0.0, 0.25, 0.5, 1.0, 1.0)
-#: The same for a site that has released before: it starts from its own nodes and need not grow a codebook again.
+#: The same for a site that has released before: it starts from its own nodes and need not grow a new codebook.
 LATER_STEP_SHARES = (0.10, 0.40, 0.50)
 LATER_CELL_SHARES = (0.0, 1.0, 1.0)
-#: Within a step: share for the counts, and for the rings (no rings in the last step); sums get the rest.
+#: Fractions of a step's rho for the counts and for the rings (no rings in the last step); the sums get the rest.
 COUNT_SHARE, RING_SHARE = 0.12, 0.06
-#: A cell is alive if its noised count is above this many deviations of the count noise.
+#: A cell is alive if its noised count exceeds this many standard deviations of the count noise.
 ALIVE = 2.0
-#: Share of records whose residuals should fit into the next radius.
+#: Fraction of records whose residuals should fit into the next radius.
 RADIUS_QUANTILE = 0.35
-#: Power of the trust for the nodes that are sent. 1 would put them nearest to the truth, which k-means likes; 0 leaves
-#: them as far apart as the noise made them, which the paper's server likes (its kernel is as wide as nodes are apart).
+#: Exponent of the trust (shrinkage) for the nodes that are sent. 1 would put them closest to the truth, which suits
+#: k-means; 0 leaves them as far apart as the noise made them, which suits the paper's server (the bandwidth of its
+#: kernel grows with the distance between nodes).
 SENT_TRUST = 0.25
-#: Two halves of a split cell start this far from its middle, in radii.
+#: The two halves of a split cell start this far from its centre, in radii.
 SPLIT = 0.3
-#: Two nodes of different rounds are one place if they are nearer than this, in last radii.
+#: Two nodes of different rounds count as the same place if they are closer than this, in units of the last radius.
 VIGILANCE = 0.4
-#: A value that is sent is taken for the bound itself if it is nearer to it than this many noise deviations, and nearer
-#: than a quarter of the range: noise that was clamped at a bound can only have pushed values away from it.
+#: A value that is sent is replaced by the bound itself if it is closer to it than this many standard deviations of the
+#: noise, and closer than a quarter of the range: noise clipped at a bound can only have pushed values away from it.
 PULL, FARTHEST_PULL = 1.0, 0.25
-#: Number of cells if it is to be chosen from the noised count: the fewest, the usual, the most.
+#: Number of cells if it is chosen from the noised count: minimum, usual number, maximum.
 FEWEST_CELLS, USUAL_CELLS, MOST_CELLS = 3, 8, 48
-#: More than the usual only if the noise of the sums would allow this many times as many, and if the records of an even
-#: cell are this many deviations of the count noise.
+#: More cells than usual are used only if the noise of the sums would permit this many times as many, and if an average
+#: cell has records worth this many standard deviations of the count noise.
 SPARING, FILLED = 3.0, 6.0
 _SMALLEST_RADIUS = UNIT // 100
-# Room for rounding in the shares, so that the sum of the rounded-up costs stays below the rho that is charged.
+# Leaves room for rounding in the fractions, so that the sum of the rounded-up costs stays below the rho charged.
 _SLACK = 1.0 - 1e-9
 
 
 @dataclass(frozen=True)
 class Step:
-    """Everything one step used and everything it revealed. The proof covers all of it, not only the final nodes."""
+    """Everything that one step used and revealed. The proof covers all of it, not only the final nodes."""
 
     codebook: Integers
     bases: Integers
@@ -69,7 +70,7 @@ class Step:
 
     @property
     def rho(self) -> float:
-        """Cost of the noise that was drawn, computed again from the scales."""
+        """Cost of the noise that was drawn, recomputed from the scales."""
         rings = 0.0 if self.ring_scale is None else gaussian_rho(1, self.ring_scale)
         return gaussian_rho(1, self.count_scale) + gaussian_rho(self.radius**2, self.sum_scale) + rings
 
@@ -103,11 +104,11 @@ def release_cells(
     sampler : Sampler
         Source of the noise.
     public_generator : numpy.random.Generator
-        Randomness anybody may know; it only chooses in which direction cells are split.
+        Source of randomness that anybody may know; it only chooses the directions in which cells are split.
     n_cells : int, optional
         Number of cells at the end; None chooses it from the noised count of the first step.
     start : ndarray of shape (m, d), optional
-        Released places to start from, in [0, 1], the most important first; None starts in the middle of the bounds.
+        Released nodes to start from, in [0, 1], the most important first; None starts at the centre of the bounds.
 
     Returns
     -------
@@ -156,7 +157,7 @@ def noised_step(
     last: bool,
     sampler: Sampler,
 ) -> Step:
-    """Add up one step and noise it; this function is the only place where records are looked at."""
+    """Compute the totals of one step and add noise; this is the only function that reads the records."""
     totals = cell_totals(rows, codebook, bases, radius)
     ring_share = 0.0 if last else RING_SHARE
     count_scale = gaussian_scale(1, rho * COUNT_SHARE)
@@ -176,10 +177,10 @@ def noised_step(
 
 
 def noised_means(step: Step) -> tuple[Floats, Floats, Floats]:
-    """Mean residual of every cell, how far to trust it, and its noise variance, all from released values.
+    """Return the mean residual of every cell, its trust and its noise variance, all from released values.
 
-    The trust is the positive-part James-Stein factor: in many features, a mean that is not longer than its noise is
-    mostly noise, and the cell had better stay where it was.
+    The trust is the positive-part James-Stein shrinkage factor: in many dimensions, a mean that is not longer than its
+    noise is mostly noise, and the cell is better left where it was.
 
     Returns
     -------
@@ -200,12 +201,12 @@ def noised_means(step: Step) -> tuple[Floats, Floats, Floats]:
 
 
 def pulled_to_bounds(nodes: Floats, noise: Floats) -> Floats:
-    """Clamp nodes to [0, 1], and put values on a bound that differ from it by no more than their noise.
+    """Clip nodes to [0, 1], and replace values that differ from a bound by no more than their noise by that bound.
 
     Parameters
     ----------
     nodes : ndarray of shape (K, d)
-        Noised nodes; may lie outside.
+        Noised nodes; may lie outside [0, 1].
     noise : ndarray of shape (K,)
         Variance per feature.
     """
@@ -214,10 +215,10 @@ def pulled_to_bounds(nodes: Floats, noise: Floats) -> Floats:
 
 
 def _affordable_cells(noised_count: float, n_features: int, rho: float) -> int:
-    """More records, fewer features or more budget: more cells whose means rise above the noise.
+    """Return the number of cells whose means exceed the noise: more for more records, fewer features, more budget.
 
-    The paper's server does best with few and firm nodes, so a small site uses only some of those it could afford; a
-    cluster that is not round needs many, and a large site has them to spare.
+    The paper's server works best with few, reliable nodes, so a small site uses only some of the cells it could afford;
+    a cluster that is not spherical needs many cells, and a large site can afford them.
     """
     count = max(noised_count, 1.0)
     affordable = 0.5 * count * np.sqrt(2.0 * rho / n_features)
@@ -227,7 +228,7 @@ def _affordable_cells(noised_count: float, n_features: int, rho: float) -> int:
 
 
 def _next_radius(step: Step, n_features: int) -> int:
-    """Radius of the ring that holds the wanted quantile of the noised residuals."""
+    """Return the radius of the ring that contains the chosen quantile of the noised residuals."""
     assert step.rings is not None
     filled = np.cumsum(np.maximum(step.rings, 0))
     if filled[-1] == 0:
@@ -240,9 +241,9 @@ def _next_radius(step: Step, n_features: int) -> int:
 def _split(
     cells: Floats, counts: Floats, wanted: int, radius: float, generator: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Split the heaviest cell, again and again, until there are as many as wanted.
+    """Split the heaviest cell repeatedly until there are as many cells as wanted.
 
-    Both halves keep the old middle as their base, so that their residuals stay short.
+    Both halves keep the old centre as their base, so that their residuals stay short.
     """
     codebook, bases, weights = list(cells), list(cells), list(counts)
     while len(codebook) < wanted:

@@ -1,13 +1,13 @@
-"""One step of the release, in integers: records go to cells, and one record can move the totals only so far.
+"""One step of the release, in integer arithmetic: records are assigned to cells, with totals of bounded sensitivity.
 
 The proof of the release rests on three facts about :func:`cell_totals`, and this module is written so that they
-hold exactly, not up to rounding:
+hold exactly, not only up to rounding:
 
-1. Where a record goes depends on that record and on released values alone. Distances are integers small enough to be
+1. The cell of a record depends only on that record and on released values. Distances are integers small enough to be
    exact in float64, so even a matrix product gives the same answer whatever the other rows are.
 2. A record adds 1 to one count and to one ring.
-3. A record adds to one sum an integer vector of norm at most ``radius``: residuals are cut and rounded toward zero,
-   and the norm is then checked in integers.
+3. A record adds an integer vector of norm at most ``radius`` to one sum: residuals are clipped and rounded toward zero,
+   and their norm is then checked in integers.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import numpy as np
 
 from fcac._typing import Floats, Integers
 
-#: Grid steps across the range of a feature. Records live on integers from -UNIT/2 to UNIT/2.
+#: Number of grid steps across the range of a feature. Records are integers from -UNIT/2 to UNIT/2.
 UNIT = 2**16
 
-#: Rings of the histogram of residual norms; each is sqrt(2) times as wide as the one inside it.
+#: Number of rings in the histogram of residual norms; the radius of each is sqrt(2) times that of the one inside it.
 N_RINGS = 10
 
-#: Widest data the integers are sized for: with more features, distances could leave the exact range of float64.
+#: Largest number of features: with more, distances could leave the range in which float64 is exact.
 MAX_FEATURES = 2**17
 
 _ROWS_AT_ONCE = 4096
 
 
 class Totals(NamedTuple):
-    """What one step adds up before noise."""
+    """The totals of one step before noise is added."""
 
     counts: Integers
     sums: Integers
@@ -40,31 +40,31 @@ class Totals(NamedTuple):
 
 
 def to_grid(unit_rows: Floats) -> Integers:
-    """Put points of [0, 1] on the integer grid, the middle at 0."""
+    """Map points in [0, 1] to the integer grid, with the centre at 0."""
     return np.rint((np.asarray(unit_rows) - 0.5) * UNIT).astype(np.int64)
 
 
 def from_grid(points: Floats | Integers) -> Floats:
-    """Return grid points (or means of them) to [0, 1]."""
+    """Map grid points (or means of them) back to [0, 1]."""
     result: Floats = np.asarray(points, dtype=np.float64) / UNIT + 0.5
     return result
 
 
 def widest_radius(n_features: int) -> int:
-    """Half the diagonal of the cube, in grid steps, rounded up: no record is farther from the middle."""
+    """Return half the diagonal of the cube, in grid steps, rounded up: no record is farther from the centre."""
     squared = n_features * (UNIT // 2) ** 2
     root = math.isqrt(squared)
     return root if root * root == squared else root + 1
 
 
 def ring_edges(n_features: int) -> Integers:
-    """Squared outer radii of the rings but the last, which takes everything beyond."""
+    """Return the squared outer radii of all rings but the last, which contains everything beyond."""
     widest = widest_radius(n_features)
     return np.array([(widest * widest) >> (N_RINGS - 1 - ring) for ring in range(N_RINGS - 1)], dtype=np.int64)
 
 
 def nearest(rows: Integers, codebook: Integers) -> Integers:
-    """Position of the nearest codeword of every row; ties go to the lowest position.
+    """Return the position of the codeword nearest to every row; ties go to the lowest position.
 
     All numbers in the product are integers below 2**53, so float64 arithmetic is exact in any order.
     """
@@ -78,7 +78,7 @@ def nearest(rows: Integers, codebook: Integers) -> Integers:
 
 
 def cut(residuals: Integers, radius: int) -> Integers:
-    """Shorten integer vectors to norm at most ``radius``, rounding toward zero.
+    """Clip integer vectors to norm at most ``radius``, rounding toward zero.
 
     >>> import numpy as np
     >>> cut(np.array([[3, 4], [30, -40]]), 10).tolist()
@@ -92,8 +92,8 @@ def cut(residuals: Integers, radius: int) -> Integers:
     result = residuals.copy()
     factor = radius / np.sqrt(squared[long].astype(np.float64))
     short = np.trunc(residuals[long] * factor[:, None]).astype(np.int64)
-    # A product may have been rounded up to the next integer. Integers have the last word: one step toward zero, and a
-    # vector that were still too long would be dropped.
+    # A product may have been rounded up to the next integer. The norm is therefore checked in integers: one step toward
+    # zero, and a vector that is still too long is set to zero.
     over = np.einsum("ij,ij->i", short, short) > limit
     short[over] -= np.sign(short[over])
     over = np.einsum("ij,ij->i", short, short) > limit
@@ -103,23 +103,23 @@ def cut(residuals: Integers, radius: int) -> Integers:
 
 
 def cell_totals(rows: Integers, codebook: Integers, bases: Integers, radius: int) -> Totals:
-    """Add up counts, cut residuals and rings.
+    """Add up counts, clipped residuals and rings.
 
     Parameters
     ----------
     rows : ndarray of shape (n, d)
         Records on the grid.
     codebook : ndarray of shape (K, d)
-        A record belongs to the nearest of these.
+        A record belongs to the cell of the nearest codeword.
     bases : ndarray of shape (K, d)
         Residuals are measured from the base of the cell.
     radius : int
-        Longest residual, in grid steps.
+        Largest norm of a residual, in grid steps; longer ones are clipped.
 
     Returns
     -------
     Totals
-        ``counts`` (K,), ``sums`` (K, d) and ``rings`` (N_RINGS,), the number of records by length of residual.
+        ``counts`` (K,), ``sums`` (K, d) and ``rings`` (N_RINGS,), the histogram of residual norms.
     """
     cells = nearest(rows, codebook)
     n_cells, n_features = codebook.shape

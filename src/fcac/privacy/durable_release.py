@@ -1,17 +1,15 @@
-"""One round, one draw: charge, draw, store durably, and only then let anything leave."""
+"""At most one draw per round: charge, draw, store durably, and only then let anything leave the site."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fcac.exceptions import PrivacyError
-from fcac.persistence import pack, unpack, write_atomic
-from fcac.privacy.node_release import NodeRelease
+from fcac.persistence import locked, pack, unpack, write_atomic
+from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState
 
 #: Kind of the stored file, see :mod:`fcac.persistence`.
@@ -21,16 +19,16 @@ _WAIT_SECONDS = 600.0
 
 
 class StoredRelease(NamedTuple):
-    """What a round released, as stored.
+    """The stored release of one round.
 
     Attributes
     ----------
     data : bytes
-        The stored bytes; a repeated call gives the same.
+        The stored bytes; repeated calls return the same bytes.
     state : ReleasedState
-        The state in them: what the site sends, and what it starts from in the next round.
+        The state they contain: what the site sends, and where it starts in the next round.
     drawn : bool
-        True if this call drew it, False if it was found stored.
+        True if this call drew the noise, False if the release had been stored before.
     """
 
     data: bytes
@@ -49,24 +47,25 @@ def release_once(
     record_ids: Sequence[Any] | None = None,
     partition: str | None = None,
 ) -> StoredRelease:
-    """Release a round at most once, whatever crashes.
+    """Release a round at most once, even if the process crashes.
 
-    The order is: charge (on disk), draw, store (on disk, atomically), return. A round that is asked again gets the
-    stored bytes: no new draw, no new charge. If the process died between charge and store, nothing had left; the retry
-    draws anew **and pays anew**. So a crash may waste the charge of one round, but no noise is ever drawn that was not
-    charged, and the exact-repeat check lets such a retry pass, because the first charge was never completed.
+    The order is: charge (on disk), draw, store (on disk, atomically), return. If a round is requested again, the stored
+    bytes are returned, without a new draw or a new charge. If the process died between charge and store, nothing had
+    left the site; the retry draws new noise **and is charged again**. A crash may thus waste the charge of one round,
+    but noise is never drawn without being charged, and the check for repeated batches allows such a retry, because the
+    first charge was never completed.
 
-    Two processes that are asked for the same round at once wait for each other; the second finds the stored bytes.
+    If two processes request the same round at once, one waits for the other and finds the stored bytes.
 
     Parameters
     ----------
     mechanism : NodeRelease
     X : array-like of shape (n, d)
-        Ignored if the round was stored before.
+        Ignored if the round has been stored before.
     state : ReleasedState or None
     site, round : str, int
     store_path : path-like
-        File of this site and round. Its folder must exist.
+        File for this site and round. Its directory must exist.
     record_ids, partition
         See :meth:`NodeRelease.release`.
 
@@ -75,7 +74,7 @@ def release_once(
     StoredRelease
     """
     path = Path(store_path)
-    with _alone(path):
+    with locked(f"{path}.lock", _WAIT_SECONDS):
         if path.exists():
             return _stored(mechanism, path, site, round)
         prepared = mechanism.prepare(X, state, site, round, record_ids=record_ids, partition=partition)
@@ -94,21 +93,10 @@ def _stored(mechanism: NodeRelease, path: Path, site: str, round: int) -> Stored
     meta, arrays = unpack(data, kind=STORED_KIND)
     if (meta.get("site"), meta.get("round")) != (site, int(round)):
         raise PrivacyError(
-            f"{path} holds site {meta.get('site')}, round {meta.get('round')}, not site {site}, round {round}: "
+            f"{path} is of site {meta.get('site')}, round {meta.get('round')}, not of site {site}, round {round}: "
             "use one file per site and round"
         )
     if mechanism.ledger is not None and meta.get("charge") is not None:
-        # Only matters if the process died between storing and this note.
+        # This only matters if the process died between storing the release and completing the charge.
         mechanism.ledger.complete(int(meta["charge"]))
     return StoredRelease(data, ReleasedState.from_parts(meta["state"], arrays), drawn=False)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock that a killed process loses by itself: an exclusive transaction on a small file beside the store."""
-    lock = sqlite3.connect(f"{path}.lock", timeout=_WAIT_SECONDS, isolation_level=None)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-        yield
-    finally:
-        lock.close()

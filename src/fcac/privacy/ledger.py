@@ -1,7 +1,8 @@
-"""The ledger: what a site has spent of its privacy budget, on disk before any noise is drawn.
+"""The ledger: what a site has spent of its privacy budget, recorded on disk before any noise is drawn.
 
-One SQLite file at the site, one row per charge. A crash may waste budget, it can never hide spending: a charge is on
-disk before the noise it pays for exists. Costs are kept as rho (they add up exactly) and shown as epsilon at delta.
+It is one SQLite file at the site, with one row per charge. A crash may waste budget but can never hide spending: a
+charge is on disk before the noise it pays for exists. Costs are stored as rho (which adds up exactly) and shown as
+epsilon at delta.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ CREATE TABLE IF NOT EXISTS ids (
 class Ledger(PlainObject):
     """Privacy budget of one or more sites, in one SQLite file.
 
-    The object holds a path, a budget and a delta; every operation opens the file, does one transaction and closes it,
-    so copies and processes can share it. Charges of a site add up. They count as disjoint only where the caller names
-    record ids (the dearest id counts) or a partition that was fixed without looking at values (the dearest part
-    counts).
+    The object consists of a path, a budget and a delta; every operation opens the file, performs one transaction and
+    closes it, so copies and processes can share it. Charges of a site add up. They count as disjoint only if the caller
+    gives record ids (the largest total of any id counts) or a partition that was defined without looking at values (the
+    largest total of any part counts).
 
-    Beside the file lies a key (``PATH.key``): ids and batches are kept as keyed hashes only. Keep both in the backup.
+    A key is kept beside the file (``PATH.key``): ids and batches are stored only as keyed hashes. Back up both files.
 
     Parameters
     ----------
     path : path-like
     budget : float
-        Epsilon, at delta, that a site may spend per record over all its rounds.
+        Epsilon, at delta, that a site may spend per record over all rounds.
     delta : float
 
     Examples
@@ -79,7 +80,7 @@ class Ledger(PlainObject):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Open an existing ledger with the budget and delta written in it."""
+        """Open an existing ledger with its own budget and delta."""
         if not Path(path).is_file():
             raise LedgerError(f"there is no ledger at {os.fspath(path)}")
         with _plain_errors(os.fspath(path)), contextlib.closing(_connect(os.fspath(path))) as connection:
@@ -99,7 +100,7 @@ class Ledger(PlainObject):
         partition: str | None = None,
         what: str = "release",
     ) -> int:
-        """Enter a cost, durably, or refuse it. Call it before drawing any noise.
+        """Record a cost durably, or refuse it. Call this before drawing any noise.
 
         Parameters
         ----------
@@ -108,14 +109,15 @@ class Ledger(PlainObject):
             Cost in zCDP for one record.
         round : int, optional
         batch : ndarray, optional
-            The rows, to refuse exactly the same rows a second time (a seat belt, no more: one row changed passes it).
-            Empty batches are never refused. A batch whose earlier charge was not completed (a crash) may come again.
+            The rows; exactly the same rows are refused the second time. This is only a safeguard: changing a single row
+            evades it. Empty batches are never refused. A batch whose earlier charge was not completed (after a crash)
+            may be charged again.
         record_ids : sequence, optional
             One id per row; an id with m rows is charged m^2 times rho.
         partition : str, optional
             Name of a fixed part of the data.
         what : str
-            Words for people.
+            Description for human readers.
 
         Returns
         -------
@@ -125,7 +127,7 @@ class Ledger(PlainObject):
         Raises
         ------
         BudgetExceeded, RepeatedBatch
-            Nothing was entered then.
+            In that case nothing was recorded.
         """
         if not isinstance(site, str) or not site:
             raise ValueError(f"site must be a non-empty name, got {site!r}")
@@ -145,8 +147,8 @@ class Ledger(PlainObject):
                 ).fetchone()
             ):
                 raise RepeatedBatch(
-                    f"exactly these rows of site {site} were released before, and a second draw tells more of them: "
-                    "use the contribution or the model that was stored then"
+                    f"exactly these rows of site {site} were released before, and a second draw would reveal more "
+                    "about them: use the contribution or the model that was stored then"
                 )
             cursor = connection.execute(
                 "INSERT INTO charges (time, site, round, rho, what, counted, part, batch) VALUES (?,?,?,?,?,?,?,?)",
@@ -160,7 +162,7 @@ class Ledger(PlainObject):
             total = _spent_rho(connection, site)
             after = epsilon_from_rho(total, self.delta)
             if after > self.budget:
-                # The exception rolls the transaction back, so the refused charge leaves no trace.
+                # The exception rolls back the transaction, so the refused charge leaves no trace.
                 raise BudgetExceeded(
                     f"site {site}: this release would bring eps to {after:.3g} at delta = {show(self.delta)}, "
                     f"the budget is {self.budget:g}; nothing was drawn. Raise the budget or stop here"
@@ -170,12 +172,12 @@ class Ledger(PlainObject):
         return number
 
     def complete(self, number: int) -> None:
-        """Note that what a charge paid for was stored. Costs nothing and gives nothing back."""
+        """Mark a charge as completed: what it paid for has been stored. This does not change what was spent."""
         with self._transaction() as (connection, _):
             connection.execute("UPDATE charges SET completed = 1 WHERE number = ?", (number,))
 
     def change_budget(self, budget: float) -> Ledger:
-        """Write a new budget into the file, as an entry anybody can see, and return the ledger that has it."""
+        """Write a new budget to the file, with a visible entry, and return the ledger with that budget."""
         new = Ledger(self.path, budget, self.delta)
         with self._transaction() as (connection, _):
             connection.execute("UPDATE facts SET value = ? WHERE name = 'budget'", (repr(new.budget),))
@@ -186,21 +188,21 @@ class Ledger(PlainObject):
         return new
 
     def spent_rho(self, site: str) -> float:
-        """What a record of this site has cost at most, in rho."""
+        """Return the most that any record of this site has cost, as rho."""
         with self._reading() as connection:
             return 0.0 if connection is None else _spent_rho(connection, site)
 
     def spent(self, site: str) -> float:
-        """What a record of this site has cost at most, as epsilon at delta."""
+        """Return the most that any record of this site has cost, as epsilon at delta."""
         return epsilon_from_rho(self.spent_rho(site), self.delta)
 
     def remaining(self, site: str) -> float:
-        """Largest epsilon (at delta) that one more release may cost."""
+        """Return the largest epsilon (at delta) that one more release may cost."""
         left = rho_from_epsilon(self.budget, self.delta) - self.spent_rho(site)
         return epsilon_from_rho(left, self.delta) if left > 0 else 0.0
 
     def sites(self) -> list[str]:
-        """Sites that were ever charged."""
+        """Return the sites that have been charged."""
         with self._reading() as connection:
             if connection is None:
                 return []
@@ -208,7 +210,7 @@ class Ledger(PlainObject):
         return [row[0] for row in rows]
 
     def entries(self, site: str | None = None) -> list[dict[str, Any]]:
-        """All charges, oldest first, each as a dict of plain values."""
+        """Return all charges, oldest first, each as a dict of plain values."""
         query = "SELECT number, time, site, round, rho, what, counted, part, completed FROM charges"
         with self._reading() as connection:
             if connection is None:
@@ -225,13 +227,13 @@ class Ledger(PlainObject):
         return found
 
     def summary_line(self, site: str) -> str:
-        """One line for people. It stays at the site: with record ids it depends on who is in the data."""
+        """Return a one-line summary. It must stay at the site: with record ids it depends on who is in the data."""
         eps = math.ceil(self.spent(site) * 100 - 1e-6) / 100
         return f"site {site}: eps = {eps:.2f} at delta = {show(self.delta)} per record, budget {self.budget}"
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, bytes]]:
-        """One exclusive, durable transaction; rolled back if anything inside raises."""
+        """Run one exclusive, durable transaction; it is rolled back if anything inside raises."""
         path = self._check_place()
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -247,7 +249,7 @@ class Ledger(PlainObject):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A look at the ledger: needs no key, creates nothing, and gives None if nothing was ever charged."""
+        """Read the ledger: needs no key, creates nothing, and yields None if nothing was ever charged."""
         if not self._check_place().exists():
             yield None
             return
@@ -258,16 +260,16 @@ class Ledger(PlainObject):
     def _check_place(self) -> Path:
         path, key_path = Path(self.path), Path(self.path + ".key")
         if not path.parent.is_dir():
-            raise LedgerError(f"the folder of the ledger, {path.parent}, does not exist")
+            raise LedgerError(f"the directory of the ledger, {path.parent}, does not exist")
         if key_path.exists() and not path.exists():
             raise LedgerError(
-                f"{path} is gone but its key is there: earlier spending would be forgotten. Restore the ledger from a "
-                f"backup; only if nothing was ever charged, delete {key_path.name} and start anew"
+                f"{path} is missing but its key exists: earlier spending would be forgotten. Restore the ledger from a "
+                f"backup; only if nothing was ever charged, delete {key_path.name} and start again"
             )
         return path
 
     def _is_prepared(self, connection: sqlite3.Connection) -> bool:
-        """False if the file is still empty; an error if it is not this ledger."""
+        """Return False if the file is still empty; raise an error if it is not this ledger."""
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
             if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                 raise LedgerError(f"{self.path} is a database, but not a privacy ledger")
@@ -281,7 +283,7 @@ class Ledger(PlainObject):
             if float(facts[name]) != mine:
                 raise LedgerError(
                     f"{self.path} was made with {name} = {float(facts[name]):g}, not {mine:g}; "
-                    "use its own (Ledger.open), or change_budget"
+                    "open it with its own settings (Ledger.open), or use change_budget"
                 )
         return True
 
@@ -297,7 +299,9 @@ class Ledger(PlainObject):
             connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
             return key
         if not key_path.exists():
-            raise LedgerError(f"{key_path} is missing: ids and repeats cannot be recognised. Restore it from a backup")
+            raise LedgerError(
+                f"{key_path} is missing: ids and repeated batches cannot be recognised. Restore it from a backup"
+            )
         key = key_path.read_bytes()
         (expected,) = connection.execute("SELECT value FROM facts WHERE name = 'key_check'").fetchone()
         if _keyed(key, "check", b"").hex() != expected:
@@ -307,7 +311,7 @@ class Ledger(PlainObject):
 
 def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
-    # EXTRA also flushes the folder after the journal is deleted: with less, a power cut could bring the journal back
+    # EXTRA also flushes the directory after the journal is deleted: otherwise a power cut could bring the journal back
     # and undo a charge that was already reported.
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
@@ -322,13 +326,13 @@ def _plain_errors(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise LedgerError(f"the ledger {path} cannot be used now: {error}. Nothing was charged") from None
+        raise LedgerError(f"the ledger {path} cannot be used at the moment: {error}. Nothing was charged") from None
     except sqlite3.DatabaseError as error:
-        raise LedgerError(f"{path} is not a privacy ledger, or damaged: {error}. Nothing was charged") from None
+        raise LedgerError(f"{path} is not a privacy ledger, or is damaged: {error}. Nothing was charged") from None
 
 
 def _spent_rho(connection: sqlite3.Connection, site: str) -> float:
-    """Charges on everybody, plus the dearest id, plus the dearest part: no record can have cost more."""
+    """Return general charges plus the maxima over ids and over parts: no record can have cost more."""
     everybody = [
         row[0] for row in connection.execute("SELECT rho FROM charges WHERE site = ? AND counted = 'all'", (site,))
     ]
@@ -343,7 +347,7 @@ def _spent_rho(connection: sqlite3.Connection, site: str) -> float:
 
 
 def _new_key(path: Path) -> bytes:
-    """Write a fresh key, durably and whole or not at all; only its owner may read it."""
+    """Write a new key, atomically and durably; only its owner may read it."""
     key = os.urandom(_KEY_BYTES)
     draft = Path(f"{path}.part")
     handle = os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
@@ -374,7 +378,7 @@ def _batch_mark(key: bytes, site: str, batch: Any) -> bytes | None:
 
 
 def check_record_ids(record_ids: Sequence[Any]) -> list[str]:
-    """Return the ids as the ledger spells them; an empty id, or one that is neither number nor text, is an error.
+    """Return the ids as the ledger writes them; an empty id, or one that is neither number nor text, is an error.
 
     Parameters
     ----------
@@ -387,13 +391,13 @@ def check_record_ids(record_ids: Sequence[Any]) -> list[str]:
 
 
 def check_partition(partition: str | None) -> None:
-    """Refuse a name of a part that is no name."""
+    """Refuse a partition that is not a non-empty string."""
     if partition is not None and (not isinstance(partition, str) or not partition):
         raise ValueError(f"partition must be a non-empty name, got {partition!r}")
 
 
 def _id_text(value: Any) -> str:
-    """One spelling per id, so that 7, 7.0 and numpy's 7 are one person."""
+    """Return one spelling per id, so that 7, 7.0 and NumPy's 7 denote the same person."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value.is_integer():

@@ -1,60 +1,65 @@
-"""Privacy mechanisms as plain settings: what a model file stores of them, and what travels with a contribution."""
+"""What a privacy mechanism is: the interface, its settings in model files, and its statement in contributions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-_KNOWN = ("PaperLaplace", "LocalNoise", "NodeRelease")
+from fcac.privacy._plain import PlainObject
+
+#: "central": what leaves a site is differentially private, so nodes may be shown to anybody. "local": every record is
+#: differentially private before it is learned. "none": noise without a guarantee.
+Guarantee = Literal["central", "local", "none"]
 
 
-def to_params(mechanism: Any) -> dict[str, Any]:
-    """Return the settings of a mechanism as JSON values; a ledger is stored by its path."""
-    name = type(mechanism).__name__
-    if name not in _KNOWN:
-        raise TypeError(f"cannot store a privacy mechanism of type {name}: use {', '.join(_KNOWN)}")
-    settings: dict[str, Any] = {}
-    for field in mechanism._fields:
-        value = getattr(mechanism, field)
-        if field == "sampler":
-            if not getattr(value, "secure", False):
-                raise ValueError("a model with test noise cannot be stored: it would be mistaken for a private one")
-            continue
-        if field == "ledger":
-            value = None if value is None else {"path": str(value.path), "budget": value.budget, "delta": value.delta}
-        settings[field] = value.tolist() if isinstance(value, np.ndarray) else value
-    return {"mechanism": name, "settings": settings}
+class Mechanism(PlainObject):
+    """Something done to records before anything leaves a site.
 
+    To add one, put a subclass into a file of ``fcac/privacy/mechanisms``, named like the class in lower case with
+    underscores. A row mechanism (``kind = "row"``) has ``perturb(rows, site, round)``, which returns noised rows. A
+    node mechanism (``kind = "node"``) has ``release(rows, state, site, round)``, which returns nodes, counts and the
+    state to go on from.
 
-def from_params(stored: Any) -> Any:
-    """Rebuild a mechanism from :func:`to_params`."""
-    from fcac import privacy
-
-    if not isinstance(stored, dict) or stored.get("mechanism") not in _KNOWN:
-        raise ValueError("the file names no privacy mechanism that this version of fcac knows")
-    settings = dict(stored["settings"])
-    if settings.get("ledger") is not None:
-        settings["ledger"] = privacy.Ledger(**settings["ledger"])
-    return getattr(privacy, stored["mechanism"])(**settings)
-
-
-def statement(mechanism: Any, n_releases: int) -> dict[str, Any]:
-    """Return the short statement that travels with a contribution; it depends on settings only, never on rows.
-
-    Parameters
+    Attributes
     ----------
-    mechanism : mechanism or None
-    n_releases : int
-        Rounds in which this site has answered under the mechanism.
+    kind : {"row", "node"}
+    guarantee : {"central", "local", "none"}
+    title : str
+        The mechanism in a report's words.
+    per : str
+        What epsilon is counted for.
+    epsilon : float
     """
-    if mechanism is None:
-        return {"mechanism": "none"}
-    brief: dict[str, Any] = {"mechanism": type(mechanism).__name__, "epsilon": float(mechanism.epsilon)}
-    if hasattr(mechanism, "release"):
-        from fcac.privacy.zcdp import epsilon_from_rho
 
-        brief["delta"] = float(mechanism.delta)
-        brief["spent"] = round(epsilon_from_rho(n_releases * mechanism.rho, mechanism.delta), 6)
-    brief["rounds"] = n_releases
-    return brief
+    kind: ClassVar[Literal["row", "node"]]
+    guarantee: ClassVar[Guarantee] = "none"
+    title: ClassVar[str]
+    per: ClassVar[str] = "record"
+    epsilon: float
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the settings as JSON values; a ledger is stored by its path."""
+        settings: dict[str, Any] = {}
+        for field in self._fields:
+            value = getattr(self, field)
+            if field == "sampler":
+                if not getattr(value, "secure", False):
+                    raise ValueError("a model with test noise cannot be stored: it could be mistaken for a private one")
+                continue
+            if field == "ledger":
+                value = (
+                    None if value is None else {"path": str(value.path), "budget": value.budget, "delta": value.delta}
+                )
+            settings[field] = value.tolist() if isinstance(value, np.ndarray) else value
+        return settings
+
+    def statement(self, n_releases: int) -> dict[str, Any]:
+        """Return the short statement that travels with a contribution; it depends on settings only, never on rows.
+
+        Parameters
+        ----------
+        n_releases : int
+            Rounds in which the site has answered under this mechanism.
+        """
+        return {"mechanism": type(self).__name__, "epsilon": float(self.epsilon), "rounds": n_releases}

@@ -1,4 +1,4 @@
-"""What a site has released so far: the only thing it keeps from one round to the next."""
+"""What a site has released so far: the only state that it keeps from one round to the next."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MADE_BY = "fcac.privacy.NodeRelease/1"
 
 @dataclass(frozen=True, eq=False)
 class ReleasedState:
-    """The nodes of all releases of a site, taken together. Everything in it was noised before it got here.
+    """The accumulated nodes of all releases of a site. Everything in it was noised before it got here.
 
     Attributes
     ----------
     unit_nodes : ndarray of shape (K, d)
-        Nodes in [0, 1], by the public bounds.
+        Nodes, mapped to [0, 1] by the public bounds.
     counts : ndarray of shape (K,)
         Noised number of records per node.
     node_noise : ndarray of shape (K,)
-        Variance per feature that the noise left in each node, in the unit of ``unit_nodes``.
+        Variance per feature due to the noise in each node, in the units of ``unit_nodes``.
     bounds : ndarray of shape (d, 2)
     n_releases : int
     """
@@ -43,7 +43,7 @@ class ReleasedState:
         return from_unit(self.unit_nodes, self.bounds)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """Return a JSON-able description and arrays, for :func:`fcac.persistence.pack`."""
+        """Return a JSON-serialisable description and arrays, for :func:`fcac.persistence.pack`."""
         meta = {"made_by": _MADE_BY, "n_releases": self.n_releases}
         arrays = {
             "unit_nodes": self.unit_nodes,
@@ -55,10 +55,11 @@ class ReleasedState:
 
     @classmethod
     def from_parts(cls, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> ReleasedState:
-        """Rebuild a state from what :meth:`to_parts` gave, and check it."""
+        """Rebuild a state from the result of :meth:`to_parts`, and check it."""
         if meta.get("made_by") != _MADE_BY:
             raise PrivacyError(
-                f"state: not from a release (made by {meta.get('made_by')!r}); pass the state that release() returned"
+                f"state: not the result of a release (made by {meta.get('made_by')!r}); "
+                "pass the state that release() returned"
             )
         try:
             unit_nodes, counts, noise, bounds = (
@@ -73,9 +74,9 @@ class ReleasedState:
         right_shapes = unit_nodes.shape == (n_nodes, len(bounds)) and counts.shape == noise.shape == (n_nodes,)
         numbers = [unit_nodes, counts, noise]
         if not right_shapes or n_nodes == 0 or n_releases < 1 or not all(np.isfinite(a).all() for a in numbers):
-            raise PrivacyError("state: damaged, its arrays do not fit together")
+            raise PrivacyError("state: damaged, its arrays do not match each other")
         if unit_nodes.min() < 0 or unit_nodes.max() > 1 or counts.min() < 1 or noise.min() < 0:
-            raise PrivacyError("state: damaged, it holds values no release can give")
+            raise PrivacyError("state: damaged, it contains values that no release can produce")
         return cls(unit_nodes, counts, noise, bounds, n_releases)
 
     def __eq__(self, other: object) -> bool:
@@ -91,10 +92,10 @@ class ReleasedState:
 
 
 def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: float) -> ReleasedState:
-    """Join a fresh release to the earlier ones: a node near an old one joins it, another opens a new place.
+    """Merge a new release into the earlier ones: a node near an old one is averaged with it, any other is added.
 
-    "Near" allows for the noise that is known to be in both nodes. This works on released values only, so it costs
-    nothing and cannot weaken the promise.
+    "Near" allows for the known noise in both nodes. This uses released values only (post-processing), so it costs
+    nothing and cannot weaken the guarantee.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: flo
     fresh : ReleasedState
         Result of one release.
     vigilance : float
-        Distance, in units of [0, 1] features, up to which two nodes count as the same place.
+        Distance, in units of [0, 1] features, up to which two nodes count as the same.
     """
     if state is None:
         return fresh

@@ -1,4 +1,4 @@
-"""Where the noise comes from: OpenDP's exact discrete Gaussian, or, in tests only, something repeatable."""
+"""Sources of noise: OpenDP's exact discrete Gaussian or, for tests only, a repeatable generator."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from fcac._typing import Integers
 
 
 class Sampler(Protocol):
-    """Adds noise to integers and knows what that costs."""
+    """Adds discrete Gaussian noise to integers."""
 
     secure: bool
 
     def check_ready(self) -> None:
-        """Raise now, before anything is charged, if no noise can be drawn later."""
+        """Raise an error before anything is charged if noise could not be drawn later."""
 
     def add_noise(self, values: Integers, scale: float) -> Integers:
-        """Return the values plus discrete Gaussian noise of this scale, same shape."""
+        """Return the values plus discrete Gaussian noise of this scale, in the same shape."""
 
 
 class OpenDPSampler:
-    """Exact discrete Gaussian noise from OpenDP, fed by the operating system's generator.
+    """Exact discrete Gaussian noise from OpenDP, based on the operating system's random generator.
 
-    The sampler works on whole arrays in one call. Sums are formed in big integers inside OpenDP and saturate at the
-    64-bit limits, which is post-processing.
+    The sampler handles a whole array in one call. Inside OpenDP, sums are arbitrary-precision integers and saturate at
+    the 64-bit limits, which is post-processing.
     """
 
     secure = True
@@ -53,14 +53,14 @@ class OpenDPSampler:
 
 
 class InsecureTestSampler:
-    """Repeatable noise for tests. **It protects nobody**: who knows the seed can take the noise away.
+    """Repeatable noise for tests. **It protects nobody**: anyone who knows the seed can remove the noise.
 
     Parameters
     ----------
     seed : int
-        Starting point of NumPy's generator.
+        Seed of NumPy's generator.
     factor : float
-        Multiplies the noise. 0 shows the mechanism without noise; 0.5 is a fault the audit must find.
+        Multiplies the noise. 0 shows the mechanism without noise; 0.5 is a fault that the audit must detect.
     """
 
     secure = False
@@ -71,7 +71,7 @@ class InsecureTestSampler:
         self._generator = np.random.default_rng(seed)
 
     def check_ready(self) -> None:
-        """NumPy is always there."""
+        """Do nothing: NumPy is always available."""
 
     def add_noise(self, values: Integers, scale: float) -> Integers:
         """Return the values plus rounded normal noise."""
@@ -93,7 +93,7 @@ class InsecureTestSampler:
 
 @lru_cache(maxsize=256)
 def opendp_measurement(scale: float) -> Any:
-    """The OpenDP measurement of this scale; its privacy map is also the check on our costs."""
+    """Return the OpenDP measurement of this scale; its privacy map also serves to check our costs."""
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
     return dp.m.make_gaussian(*space, scale=scale)

@@ -1,9 +1,9 @@
-"""From noise to promises: zero-concentrated differential privacy (zCDP), and what it means as (epsilon, delta).
+"""Zero-concentrated differential privacy (zCDP) and its conversion to (epsilon, delta).
 
-Gaussian noise of deviation s on a value that one record can move by at most D costs rho = D^2 / (2 s^2), and costs
-simply add. That makes rho the currency of the ledger. People read epsilon at a delta, so rho is converted for
-display, by the tight bound for every Renyi order (see docs/privacy/proof.md). Every rounding here goes to the safe
-side: a converted epsilon is never too small, an allowed rho never too large.
+Gaussian noise of standard deviation s on a value of sensitivity D costs rho = D^2 / (2 s^2), and costs simply add up.
+The ledger therefore accounts in rho. People read epsilon at a delta, so rho is converted for display, by the tight
+bound over all Renyi orders (see docs/privacy/proof.md). All rounding is conservative: a converted epsilon is never too
+small, an allowed rho never too large.
 
 Examples
 --------
@@ -19,16 +19,16 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-#: Largest delta anybody may ask for: beyond it a promise per record means little in a data set of usual size.
+#: Largest delta allowed: beyond it, a guarantee per record means little in a data set of ordinary size.
 MAX_DELTA = 1e-5
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-# Room for the last bits of the floating-point evaluation of the bound.
+# Covers the rounding errors in the floating-point evaluation of the bound.
 _ROUND_UP = 1.0 + 1e-12
 
 
 def check_epsilon(epsilon: float, field: str = "epsilon") -> float:
-    """Return epsilon as a float, or say what is wrong with it."""
+    """Return epsilon as a float, or raise an error that says what is wrong with it."""
     number = _number(epsilon, field)
     if not number > 0 or math.isinf(number):
         raise ValueError(f"{field} must be a positive, finite number, got {epsilon!r}; try {field}=4")
@@ -36,7 +36,7 @@ def check_epsilon(epsilon: float, field: str = "epsilon") -> float:
 
 
 def check_delta(delta: float, field: str = "delta") -> float:
-    """Return delta as a float, or say what is wrong with it."""
+    """Return delta as a float, or raise an error that says what is wrong with it."""
     number = _number(delta, field)
     if not 0 < number <= MAX_DELTA:
         raise ValueError(f"{field} must lie in (0, {MAX_DELTA:g}], got {delta!r}; try {field}=1e-6")
@@ -44,16 +44,16 @@ def check_delta(delta: float, field: str = "delta") -> float:
 
 
 def epsilon_from_rho(rho: float, delta: float) -> float:
-    """Smallest epsilon we can prove at this delta for a rho-zCDP mechanism.
+    """Return the smallest epsilon that can be proved at this delta for a rho-zCDP mechanism.
 
     For every order a > 1, rho-zCDP gives
-    ``epsilon = a rho + log(1 - 1/a) - (log delta + log a) / (a - 1)``; every order is a valid bound, and we take
-    the best we find.
+    ``epsilon = a rho + log(1 - 1/a) - (log delta + log a) / (a - 1)``; every order gives a valid bound, and the best
+    one found is returned.
 
     Parameters
     ----------
     rho : float
-        Total cost, not negative.
+        Total cost, non-negative.
     delta : float
 
     Returns
@@ -72,8 +72,8 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
         order = 1.0 + beyond
         return order * rho + math.log(beyond / order) - (log_delta + math.log(order)) / beyond
 
-    # The best order lies near sqrt(log(1/delta) / rho); searching two decades (and more) around it in log scale is
-    # enough, and a miss would only make the answer larger, never wrong.
+    # The best order lies near sqrt(log(1/delta) / rho); searching more than two decades around it on a log scale is
+    # enough, and missing the optimum would only make the answer larger, never invalid.
     centre = 0.5 * math.log(-log_delta / rho)
     low, high = centre - 6.0, centre + 6.0
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
@@ -92,7 +92,7 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def rho_from_epsilon(epsilon: float, delta: float) -> float:
-    """Largest rho whose epsilon at this delta is not above the given one (rounded down).
+    """Return the largest rho whose epsilon at this delta does not exceed the given one (rounded down).
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def rho_from_epsilon(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gaussian_rho(squared_sensitivity: int, scale: float) -> float:
-    """Cost of Gaussian noise of this deviation on an integer value: D^2 / (2 s^2), rounded up."""
+    """Return the cost of Gaussian noise of this standard deviation on an integer: D^2 / (2 s^2), rounded up."""
     exact = Fraction(squared_sensitivity) / (2 * Fraction(scale) ** 2)
     cost = float(exact)
     return cost if Fraction(cost) >= exact else math.nextafter(cost, math.inf)
@@ -126,17 +126,17 @@ def gaussian_rho(squared_sensitivity: int, scale: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gaussian_scale(squared_sensitivity: int, rho: float) -> float:
-    """Smallest deviation (up to rounding) whose cost is not above rho.
+    """Return the smallest standard deviation (up to rounding) whose cost does not exceed rho.
 
     Parameters
     ----------
     squared_sensitivity : int
-        Square of the most one record can move the value, in the L2 norm, in integer units.
+        Squared L2 sensitivity: the square of the most by which one record can change the value, in integer units.
     rho : float
-        Cost that may be spent on it.
+        Cost that may be spent on the value.
     """
     if squared_sensitivity <= 0 or not rho > 0:
-        raise ValueError("a noised value needs a positive sensitivity and a positive share of the budget")
+        raise ValueError("a noised value needs a positive sensitivity and a positive part of the budget")
     scale = math.sqrt(squared_sensitivity / (2.0 * rho))
     while Fraction(squared_sensitivity) > 2 * Fraction(rho) * Fraction(scale) ** 2:
         scale = math.nextafter(scale, math.inf)
@@ -144,7 +144,7 @@ def gaussian_scale(squared_sensitivity: int, rho: float) -> float:
 
 
 def show(number: float) -> str:
-    """A number as people write it: 1e-6, not 1e-06.
+    """Return a number as people write it: 1e-6, not 1e-06.
 
     >>> show(1e-6), show(4.0)
     ('1e-6', '4')
@@ -155,7 +155,7 @@ def show(number: float) -> str:
 
 
 def separation(rho: float) -> float:
-    """How far apart, in deviations, the best test of a rho-zCDP Gaussian release sees two neighbours: sqrt(2 rho)."""
+    """Return mu = sqrt(2 rho): how far apart, in standard deviations, a Gaussian release puts two neighbours."""
     return math.sqrt(2.0 * rho)
 
 

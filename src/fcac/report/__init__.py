@@ -25,8 +25,8 @@ def render_report(
     federation: bool | None = None,
 ) -> str:
     """Return the report as text; parameters as in :func:`write_report`."""
-    facts = gather(model, rows=rows, compare=compare, feature_names=feature_names, federation=federation)
-    return page(facts, title)
+    data = gather(model, rows=rows, compare=compare, feature_names=feature_names, federation=federation)
+    return page(data, title)
 
 
 def write_report(

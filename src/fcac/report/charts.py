@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.report.cluster_style import Look
-from fcac.report.data import Novelty, ReadOut, RoundFacts
+from fcac.report.cluster_style import ClusterStyle
+from fcac.report.data import Novelty, Reading, RoundData
 from fcac.report.markup import Markup, tag
-from fcac.report.projection import Dots, Plane
+from fcac.report.projection import Dots, Projection
 
 # Cluster numbers drawn into a picture; more would hide the nodes.
 _MAX_NUMBERS = 24
@@ -19,7 +19,7 @@ _MAX_NUMBERS = 24
 
 @dataclass(frozen=True)
 class Frame:
-    """Maps coordinates of a plane into a picture, both axes at the same scale.
+    """Maps coordinates of a projection into a picture, both axes at the same scale.
 
     Positions are whole units of a picture at most 1,000 wide: no coordinate is told to more than three digits.
     """
@@ -54,8 +54,8 @@ class Frame:
 
 def network(
     dots: Dots,
-    look_of: Callable[[int], Look],
-    plane: Plane,
+    style_of: Callable[[int], ClusterStyle],
+    projection: Projection,
     frame_points: Floats,
     *,
     width: int = 640,
@@ -71,27 +71,27 @@ def network(
     Parameters
     ----------
     dots : Dots
-    look_of : callable
-        Look of a cluster.
-    plane : Plane
+    style_of : callable
+        ClusterStyle of a cluster.
+    projection : Projection
     frame_points : array of shape (n, 2)
         What must be visible; pass the same to pictures that are compared.
     """
     frame = Frame.around(frame_points, width, height, margin=34 if axes else 14)
     places = frame.place(dots.points)
     radii = _radii(dots, largest)
-    drawn: list[Markup | None] = [_axes(frame, plane, frame_points, width, height) if axes else None]
+    drawn: list[Markup | None] = [_axes(frame, projection, frame_points, width, height) if axes else None]
     drawn.append(_edges(dots, places))
     # large clusters first, so that small ones lie on top
-    labels = sorted({int(label) for label in dots.labels}, key=lambda label: (look_of(label).rank, label))
+    labels = sorted({int(label) for label in dots.labels}, key=lambda label: (style_of(label).rank, label))
     for label in labels:
-        look, inside = look_of(label), np.flatnonzero(dots.labels == label)
+        style, inside = style_of(label), np.flatnonzero(dots.labels == label)
         inside = inside[np.lexsort((dots.points[inside, 1], dots.points[inside, 0]))]
         marks = [
-            look.mark(*places[i], radii[i], data_t=_node_tip(dots, int(i), what_counts) if tips else None)
+            style.mark(*places[i], radii[i], data_t=_node_tip(dots, int(i), what_counts) if tips else None)
             for i in inside
         ]
-        drawn.append(tag("g", marks, class_=f"k {look.colour}", data_k=label))
+        drawn.append(tag("g", marks, class_=f"k {style.colour}", data_k=label))
     if numbers:
         drawn.append(_numbers(dots, places, labels, width, height))
     return tag("svg", drawn, viewBox=f"0 0 {width} {height}", class_="net", aria_hidden="true", focusable="false")
@@ -137,14 +137,14 @@ def _numbers(
     return tag("g", texts) if texts else None
 
 
-def _axes(frame: Frame, plane: Plane, points: Floats, width: int, height: int) -> Markup:
+def _axes(frame: Frame, projection: Projection, points: Floats, width: int, height: int) -> Markup:
     parts = [
-        tag("text", plane.x_label, x=width - 8, y=height - 8, class_="axis end"),
-        tag("text", plane.y_label, x=8, y=16, class_="axis"),
+        tag("text", projection.x_label, x=width - 8, y=height - 8, class_="axis end"),
+        tag("text", projection.y_label, x=8, y=16, class_="axis"),
     ]
-    if not plane.is_projection and len(points):
+    if not projection.is_reduced and len(points):
         parts += _ticks(frame, points, width, height, 0)
-        if plane.y_label:
+        if projection.y_label:
             parts += _ticks(frame, points, width, height, 1)
     return tag("g", parts)
 
@@ -186,7 +186,7 @@ def nice_values(low: float, high: float, most: int = 5) -> list[float]:
 # ------------------------------------------------------------ rows flowing between rounds
 
 
-def flow(rounds: Sequence[RoundFacts], read: ReadOut, names: Sequence[str]) -> Markup:
+def flow(rounds: Sequence[RoundData], read: Reading, names: Sequence[str]) -> Markup:
     """Draw where rows went from round to round: bars are clusters, ribbons the rows they pass on."""
     width, height, top, bar, gap = 640, 320, 30, 14, 5
     columns = [_column(r, read) for r in rounds]
@@ -203,7 +203,7 @@ def flow(rounds: Sequence[RoundFacts], read: ReadOut, names: Sequence[str]) -> M
         texts.append(tag("text", names[k], x=at, y=16, class_=anchor))
         for label, rows in column:
             low, high = spans[k][label]
-            look = read.look(rounds[k].becomes.get(label, label))
+            style = read.style(rounds[k].becomes.get(label, label))
             tip = f"{names[k]}, {_cluster_name(label)}: {rows:,} rows"
             bars.append(
                 tag(
@@ -212,7 +212,7 @@ def flow(rounds: Sequence[RoundFacts], read: ReadOut, names: Sequence[str]) -> M
                     y=f"{low:.1f}",
                     width=bar,
                     height=f"{max(high - low, 1.5):.1f}",
-                    class_=f"bar {look.colour}",
+                    class_=f"bar {style.colour}",
                     data_t=tip,
                 )
             )
@@ -236,11 +236,11 @@ def _cluster_name(label: int) -> str:
     return f"cluster {label}"
 
 
-def _column(facts: RoundFacts, read: ReadOut) -> list[tuple[int, int]]:
+def _column(data: RoundData, read: Reading) -> list[tuple[int, int]]:
     """Clusters of a round with their rows, in the order of what they become."""
-    rows = facts.snapshot.cluster_rows
+    rows = data.snapshot.cluster_rows
     return sorted(
-        rows.items(), key=lambda item: (read.look(facts.becomes.get(item[0], item[0])).rank, -item[1], item[0])
+        rows.items(), key=lambda item: (read.style(data.becomes.get(item[0], item[0])).rank, -item[1], item[0])
     )
 
 
@@ -257,8 +257,8 @@ def _spans(
 
 
 def _ribbons(
-    now: RoundFacts,
-    read: ReadOut,
+    now: RoundData,
+    read: Reading,
     spans: Sequence[dict[int, tuple[float, float]]],
     scale: float,
     left: float,
@@ -281,13 +281,13 @@ def _ribbons(
         low, high = spans[1][target]
         thin = thick * min(1.0, (high - low) / (scale * arriving[target])) if arriving[target] else 0.0
         leaving[source], entering[target] = a + thick, b + thin
-        look = read.look(now.becomes.get(target, target))
+        style = read.style(now.becomes.get(target, target))
         shape = (
             f"M{left:.0f} {a:.1f}C{middle:.0f} {a:.1f} {middle:.0f} {b:.1f} {right:.0f} {b:.1f}"
             f"V{b + thin:.1f}C{middle:.0f} {b + thin:.1f} {middle:.0f} {a + thick:.1f} {left:.0f} {a + thick:.1f}Z"
         )
         tip = f"{rows:,} rows: {_cluster_name(source)} to {_cluster_name(target)}"
-        drawn.append(tag("path", d=shape, class_=f"ribbon {look.colour}", data_t=tip))
+        drawn.append(tag("path", d=shape, class_=f"ribbon {style.colour}", data_t=tip))
     return drawn
 
 
@@ -304,7 +304,7 @@ def histogram(novelty: Novelty) -> Markup:
     for k in range(n):
         floor = float(height - bottom)
         upto = f"{novelty.edges[k + 1]:.3g}" if k < n - 1 else "more"
-        for rows, look, word in ((novelty.known[k], "plain", "known"), (novelty.novel[k], "novel", "novel")):
+        for rows, style, word in ((novelty.known[k], "plain", "known"), (novelty.novel[k], "novel", "novel")):
             if not rows:
                 continue
             tall = max((height - bottom - top) * int(rows) / tallest, 1.0)
@@ -316,7 +316,7 @@ def histogram(novelty: Novelty) -> Markup:
                     y=f"{floor:.1f}",
                     width=f"{each - 1:.1f}",
                     height=f"{tall:.1f}",
-                    class_=f"bar {look}",
+                    class_=f"bar {style}",
                     data_t=f"Distance {novelty.edges[k]:.3g} to {upto}: {int(rows):,} {word} rows",
                 )
             )

@@ -9,7 +9,7 @@ from fcac.report.markup import Markup, tag
 #: Okabe and Ito's colours, in an order that keeps the first few far apart; the last is a grey.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#7A7A7A")
 SHAPES = ("circle", "square", "diamond", "triangle", "wedge", "hexagon")
-N_LOOKS = len(PALETTE) * len(SHAPES)
+N_STYLES = len(PALETTE) * len(SHAPES)
 
 # Corner points of the shapes around (0, 0), sized to weigh about as much to the eye as a circle of radius 1.
 _CORNERS = {
@@ -22,13 +22,13 @@ _CORNERS = {
 
 
 @dataclass(frozen=True)
-class Look:
+class ClusterStyle:
     """Colour and shape of a cluster.
 
     Parameters
     ----------
     rank : int
-        0 for the largest cluster. From `N_LOOKS` on clusters share one plain look and differ by number only.
+        0 for the largest cluster. From `N_STYLES` on clusters share one plain style and differ by number only.
     """
 
     rank: int
@@ -36,12 +36,12 @@ class Look:
     @property
     def colour(self) -> str:
         """CSS class of the colour."""
-        return f"c{self.rank % len(PALETTE)}" if self.rank < N_LOOKS else "cx"
+        return f"c{self.rank % len(PALETTE)}" if self.rank < N_STYLES else "cx"
 
     @property
     def shape(self) -> str:
         """Name of the shape."""
-        return SHAPES[self.rank // len(PALETTE)] if self.rank < N_LOOKS else SHAPES[0]
+        return SHAPES[self.rank // len(PALETTE)] if self.rank < N_STYLES else SHAPES[0]
 
     def mark(self, x: float, y: float, radius: float, **attributes: object) -> Markup:
         """Return the mark at a place, as SVG."""

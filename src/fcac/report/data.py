@@ -14,6 +14,7 @@ from fcac._typing import Floats, Integers
 from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
 from fcac.federation.log import Entry
+from fcac.federation.readout import ReadOut as ServerReadOut
 from fcac.federation.replay import (
     Event,
     Material,
@@ -25,9 +26,10 @@ from fcac.federation.replay import (
     replay,
     rows_by_cluster,
 )
-from fcac.report.cluster_style import Look
-from fcac.report.privacy_statement import PrivacyWords, privacy_words
-from fcac.report.projection import MIN_ROWS, Dots, Plane, condense, fit_plane, plain_dots
+from fcac.privacy.mechanisms import may_be_shared
+from fcac.report.cluster_style import ClusterStyle
+from fcac.report.privacy_statement import PrivacyStatement, make_statement
+from fcac.report.projection import MIN_ROWS, Dots, Projection, condense, fit_projection, plain_dots
 
 # Nodes drawn one by one; beyond, neighbours share a dot.
 _MAX_DOTS = 700
@@ -53,7 +55,7 @@ class Cluster:
     ----------
     label : int
         As `predict` gives it.
-    look : Look
+    style : ClusterStyle
     rows : int
         Rows that the nodes in it stand for; counted one by one where rows were given.
     share : float
@@ -67,7 +69,7 @@ class Cluster:
     """
 
     label: int
-    look: Look
+    style: ClusterStyle
     rows: int
     share: float
     n_nodes: int
@@ -76,7 +78,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Part:
+class Participation:
     """A site's part in one round."""
 
     n_nodes: int
@@ -85,13 +87,13 @@ class Part:
 
 
 @dataclass(frozen=True)
-class SiteFacts:
+class SiteData:
     """One site over the rounds."""
 
     name: SiteName
     rows: int
     n_nodes: int
-    parts: dict[int, Part]
+    participation: dict[int, Participation]
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Novelty:
 
 
 @dataclass(frozen=True)
-class RoundFacts:
+class RoundData:
     """One shown round: its picture, and where its clusters went."""
 
     snapshot: Snapshot
@@ -133,18 +135,18 @@ class RoundFacts:
 
 
 @dataclass(frozen=True)
-class ReadOut:
+class Reading:
     """One way to read clusters off the contributions: what is drawn and listed for it."""
 
-    kind: str
+    way: type[ServerReadOut]
     clusters: list[Cluster]
     dots: Dots
     n_nodes: int
     labels: Integers
 
-    def look(self, label: int) -> Look:
+    def style(self, label: int) -> ClusterStyle:
         """Colour and shape of a cluster."""
-        return next((c.look for c in self.clusters if c.label == label), Look(10**6))
+        return next((c.style for c in self.clusters if c.label == label), ClusterStyle(10**6))
 
 
 @dataclass(frozen=True)
@@ -153,31 +155,31 @@ class Comparison:
 
     Attributes
     ----------
-    other : ReadOut
+    other : Reading
     rows : dict of (cluster, other's cluster) to rows
     agreement : float
         Adjusted Rand index between the two, over rows.
     """
 
-    other: ReadOut
+    other: Reading
     rows: dict[tuple[int, int], int]
     agreement: float
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReportData:
     """What the page shows; no raw row and no coordinate of more than three digits gets further than this."""
 
-    read: ReadOut
-    plane: Plane
+    read: Reading
+    projection: Projection
     feature_names: list[str]
     n_rows: int
     n_sent_nodes: int
-    sites: list[SiteFacts]
+    sites: list[SiteData]
     round_names: list[int]
-    rounds: list[RoundFacts] | None
+    rounds: list[RoundData] | None
     events: list[Event]
-    privacy: PrivacyWords
+    privacy: PrivacyStatement
     federation: bool
     exact_counts: bool
     novelty: Novelty | None = None
@@ -186,7 +188,7 @@ class Facts:
     @property
     def released(self) -> bool:
         """Whether every node shown came from a private release."""
-        return all(group.mechanism == "NodeRelease" for group in self.privacy.groups)
+        return all(group.guarantee == "central" for group in self.privacy.groups)
 
 
 def gather(
@@ -196,7 +198,7 @@ def gather(
     compare: FCAC | Server | None = None,
     feature_names: Sequence[str] | None = None,
     federation: bool | None = None,
-) -> Facts:
+) -> ReportData:
     """Compute everything a report shows; parameters as in :func:`fcac.report.write_report`."""
     server, estimator = _server_of(model, "model")
     in_federation = estimator is None if federation is None else bool(federation)
@@ -206,30 +208,30 @@ def gather(
     names = _feature_names(feature_names, estimator, d)
     known = material(server.latest(), d)
     basis = (server.nodes, server.counts) if len(server.nodes) else (known.nodes, known.counts)
-    plane = fit_plane(basis[0], basis[1], names) if len(basis[0]) else _empty_plane(d, names)
+    projection = fit_projection(basis[0], basis[1], names) if len(basis[0]) else _empty_projection(d, names)
     counted = None if rows is None else _count_rows(server, rows)
-    read = _read_out(server, known, plane, names, counted)
+    read = _read_out(server, known, projection, names, counted)
     snapshots = replay(server) if server.n_rounds > 1 else None
-    comparison = None if compare is None else _compare(server, read, known, plane, names, compare)
+    comparison = None if compare is None else _compare(server, read, known, projection, names, compare)
     history = server.history
-    return Facts(
+    return ReportData(
         read=read,
-        plane=plane,
+        projection=projection,
         feature_names=names,
         n_rows=int(known.counts.sum()),
         n_sent_nodes=len(known.nodes),
         sites=_sites(server, history),
         round_names=[max(entry.round for entry in batch) for batch in history],
-        rounds=None if snapshots is None else _rounds(server, snapshots, plane),
+        rounds=None if snapshots is None else _rounds(server, snapshots, projection),
         events=_told_lineage(server) or events(snapshots or []),
-        privacy=privacy_words(
+        privacy=make_statement(
             history,
             list(server.latest().values()),
             None if estimator is None else estimator.privacy,
             federation=in_federation,
         ),
         federation=in_federation,
-        exact_counts=all(_mechanism(entry) != "NodeRelease" for batch in history for entry in batch),
+        exact_counts=not any(may_be_shared(entry.privacy) for batch in history for entry in batch),
         novelty=None if counted is None else counted.novelty,
         comparison=comparison,
     )
@@ -276,14 +278,16 @@ def _feature_names(given: Sequence[str] | None, estimator: FCAC | None, d: int) 
     return [str(name) for name in names]
 
 
-def _empty_plane(d: int, names: list[str]) -> Plane:
-    return Plane(np.eye(d, 2), np.zeros(d), np.ones(d), names[0], names[1] if d > 1 else "")
+def _empty_projection(d: int, names: list[str]) -> Projection:
+    return Projection(np.eye(d, 2), np.zeros(d), np.ones(d), names[0], names[1] if d > 1 else "")
 
 
 # ------------------------------------------------------------ clusters
 
 
-def _read_out(server: Server, known: Material, plane: Plane, names: list[str], counted: _Counted | None) -> ReadOut:
+def _read_out(
+    server: Server, known: Material, projection: Projection, names: list[str], counted: _Counted | None
+) -> Reading:
     labels = labels_of(server, known)
     estimated = rows_by_cluster(labels, known.counts)
     rows = estimated if counted is None else counted.by_cluster
@@ -295,7 +299,7 @@ def _read_out(server: Server, known: Material, plane: Plane, names: list[str], c
     clusters = [
         Cluster(
             label,
-            Look(rank),
+            ClusterStyle(rank),
             rows.get(label, 0),
             rows.get(label, 0) / total if total else 0.0,
             nodes_in.get(label, 0),
@@ -304,13 +308,13 @@ def _read_out(server: Server, known: Material, plane: Plane, names: list[str], c
         )
         for rank, label in enumerate(order)
     ]
-    dots = _dots(server, plane.project(server.nodes), server.counts, server.node_labels, server.edges, _MAX_DOTS)
-    return ReadOut(server.kind, clusters, dots, len(server.nodes), labels)
+    dots = _dots(server, projection.project(server.nodes), server.counts, server.node_labels, server.edges, _MAX_DOTS)
+    return Reading(type(server.readout), clusters, dots, len(server.nodes), labels)
 
 
 def _dots(server: Server, points: Floats, counts: Integers, labels: Integers, edges: Integers, most: int) -> Dots:
     """Dots of a picture; the sites' own nodes are merged unless they were released, for one node can be one row."""
-    if server.kind == "communities" and not server.released:
+    if server.readout.nodes_are_contributed and not server.released:
         return condense(points, counts, labels, edges, min_rows=MIN_ROWS, cells=40 if most == _MAX_DOTS else 24)
     if len(points) > most:
         return condense(points, counts, labels, edges, cells=40 if most == _MAX_DOTS else 24)
@@ -344,21 +348,22 @@ def _differences(known: Material, labels: Integers, names: list[str]) -> dict[in
 # ------------------------------------------------------------ sites and rounds
 
 
-def _sites(server: Server, history: list[list[Entry]]) -> list[SiteFacts]:
-    parts: dict[SiteName, dict[int, Part]] = {site: {} for site in server.sites}
+def _sites(server: Server, history: list[list[Entry]]) -> list[SiteData]:
+    participation: dict[SiteName, dict[int, Participation]] = {site: {} for site in server.sites}
     for position, batch in enumerate(history):
         newest = max(entry.round for entry in batch)
         for entry in batch:
-            late = entry.round < newest and position not in parts[entry.site]
-            parts[entry.site][position] = Part(entry.n_nodes, entry.n_rows, late)
+            late = entry.round < newest and position not in participation[entry.site]
+            participation[entry.site][position] = Participation(entry.n_nodes, entry.n_rows, late)
     return [
-        SiteFacts(site, int(item.counts.sum()), len(item.counts), parts[site]) for site, item in server.latest().items()
+        SiteData(site, int(item.counts.sum()), len(item.counts), participation[site])
+        for site, item in server.latest().items()
     ]
 
 
-def _rounds(server: Server, snapshots: list[Snapshot], plane: Plane) -> list[RoundFacts]:
+def _rounds(server: Server, snapshots: list[Snapshot], projection: Projection) -> list[RoundData]:
     return [
-        RoundFacts(s, _dots(server, plane.project(s.nodes), s.counts, s.labels, s.edges, _MAX_SMALL_DOTS), becomes)
+        RoundData(s, _dots(server, projection.project(s.nodes), s.counts, s.labels, s.edges, _MAX_SMALL_DOTS), becomes)
         for s, becomes in zip(snapshots, descendants(snapshots), strict=True)
     ]
 
@@ -366,7 +371,7 @@ def _rounds(server: Server, snapshots: list[Snapshot], plane: Plane) -> list[Rou
 def _told_lineage(server: Server) -> list[Event]:
     """The read-out's own account of its clusters over rounds, if it keeps one."""
     told = []
-    for change in getattr(server.reader, "lineage", []):
+    for change in server.readout.lineage:
         own = (int(change.cluster),)
         others = tuple(int(label) for label in change.others)
         before, after = {"merged": (others, own), "split": (own, others), "born": ((), own)}.get(
@@ -428,30 +433,30 @@ def _pieces(rows: Any) -> Iterator[Any]:
 
 
 def _compare(
-    server: Server, read: ReadOut, known: Material, plane: Plane, names: list[str], compare: FCAC | Server
+    server: Server, read: Reading, known: Material, projection: Projection, names: list[str], compare: FCAC | Server
 ) -> Comparison:
     other, _ = _server_of(compare, "compare")
     if _keys(other) != _keys(server):
         raise ValueError("compare must have absorbed the same contributions as model: these differ")
-    second = _read_out(other, known, plane, names, None)
+    second = _read_out(other, known, projection, names, None)
     pairs, place = np.unique(np.column_stack([read.labels, second.labels]), axis=0, return_inverse=True)
     mass = np.bincount(place.ravel(), weights=known.counts, minlength=len(pairs))
     rows = {(int(a), int(b)): round(m) for (a, b), m in zip(pairs, mass, strict=True)}
-    return Comparison(_matching_looks(second, read, rows), rows, adjusted_rand(rows))
+    return Comparison(_matching_styles(second, read, rows), rows, adjusted_rand(rows))
 
 
-def _matching_looks(second: ReadOut, first: ReadOut, rows: Mapping[tuple[int, int], int]) -> ReadOut:
-    """Give the second read-out's clusters the looks of the first's that they share most rows with, each once."""
+def _matching_styles(second: Reading, first: Reading, rows: Mapping[tuple[int, int], int]) -> Reading:
+    """Give the second read-out's clusters the styles of the first's that they share most rows with, each once."""
     free = len(first.clusters)
     taken: set[int] = set()
     clusters = []
     for cluster in second.clusters:
-        shared = [(n, -first.look(a).rank) for (a, b), n in rows.items() if b == cluster.label]
+        shared = [(n, -first.style(a).rank) for (a, b), n in rows.items() if b == cluster.label]
         rank = -max(shared)[1] if shared else free
         if rank in taken or not shared:
             rank, free = free, free + 1
         taken.add(rank)
-        clusters.append(replace(cluster, look=Look(rank)))
+        clusters.append(replace(cluster, style=ClusterStyle(rank)))
     return replace(second, clusters=clusters)
 
 

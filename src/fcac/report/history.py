@@ -10,9 +10,9 @@ import numpy as np
 from fcac._text import counted
 from fcac.federation.replay import SMALLEST_SHARE, Event
 from fcac.report import charts
-from fcac.report.cluster_style import Look
+from fcac.report.cluster_style import ClusterStyle
 from fcac.report.components import details, image, plot, section, shortened, table
-from fcac.report.data import Facts, ReadOut, SiteFacts
+from fcac.report.data import Reading, ReportData, SiteData
 from fcac.report.markup import Markup, tag
 
 _MAX_SITES_IN_GRID = 60
@@ -23,25 +23,25 @@ _MAX_LISTED = 6
 # ------------------------------------------------------------ rounds
 
 
-def rounds_section(facts: Facts) -> Markup | None:
+def rounds_section(data: ReportData) -> Markup | None:
     """Rounds side by side, and what became of clusters."""
-    if len(facts.round_names) < 2:
+    if len(data.round_names) < 2:
         return None
-    if facts.rounds is None:
+    if data.rounds is None:
         return section(
             "rounds",
             "Round by round",
             "The contributions are too many to play the rounds again for this report; the picture above is the last.",
         )
-    rounds, read = facts.rounds, facts.read
+    rounds, read = data.rounds, data.read
     everything = np.concatenate([r.dots.points for r in rounds])
     pictures = []
     for r in rounds:
-        name = f"Round {facts.round_names[r.snapshot.round - 1]}"
+        name = f"Round {data.round_names[r.snapshot.round - 1]}"
         picture = charts.network(
             r.dots,
-            partial(_look_later, read, r.becomes),
-            facts.plane,
+            partial(_later_style, read, r.becomes),
+            data.projection,
             everything,
             width=320,
             height=250,
@@ -53,10 +53,10 @@ def rounds_section(facts: Facts) -> Markup | None:
         n_nodes, n_clusters = len(r.snapshot.nodes), r.snapshot.n_clusters
         alt = f"{name}: {counted(n_nodes, 'node')} in {counted(n_clusters, 'cluster')}."
         heading = tag("h3", name, tag("span", f"{counted(n_clusters, 'cluster')}"))
-        sites = [s for s in facts.sites if r.snapshot.round - 1 in s.parts]
-        took_part = f"{counted(n_nodes, 'node')}; {len(sites)} of {counted(len(facts.sites), 'site')} took part."
+        sites = [s for s in data.sites if r.snapshot.round - 1 in s.participation]
+        took_part = f"{counted(n_nodes, 'node')}; {len(sites)} of {counted(len(data.sites), 'site')} took part."
         pictures.append(tag("figure", heading, image(picture, alt), tag("figcaption", took_part), class_="panel"))
-    names = [f"Round {facts.round_names[r.snapshot.round - 1]}" for r in rounds]
+    names = [f"Round {data.round_names[r.snapshot.round - 1]}" for r in rounds]
     flow_rows = [
         (names[k], f"{a}", f"{b}", f"{n:,}")
         for k in range(1, len(rounds))
@@ -71,15 +71,15 @@ def rounds_section(facts: Facts) -> Markup | None:
             "What no ribbon reaches is new.",
             class_="caption",
         ),
-        plot(charts.flow(rounds, read, names), _flow_alt(facts, names)),
-        _event_list(facts),
+        plot(charts.flow(rounds, read, names), _flow_alt(data, names)),
+        _event_list(data),
         details(
             "Show as a table",
             table(["Until", "From cluster", "To cluster", "Rows"], flow_rows, caption="Rows passed on between rounds"),
         ),
         class_="panel gap",
     )
-    shown = "" if len(rounds) == len(facts.round_names) else f" {len(rounds)} of {len(facts.round_names)} are shown."
+    shown = "" if len(rounds) == len(data.round_names) else f" {len(rounds)} of {len(data.round_names)} are shown."
     intro = (
         "The same picture after every round. A cluster has the colour of the one it ended up in, so what is learned "
         f"can be followed.{shown}"
@@ -98,34 +98,34 @@ def _columns(n: int) -> int:
     return n if n <= 4 else 3
 
 
-def _look_later(read: ReadOut, becomes: dict[int, int], label: int) -> Look:
-    """Look of the last round's cluster that this one became."""
-    return read.look(becomes.get(label, label))
+def _later_style(read: Reading, becomes: dict[int, int], label: int) -> ClusterStyle:
+    """ClusterStyle of the last round's cluster that this one became."""
+    return read.style(becomes.get(label, label))
 
 
-def _flow_alt(facts: Facts, names: Sequence[str]) -> str:
-    assert facts.rounds is not None
-    steps = [f"{name} {r.snapshot.n_clusters}" for name, r in zip(names, facts.rounds, strict=True)]
+def _flow_alt(data: ReportData, names: Sequence[str]) -> str:
+    assert data.rounds is not None
+    steps = [f"{name} {r.snapshot.n_clusters}" for name, r in zip(names, data.rounds, strict=True)]
     return f"Clusters over the rounds: {', '.join(steps)}."
 
 
-def _event_list(facts: Facts) -> Markup | None:
-    if not facts.events:
+def _event_list(data: ReportData) -> Markup | None:
+    if not data.events:
         return None
-    renamed = facts.read.kind == "cae-fc"
+    renamed = not data.read.way.names_last
     note = "Clusters keep their names."
     if renamed:
         note = (
             "The paper's server numbers its components anew in every round; what concerns less than "
             f"{SMALLEST_SHARE:.0%} of the rows is not told."
         )
-    quiet = [event for event in facts.events if event.kind in ("grew", "shrank")]
-    loud = [event for event in facts.events if event not in quiet]
+    quiet = [event for event in data.events if event.kind in ("grew", "shrank")]
+    loud = [event for event in data.events if event not in quiet]
     return tag(
         "div",
-        _listed(_event_lines(loud, facts.round_names)),
+        _listed(_event_lines(loud, data.round_names)),
         tag("p", note, class_="caption"),
-        details("Show how clusters grew", _listed(_event_lines(quiet, facts.round_names))) if quiet else None,
+        details("Show how clusters grew", _listed(_event_lines(quiet, data.round_names))) if quiet else None,
     )
 
 
@@ -169,13 +169,13 @@ def _clusters(labels: Sequence[int]) -> str:
 # ------------------------------------------------------------ sites
 
 
-def sites_section(facts: Facts) -> Markup:
+def sites_section(data: ReportData) -> Markup:
     """Who took part, when."""
-    largest = {s.name for s in sorted(facts.sites, key=lambda s: -s.rows)[:_MAX_SITES_IN_GRID]}
-    sites = [s for s in facts.sites if s.name in largest]
-    first = max(0, len(facts.round_names) - _MAX_ROUNDS_IN_GRID)
-    columns = range(first, len(facts.round_names))
-    head = ["Site", *[f"Round {facts.round_names[k]}" for k in columns], "Rows", "Nodes"]
+    largest = {s.name for s in sorted(data.sites, key=lambda s: -s.rows)[:_MAX_SITES_IN_GRID]}
+    sites = [s for s in data.sites if s.name in largest]
+    first = max(0, len(data.round_names) - _MAX_ROUNDS_IN_GRID)
+    columns = range(first, len(data.round_names))
+    head = ["Site", *[f"Round {data.round_names[k]}" for k in columns], "Rows", "Nodes"]
     lines = [
         tag(
             "tr",
@@ -194,12 +194,12 @@ def sites_section(facts: Facts) -> Markup:
         class_="presence",
     )
     notes = ["Numbers in the grid are nodes sent."]
-    if len(sites) < len(facts.sites):
-        notes.append(f"The {len(sites)} largest of {len(facts.sites):,} sites are listed.")
+    if len(sites) < len(data.sites):
+        notes.append(f"The {len(sites)} largest of {len(data.sites):,} sites are listed.")
     if first:
-        notes.append(f"The last {len(columns)} of {len(facts.round_names)} rounds are listed.")
-    taking = [sum(k in s.parts for s in facts.sites) for k in range(len(facts.round_names))]
-    if len(facts.sites) > 1:
+        notes.append(f"The last {len(columns)} of {len(data.round_names)} rounds are listed.")
+    taking = [sum(k in s.participation for s in data.sites) for k in range(len(data.round_names))]
+    if len(data.sites) > 1:
         notes.append(f"Sites per round: {min(taking)} to {max(taking)}." if min(taking) < max(taking) else "")
     return section(
         "sites",
@@ -214,8 +214,8 @@ def sites_section(facts: Facts) -> Markup:
     )
 
 
-def _presence(site: SiteFacts, k: int) -> Markup:
-    part = site.parts.get(k)
+def _presence(site: SiteData, k: int) -> Markup:
+    part = site.participation.get(k)
     if part is None:
         return tag("td", "away", class_="out")
     tip = f"{site.name}: {counted(part.n_nodes, 'node')} for {counted(part.rows, 'row')}"

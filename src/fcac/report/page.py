@@ -8,29 +8,29 @@ import hashlib
 
 from fcac._text import counted
 from fcac.report import history, sections
-from fcac.report.data import Facts
+from fcac.report.data import ReportData
 from fcac.report.markup import Markup, tag
 from fcac.report.style import CSS, SCRIPT
 
 
-def page(facts: Facts, title: str | None = None) -> str:
+def page(data: ReportData, title: str | None = None) -> str:
     """Return the report as one HTML document.
 
     Parameters
     ----------
-    facts : Facts
+    data : ReportData
     title : str, optional
     """
-    sites, rounds = len(facts.sites), len(facts.round_names)
+    sites, rounds = len(data.sites), len(data.round_names)
     title = title or f"Clusters of {counted(sites, 'site')} after {counted(rounds, 'round')}"
     parts = [
-        ("network", "Network", sections.network_section(facts)),
-        ("clusters", "Clusters", sections.clusters_section(facts)),
-        ("rounds", "Rounds", history.rounds_section(facts)),
-        ("comparison", "Two read-outs", sections.comparison_section(facts)),
-        ("sites", "Sites", history.sites_section(facts)),
-        ("novelty", "Novelty", sections.novelty_section(facts)),
-        ("privacy", "Privacy", sections.privacy_section(facts.privacy)),
+        ("network", "Network", sections.network_section(data)),
+        ("clusters", "Clusters", sections.clusters_section(data)),
+        ("rounds", "Rounds", history.rounds_section(data)),
+        ("comparison", "Two read-outs", sections.comparison_section(data)),
+        ("sites", "Sites", history.sites_section(data)),
+        ("novelty", "Novelty", sections.novelty_section(data)),
+        ("privacy", "Privacy", sections.privacy_section(data.privacy)),
     ]
     present = [(name, label, content) for name, label, content in parts if content is not None]
     links = [tag("li", tag("a", label, href=f"#{name}")) for name, label, _ in present]
@@ -41,11 +41,11 @@ def page(facts: Facts, title: str | None = None) -> str:
             "header",
             tag("p", "FCAC report", class_="kicker"),
             tag("h1", title),
-            sections.lead(facts),
+            sections.lead(data),
             tag("nav", tag("ul", links), aria_label="Sections"),
         ),
-        tag("main", sections.opening(facts), [content for _, _, content in present]),
-        _foot(facts),
+        tag("main", sections.opening(data), [content for _, _, content in present]),
+        _foot(data),
         tag("div", id="tip", aria_hidden="true"),
         tag("div", id="live", class_="unseen", aria_live="polite"),
         tag("script", Markup(SCRIPT)),
@@ -68,12 +68,12 @@ def _policy() -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'; base-uri 'none'"
 
 
-def _foot(facts: Facts) -> Markup:
+def _foot(data: ReportData) -> Markup:
     from fcac._version import __version__
 
     source = (
         "Everything here is computed from what the sites contributed; no row was read for it."
-        if facts.novelty is None
+        if data.novelty is None
         else "Novelty and exact sizes were counted over the rows of this run; no row is in this file."
     )
     words = [

@@ -11,8 +11,7 @@ import numpy as np
 from fcac._sites import SiteName
 from fcac.federation import Contribution
 from fcac.federation.log import Entry
-
-_MECHANISMS = ("none", "PaperLaplace", "LocalNoise", "NodeRelease")
+from fcac.privacy import mechanisms, statements
 
 
 @dataclass(frozen=True)
@@ -26,23 +25,24 @@ class SiteGroup:
     spent: float | None
     n_rounds: int
 
+    @property
+    def statement(self) -> dict[str, Any]:
+        """What these sites say, as a contribution has it."""
+        return {"mechanism": self.mechanism, "epsilon": self.epsilon, "delta": self.delta, "spent": self.spent}
+
+    @property
+    def guarantee(self) -> str:
+        """What the mechanism promises: "central", "local", "none", or "unknown" for a strange one."""
+        found = mechanisms.of_statement(self.statement)
+        return ("none" if self.mechanism == "none" else "unknown") if found is None else found.guarantee
+
     def summary(self) -> str:
         """What these sites did, in a few words."""
-        known = {
-            "none": "none: nodes are sent as they are",
-            "PaperLaplace": "the paper's noise",
-            "LocalNoise": "local noise on every record",
-            "NodeRelease": "differentially private release",
-        }
-        return known.get(self.mechanism, self.mechanism)
+        return statements.title(self.statement)
 
     def cost(self) -> str:
         """Epsilon, as the sites state it."""
-        if self.epsilon is None:
-            return "–"
-        per = {"PaperLaplace": " per feature", "NodeRelease": " per record and round", "LocalNoise": " per record"}
-        at = f" at δ = {_small(self.delta)}" if self.delta else ""
-        return f"ε = {self.epsilon:g}{at}{per.get(self.mechanism, '')}"
+        return statements.cost(self.statement)
 
     def total(self) -> str:
         """Epsilon over all rounds so far, as the sites state it."""
@@ -50,7 +50,7 @@ class SiteGroup:
 
 
 @dataclass(frozen=True)
-class PrivacyWords:
+class PrivacyStatement:
     """What the report says about privacy.
 
     Attributes
@@ -81,9 +81,9 @@ class PrivacyWords:
     groups: list[SiteGroup] = field(default_factory=list)
 
 
-def privacy_words(
+def make_statement(
     history: Sequence[Sequence[Entry]], latest: Sequence[Contribution], mechanism: Any, *, federation: bool
-) -> PrivacyWords:
+) -> PrivacyStatement:
     """Say what was promised to the records behind these contributions, and what was not.
 
     Parameters
@@ -98,6 +98,7 @@ def privacy_words(
     items = [entry for batch in history for entry in batch]
     groups = _groups(items)
     used = {group.mechanism for group in groups}
+    promised = {group.guarantee for group in groups}
     described = _description(mechanism)
     common: dict[str, Any] = {
         "groups": groups,
@@ -108,7 +109,7 @@ def privacy_words(
         open_sites = sorted(str(site) for g in groups if g.mechanism == "none" for site in g.sites)
         n_sites = len({item.site for item in items})
         which = "any site" if len(open_sites) == n_sites else f"{len(open_sites)} of {n_sites} sites"
-        return PrivacyWords(
+        return PrivacyStatement(
             "danger",
             "None",
             f"No privacy at {which}.",
@@ -121,7 +122,7 @@ def privacy_words(
             **common,
         )
     if "none" in used or not used:
-        return PrivacyWords(
+        return PrivacyStatement(
             "note",
             "None",
             "No privacy was set, and none was needed: nothing left this process.",
@@ -132,8 +133,8 @@ def privacy_words(
             figures=_single_figures(latest),
             **common,
         )
-    if "PaperLaplace" in used:
-        return PrivacyWords(
+    if "none" in promised:
+        return PrivacyStatement(
             "warning",
             "No promise",
             "The paper's noise was used. It is not a privacy guarantee.",
@@ -142,19 +143,19 @@ def privacy_words(
                 "the records, the noise does not give ε-differential privacy for any ε; it is kept for reproducing the "
                 "paper. For a promise that holds, use NodeRelease.",
             ],
-            figures=_paper_figures([item for item in latest if _name(item) == "PaperLaplace"]),
+            figures=_paper_figures(latest),
             **common,
         )
     warning = str(described.get("warning") or "")
     paragraphs = ["Everything in this report is computed from what the sites released; no row was read for it."]
-    if "NodeRelease" in used:
+    if "central" in promised:
         paragraphs.insert(
             0,
             "What left each site is differentially private per record: adding or removing one record changes the "
             "probability of anything the server can see by at most a factor e^ε, except with probability δ. Sizes and "
             "positions are noised, so they are close to the truth, not equal to it.",
         )
-    if "LocalNoise" in used:
+    if "local" in promised:
         paragraphs.insert(
             0,
             "Every record was noised before anything else saw it: whatever a record was, any report about it is at "
@@ -162,22 +163,12 @@ def privacy_words(
         )
     if warning:
         paragraphs.append(warning)
-    strangers = sorted(used - set(_MECHANISMS))
+    strangers = sorted(group.mechanism for group in groups if group.guarantee == "unknown")
     if strangers:
         paragraphs = [f"Sites state these mechanisms, which this report does not know: {', '.join(strangers)}."]
     level = "warning" if warning or strangers else "good"
     figures = _cost_figures(groups)
-    return PrivacyWords(level, _badge(groups), _headline(groups), paragraphs, warning, figures, **common)
-
-
-def _small(value: float) -> str:
-    """A number, powers of ten as such."""
-    text = f"{value:.3g}"
-    mantissa, _, exponent = text.partition("e")
-    if not exponent:
-        return text
-    power = f"10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-    return power if mantissa == "1" else f"{mantissa} × {power}"
+    return PrivacyStatement(level, _badge(groups), _headline(groups), paragraphs, warning, figures, **common)
 
 
 def _name(item: Contribution | Entry) -> str:
@@ -272,7 +263,7 @@ def _facts(described: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _plain(value: Any) -> str:
     if isinstance(value, float):
-        return _small(value)
+        return statements.small(value)
     if isinstance(value, list):
         pairs = [f"[{low:g}, {high:g}]" for low, high in value[:6]]
         return ", ".join(pairs) + (f" and {len(value) - 6} more" if len(value) > 6 else "")

@@ -16,7 +16,7 @@ _MAX_RATIO_OF_SPREADS = 10.0
 
 
 @dataclass(frozen=True)
-class Plane:
+class Projection:
     """Maps nodes to two coordinates.
 
     Attributes
@@ -24,7 +24,7 @@ class Plane:
     directions : array of shape (d, 2)
     centre, scale : arrays of shape (d,)
     x_label, y_label : str
-    is_projection : bool
+    is_reduced : bool
         Whether more than two features were brought down to two.
     standardised : bool
         Whether features were divided by their spread first.
@@ -37,7 +37,7 @@ class Plane:
     scale: Floats
     x_label: str
     y_label: str
-    is_projection: bool = False
+    is_reduced: bool = False
     standardised: bool = False
     shares: tuple[float, float] = (1.0, 0.0)
 
@@ -46,8 +46,8 @@ class Plane:
         return ((nodes - self.centre) / self.scale) @ self.directions
 
 
-def fit_plane(nodes: Floats, counts: Integers, names: list[str]) -> Plane:
-    """Choose the plane of a picture: the features themselves up to two, principal directions beyond.
+def fit_projection(nodes: Floats, counts: Integers, names: list[str]) -> Projection:
+    """Choose the projection of a picture: the features themselves up to two, principal directions beyond.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def fit_plane(nodes: Floats, counts: Integers, names: list[str]) -> Plane:
     d = nodes.shape[1]
     if d <= 2:
         directions = np.eye(d, 2)
-        return Plane(directions, np.zeros(d), np.ones(d), names[0], names[1] if d == 2 else "")
+        return Projection(directions, np.zeros(d), np.ones(d), names[0], names[1] if d == 2 else "")
     weights = counts / counts.sum()
     centre = weights @ nodes
     spread = np.sqrt(weights @ (nodes - centre) ** 2)
@@ -75,13 +75,13 @@ def fit_plane(nodes: Floats, counts: Integers, names: list[str]) -> Plane:
     signs = np.where(directions[np.arange(2), largest] < 0, -1.0, 1.0)
     total = float((sizes**2).sum()) or 1.0
     shares = tuple(float(s) for s in (np.append(sizes, [0.0, 0.0])[:2] ** 2 / total))
-    return Plane(
+    return Projection(
         (directions * signs[:, None]).T,
         centre,
         scale,
         f"First principal direction ({shares[0]:.0%} of the spread)",
         f"Second principal direction ({shares[1]:.0%})",
-        is_projection=True,
+        is_reduced=True,
         standardised=standardised,
         shares=(shares[0], shares[1]),
     )

@@ -9,9 +9,9 @@ import numpy as np
 from fcac._text import counted
 from fcac.report import charts
 from fcac.report.components import details, plot, section, shortened, table
-from fcac.report.data import Cluster, Comparison, Facts, ReadOut
+from fcac.report.data import Cluster, Comparison, Reading, ReportData
 from fcac.report.markup import Child, Markup, tag
-from fcac.report.privacy_statement import PrivacyWords
+from fcac.report.privacy_statement import PrivacyStatement
 from fcac.report.projection import MIN_ROWS
 
 _MAX_CARDS = 9
@@ -21,24 +21,22 @@ _MAX_LEGEND = 60
 _MAX_CROSS = 20
 _HARDLY_CONDENSED = 0.9
 
-_KIND = {"cae-fc": "the paper's network", "communities": "communities"}
-
 
 # ------------------------------------------------------------ opening
 
 
-def opening(facts: Facts) -> list[Markup]:
+def opening(data: ReportData) -> list[Markup]:
     """The one-sentence answer, the headline figures, and a banner where privacy calls for one."""
-    clusters = facts.read.clusters
-    privacy = facts.privacy
-    sent = f"{facts.n_rows / facts.n_sent_nodes:,.1f}" if facts.n_sent_nodes else "–"
-    about = "" if facts.exact_counts else "≈ "
+    clusters = data.read.clusters
+    privacy = data.privacy
+    sent = f"{data.n_rows / data.n_sent_nodes:,.1f}" if data.n_sent_nodes else "–"
+    about = "" if data.exact_counts else "≈ "
     tiles = [
         ("Clusters found; nobody said how many", f"{len(clusters):,}"),
-        (f"Rows behind them{'' if facts.exact_counts else ' (noised)'}", f"{about}{facts.n_rows:,}"),
-        ("Sites", f"{len(facts.sites):,}"),
-        ("Rounds", f"{len(facts.round_names):,}"),
-        (f"Nodes sent, one for {sent} rows", f"{facts.n_sent_nodes:,}"),
+        (f"Rows behind them{'' if data.exact_counts else ' (noised)'}", f"{about}{data.n_rows:,}"),
+        ("Sites", f"{len(data.sites):,}"),
+        ("Rounds", f"{len(data.round_names):,}"),
+        (f"Nodes sent, one for {sent} rows", f"{data.n_sent_nodes:,}"),
     ]
     banner = None
     if privacy.level in ("danger", "warning"):
@@ -53,22 +51,22 @@ def opening(facts: Facts) -> list[Markup]:
             class_=f"callout {privacy.level}",
             role="note",
         )
-    where = "Privacy" if facts.federation else "Privacy; all in one process"
+    where = "Privacy" if data.federation else "Privacy; all in one process"
     last = tag("div", tag("dt", where), tag("dd", privacy.badge), class_=privacy.level)
     listed = tag("dl", [tag("div", tag("dt", term), tag("dd", figure)) for term, figure in tiles], last, class_="tiles")
     return [part for part in (banner, listed) if part is not None]
 
 
-def lead(facts: Facts) -> Markup:
+def lead(data: ReportData) -> Markup:
     """What was found, in one sentence."""
-    clusters = facts.read.clusters
-    rows, sites = counted(facts.n_rows, "row"), counted(len(facts.sites), "site")
-    rounds = counted(len(facts.round_names), "round")
+    clusters = data.read.clusters
+    rows, sites = counted(data.n_rows, "row"), counted(len(data.sites), "site")
+    rounds = counted(len(data.round_names), "round")
     if not clusters:
         return tag(
             "p", f"{sites} took part in {rounds}; no node has arrived yet, so there is no cluster.", class_="lead"
         )
-    about = "" if facts.exact_counts else "About "
+    about = "" if data.exact_counts else "About "
     n = min(3, len(clusters))
     top = sum(c.share for c in clusters[:n])
     tail = f" The {n} largest hold {top:.0%} of the rows." if len(clusters) > 3 else ""
@@ -84,10 +82,10 @@ def lead(facts: Facts) -> Markup:
 # ------------------------------------------------------------ the network
 
 
-def network_section(facts: Facts) -> Markup:
+def network_section(data: ReportData) -> Markup:
     """The picture of the network with its legend."""
-    read = facts.read
-    picture = charts.network(read.dots, read.look, facts.plane, read.dots.points, what_counts=_what_counts(read.kind))
+    read = data.read
+    picture = charts.network(read.dots, read.style, data.projection, read.dots.points, what_counts=read.way.count_noun)
     legend = [_legend_entry(cluster) for cluster in read.clusters[:_MAX_LEGEND]]
     more = len(read.clusters) - len(legend)
     alt = _network_alt(read)
@@ -101,7 +99,7 @@ def network_section(facts: Facts) -> Markup:
         tag(
             "figure",
             plot(picture, alt, id_="network-plot"),
-            tag("figcaption", _network_caption(facts)),
+            tag("figcaption", _network_caption(data)),
         ),
         tag(
             "div",
@@ -110,15 +108,11 @@ def network_section(facts: Facts) -> Markup:
         ),
         class_="stage panel",
     )
-    intro = f"Every dot is a node that stands for rows like it. Clusters are read as {_KIND[read.kind]}."
+    intro = f"Every dot is a node that stands for rows like it. Clusters are read as {read.way.title}."
     return section("network", "The network", intro, stage, details("Show as a table", clusters))
 
 
-def _what_counts(kind: str) -> str:
-    return "rows" if kind == "communities" else "wins"
-
-
-def _network_alt(read: ReadOut) -> str:
+def _network_alt(read: Reading) -> str:
     if not read.clusters:
         return "An empty network."
     first = read.clusters[0]
@@ -128,25 +122,25 @@ def _network_alt(read: ReadOut) -> str:
     )
 
 
-def _network_caption(facts: Facts) -> str:
-    dots, plane = facts.read.dots, facts.plane
+def _network_caption(data: ReportData) -> str:
+    dots, projection = data.read.dots, data.projection
     parts = ["Area grows with the node's count."]
-    if facts.read.kind == "cae-fc":
+    if data.read.way.count_noun == "wins":
         parts[0] = "Area grows with how often a node won; lines join nodes that won together."
-    if plane.is_projection:
-        scaled = "each divided by its spread, " if plane.standardised else ""
-        shown = sum(plane.shares)
+    if projection.is_reduced:
+        scaled = "each divided by its spread, " if projection.standardised else ""
+        shown = sum(projection.shares)
         parts.append(
-            f"The {len(facts.feature_names)} features, {scaled}are brought down to the two directions in which nodes "
+            f"The {len(data.feature_names)} features, {scaled}are brought down to the two directions in which nodes "
             f"differ most ({shown:.0%} of the spread)."
         )
     if dots.condensed:
-        least = f", so that each stands for at least {MIN_ROWS} rows" if facts.read.kind == "communities" else ""
+        least = f", so that each stands for at least {MIN_ROWS} rows" if data.read.way.nodes_are_contributed else ""
         parts.append(f"Neighbouring nodes of a cluster are drawn as one dot{least}.")
     if dots.n_hidden:
         parts.append(f"{counted(dots.n_hidden, 'node')} of clusters with fewer than {MIN_ROWS} rows are not drawn.")
     parts.append("Positions are rounded to three digits.")
-    if facts.n_sent_nodes > _HARDLY_CONDENSED * facts.n_rows:
+    if data.n_sent_nodes > _HARDLY_CONDENSED * data.n_rows:
         parts.append(
             "Nearly every row was sent as a node of its own: there are few rows per site, or features of very "
             "different scales; a schema with scaling may help."
@@ -159,10 +153,10 @@ def _legend_entry(cluster: Cluster) -> Markup:
         "li",
         tag(
             "button",
-            cluster.look.chip(),
+            cluster.style.chip(),
             tag("span", f"Cluster {cluster.label}"),
             tag("span", _percent(cluster.share), class_="num"),
-            _meter(cluster.share, cluster.look.colour),
+            _meter(cluster.share, cluster.style.colour),
             type="button",
             aria_pressed="false",
             data_k=cluster.label,
@@ -181,15 +175,15 @@ def _meter(share: float, colour: str = "") -> Markup:
 # ------------------------------------------------------------ clusters
 
 
-def clusters_section(facts: Facts) -> Markup | None:
+def clusters_section(data: ReportData) -> Markup | None:
     """What each cluster is."""
-    clusters = facts.read.clusters
+    clusters = data.read.clusters
     if not clusters:
         return None
     described = [c for c in clusters if c.differences is not None][:_MAX_CARDS]
     # one scale for all, so that bars can be compared between clusters
     widest = max((abs(d.value) for c in described for d in c.differences or []), default=0.0) or 1.0
-    cards = [_card(cluster, facts, widest) for cluster in described]
+    cards = [_card(cluster, data, widest) for cluster in described]
     few = None
     if not cards:
         few = tag("p", f"No cluster stands for {MIN_ROWS} rows or more, so none is described.", class_="panel")
@@ -212,9 +206,9 @@ def clusters_section(facts: Facts) -> Markup | None:
     return section("clusters", "The clusters", intro, few or tag("div", cards, class_="cards"), more)
 
 
-def _card(cluster: Cluster, facts: Facts, widest: float) -> Markup:
+def _card(cluster: Cluster, data: ReportData, widest: float) -> Markup:
     size = counted(cluster.rows, "row")
-    if not facts.exact_counts:
+    if not data.exact_counts:
         size = f"about {size}"
     sites = list(cluster.site_shares.items())
     shown = sites[:_MAX_SITES_IN_CARD] if len(sites) > _MAX_SITES_IN_CARD + 1 else sites
@@ -223,7 +217,9 @@ def _card(cluster: Cluster, facts: Facts, widest: float) -> Markup:
         lines.append(_site_line(f"{len(sites) - len(shown)} others", sum(share for _, share in sites[len(shown) :])))
     return tag(
         "article",
-        tag("header", cluster.look.chip(), tag("h3", f"Cluster {cluster.label}"), tag("span", _percent(cluster.share))),
+        tag(
+            "header", cluster.style.chip(), tag("h3", f"Cluster {cluster.label}"), tag("span", _percent(cluster.share))
+        ),
         tag("div", size, class_="big"),
         tag("div", tag("h4", "Where its rows are"), tag("ul", lines, class_="rows")) if lines else None,
         tag("div", tag("h4", "What sets it apart"), _difference_list(cluster, widest)),
@@ -285,21 +281,27 @@ def _top_difference(cluster: Cluster) -> str:
 # ------------------------------------------------------------ two read-outs
 
 
-def comparison_section(facts: Facts) -> Markup | None:
+def comparison_section(data: ReportData) -> Markup | None:
     """Two ways to read the same contributions."""
-    if facts.comparison is None:
+    if data.comparison is None:
         return None
-    second = facts.comparison.other
-    everything = np.concatenate([facts.read.dots.points, second.dots.points])
+    second = data.comparison.other
+    everything = np.concatenate([data.read.dots.points, second.dots.points])
     panels = []
-    for read in (facts.read, second):
+    for read in (data.read, second):
         picture = charts.network(
-            read.dots, read.look, facts.plane, everything, width=480, height=380, what_counts=_what_counts(read.kind)
+            read.dots,
+            read.style,
+            data.projection,
+            everything,
+            width=480,
+            height=380,
+            what_counts=read.way.count_noun,
         )
         panels.append(
             tag(
                 "figure",
-                tag("h3", _KIND[read.kind].capitalize(), ": ", counted(len(read.clusters), "cluster")),
+                tag("h3", read.way.title.capitalize(), ": ", counted(len(read.clusters), "cluster")),
                 plot(picture, _network_alt(read)),
                 class_="panel",
             )
@@ -308,23 +310,23 @@ def comparison_section(facts: Facts) -> Markup | None:
         "comparison",
         "Two read-outs side by side",
         "The same contributions, read in two ways. Clusters that share most of their rows share a colour. "
-        f"Adjusted Rand index between the two: {facts.comparison.agreement:.2f}.",
+        f"Adjusted Rand index between the two: {data.comparison.agreement:.2f}.",
         tag("div", panels, class_="two"),
-        _cross_table(facts.read, facts.comparison),
+        _cross_table(data.read, data.comparison),
     )
 
 
-def _cross_table(read: ReadOut, comparison: Comparison) -> Markup:
+def _cross_table(read: Reading, comparison: Comparison) -> Markup:
     rows, other = comparison.rows, comparison.other
     columns = [c.label for c in read.clusters[:_MAX_CROSS]]
     body = []
     for cluster in other.clusters[:_MAX_CROSS]:
-        cells: list[Child] = [Markup(cluster.look.chip() + tag("span", f" {cluster.label}"))]
+        cells: list[Child] = [Markup(cluster.style.chip() + tag("span", f" {cluster.label}"))]
         for label in columns:
             n = rows.get((label, cluster.label), 0)
             cells.append(f"{n:,}" if n else "·")
         body.append(cells)
-    head = [_KIND[other.kind].capitalize(), *[f"{_KIND[read.kind]} {label}" for label in columns]]
+    head = [other.way.title.capitalize(), *[f"{read.way.title} {label}" for label in columns]]
     listed = table(head, body, caption="Rows shared by clusters of the two read-outs", class_="cross")
     cut = len(read.clusters) > _MAX_CROSS or len(other.clusters) > _MAX_CROSS
     note = tag("p", f"The {_MAX_CROSS} largest clusters of each are listed.", class_="caption") if cut else None
@@ -334,9 +336,9 @@ def _cross_table(read: ReadOut, comparison: Comparison) -> Markup:
 # ------------------------------------------------------------ novelty and privacy
 
 
-def novelty_section(facts: Facts) -> Markup | None:
+def novelty_section(data: ReportData) -> Markup | None:
     """How far rows lie from what was learned."""
-    novelty = facts.novelty
+    novelty = data.novelty
     if novelty is None:
         return None
     share = novelty.n_novel / novelty.n_rows
@@ -365,7 +367,7 @@ def novelty_section(facts: Facts) -> Markup | None:
     )
 
 
-def privacy_section(privacy: PrivacyWords) -> Markup:
+def privacy_section(privacy: PrivacyStatement) -> Markup:
     """What is promised about the records, and what is not."""
     figures = tag(
         "dl", [tag("div", tag("dt", text), tag("dd", number)) for number, text in privacy.figures], class_="figures"

@@ -1,7 +1,7 @@
-"""Tables in: CSV, Parquet, Feather and NPZ files, or directories of them, batch by batch.
+"""Reading tables: CSV, Parquet, Feather and NPZ files, or directories of them, batch by batch.
 
-:func:`open_tables` finds the files, checks that they fit together and says what is wrong in terms of file, column and
-count. What comes out are blocks of float64 rows with the name of their site, which is what ``FCAC.play_stream`` learns.
+:func:`open_tables` finds the files, checks that they are consistent and reports problems by file, column and count. It
+yields blocks of float64 rows with the name of their site, which is what ``FCAC.play_stream`` learns.
 """
 
 from fcac.exceptions import DataError, RequestError, SchemaError

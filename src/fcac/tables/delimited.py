@@ -1,4 +1,4 @@
-"""CSV and its relatives: text with a line of column names, whole or from a byte offset on."""
+"""CSV and similar files: text with a header line of column names, read whole or from a byte offset."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fcac.tables.readers import TableFile
 from fcac.tables.schema import is_numeric
 
 _CSV_BLOCK = 1 << 20
-# A line of nothing else is no line: Arrow skips it, and so must everybody who looks for the line of names.
+# Lines of only these bytes are blank: Arrow skips them, and so must any code that looks for the header line.
 _BLANK = b"\xef\xbb\xbf\r\n"
 
 
 class _Window(io.RawIOBase):
-    """The next bytes of a stream, for a reader that would read to the end."""
+    """The next bytes of a stream, for a reader that would otherwise read to the end."""
 
     def __init__(self, stream: BinaryIO, length: int) -> None:
         super().__init__()
@@ -36,23 +36,22 @@ class _Window(io.RawIOBase):
 
 
 class CsvFile(TableFile):
-    """A CSV file with a line of column names; the separator is found from that line.
+    """A CSV file with a header line of column names, from which the separator is detected.
 
     Parameters
     ----------
     path : Path
     start : int
-        Byte at which a line below that of the column names begins: the rows above it are not looked at again. 0: the
-        whole file.
+        Byte offset at which a line below the header begins; the rows above it are not read. 0 reads the whole file.
     end : int, optional
-        Byte before which the last line to be read ends; what is written behind it is not looked at.
+        Byte offset at which the last line to be read ends; anything after it is not read.
     """
 
     def __init__(self, path: Path, start: int = 0, end: int | None = None) -> None:
         self.path = path
         self._packed = path.name.lower().endswith(".gz")
         if self._packed and (start or end is not None):
-            raise ValueError("a compressed file cannot be read in part")
+            raise ValueError("a compressed file cannot be read partially")
         self._start, self._end = start, end
         self._names: list[str] | None = None
         with self._source(0) as (source, _):
@@ -79,7 +78,7 @@ class CsvFile(TableFile):
         path, names = self.path, self.schema.names
         super().check_names()
         if len(names) > 1 and all(_is_number(name) for name in names) and names != [str(i) for i in range(len(names))]:
-            raise DataError(f"{path}: the first line holds numbers, not names: add a line that names the columns")
+            raise DataError(f"{path}: the first line has numbers, not names: add a line that names the columns")
         if "" in names:
             raise DataError(
                 f"{path}: column {names.index('') + 1} has no name (often a row number): name it or leave it out"
@@ -87,7 +86,7 @@ class CsvFile(TableFile):
 
     @contextlib.contextmanager
     def _source(self, start: int) -> Iterator[tuple[Any, Callable[[], float]]]:
-        """Open the bytes from a place on, unpacked, with a function that tells the share that has been read."""
+        """Open the bytes from an offset on, decompressed, with a function that returns the fraction read so far."""
         if start or self._end is not None:
             with self.path.open("rb") as stream:
                 end = stream.seek(0, io.SEEK_END) if self._end is None else self._end
@@ -100,7 +99,7 @@ class CsvFile(TableFile):
             yield pa.CompressedInputStream(raw, "gzip") if self._packed else raw, lambda: min(1.0, raw.tell() / size)
 
     def _open(self, source: Any, kinds: dict[str, Any], columns: list[str] | None = None) -> Any:
-        """Start reading; the source begins with the line of names unless these are known and it begins further down."""
+        """Start reading; the source begins with the header line unless reading starts further down."""
         import pyarrow.csv as csv
 
         self._bad_row: Any = None
@@ -112,18 +111,18 @@ class CsvFile(TableFile):
 
         return csv.open_csv(
             source,
-            # without threads, blocks are read one at a time and errors know their line
+            # without threads, blocks are read one at a time and errors have line numbers
             read_options=csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK, use_threads=False),
             parse_options=csv.ParseOptions(delimiter=self._separator, invalid_row_handler=remember),
             convert_options=csv.ConvertOptions(column_types=kinds, include_columns=columns),
         )
 
     def _read(self, numbers: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-        # as text, every word is a value: a site or category may well be called NA
+        # in a text column every word is a value: a site or category may well be called NA
         kinds = {name: pa.string() for name in texts}
         for name in numbers:
             kind = self.schema.field(name).type
-            # what looks like whole numbers at the beginning may have decimals further down
+            # a column that starts with whole numbers may have decimals further down
             kinds[name] = pa.float64() if is_numeric(kind) and not pa.types.is_boolean(kind) else kind
         with self._source(self._start) as (source, share):
             try:
@@ -134,12 +133,12 @@ class CsvFile(TableFile):
                 raise self._explained(error, numbers) from None
 
     def _explained(self, error: Exception, numbers: Sequence[str] = ()) -> DataError:
-        """Say what is wrong with a CSV file; the library's message quotes the row, so only its numbers are used."""
+        """Explain an error in a CSV file; the library's message quotes the row, so only its numbers are used."""
         if self._bad_row is not None:
             row = self._bad_row
             where = f" in line {self._lines_before() + row.number}" if row.number else ""
             return DataError(
-                f"{self.path}: a row{where} has {row.actual_columns} cells, the first line names "
+                f"{self.path}: a row{where} has {row.actual_columns} cells, but the first line names "
                 f"{row.expected_columns}: correct or remove that row"
             )
         text = str(error)
@@ -153,10 +152,10 @@ class CsvFile(TableFile):
                 )
         if "UTF8" in text or "UTF-8" in text:
             return DataError(f"{self.path} is not UTF-8 text: save it as UTF-8")
-        return DataError(f"{self.path} cannot be read as CSV: does every row have the cells the first line names?")
+        return DataError(f"{self.path} cannot be read as CSV: does every row have as many cells as the first line?")
 
     def _count_texts(self, numbers: Sequence[str]) -> dict[str, int]:
-        """Count, per column, the cells that are no numbers."""
+        """Count the cells that are not numbers, per column."""
         blank = missing_words()
         counts: dict[str, int] = {}
         kinds = {name: pa.string() for name in numbers}
@@ -169,7 +168,7 @@ class CsvFile(TableFile):
         return counts
 
     def _lines_before(self) -> int:
-        """Count the lines above those that are read."""
+        """Count the lines before the first one that is read."""
         left, lines = self._start, 0
         with self.path.open("rb") as stream:
             while left and (data := stream.read(min(left, _CSV_BLOCK))):
@@ -179,7 +178,7 @@ class CsvFile(TableFile):
 
 
 def _read_names(stream: BinaryIO) -> bytes:
-    """Read a file down to the end of the line of column names."""
+    """Read a file up to the end of its header line."""
     stream.seek(0)
     text = line = stream.readline()
     while line and not line.strip(_BLANK):
@@ -189,19 +188,19 @@ def _read_names(stream: BinaryIO) -> bytes:
 
 
 def end_of_names(stream: BinaryIO) -> int:
-    """Return the byte at which the line of column names ends."""
+    """Return the byte offset at which the header line ends."""
     return len(_read_names(stream))
 
 
 def missing_words() -> frozenset[str]:
-    """Words that stand for a missing value in a column of numbers."""
+    """Return the words that denote a missing value in a column of numbers."""
     import pyarrow.csv as csv
 
     return frozenset(csv.ConvertOptions().null_values)
 
 
 def _empty_as_missing(batch: pa.RecordBatch, texts: Sequence[str]) -> pa.RecordBatch:
-    """Make empty cells of text columns missing; a site or category may well be called NA."""
+    """Turn empty cells of text columns into missing values, but not words such as NA, which may be a name."""
     import pyarrow.compute as pc
 
     for name in texts:

@@ -1,4 +1,4 @@
-"""Draft a schema from tables: a file for a person to finish."""
+"""Drafts a schema from tables, for a person to complete."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from fcac.tables.rows import read_rows
 from fcac.tables.schema import FORMAT, Column, Schema, _key, column_line, is_numeric, kind_in_words
 
 _HEAD = """\
-# What the columns of the tables mean. The same file serves every site, so that all mean the same by a column.
-# Columns are used in this order; columns that are not listed here are not looked at.
+# What the columns of the tables mean. All sites use the same file, so that a column means the same everywhere.
+# Columns are used in this order; columns that are not listed here are ignored.
 
 fcac_schema = {format}
 
 # Bounds (min, max) are needed for --epsilon and for scaling = "range". They must be public knowledge, such as what a
-# form or an instrument allows, and never be read off private records. Once every min and max is public, write true.
+# form or an instrument allows, and must never be taken from private records. Once every min and max is public, write
+# true.
 bounds_are_public = false
 
-# For every column that does not say otherwise:
+# Defaults for all columns:
 scaling = "none"    # none | range (min..max becomes 0..1) | standard ((x - center) / spread, public constants)
 missing = "error"   # error | drop (leave the row out) | fill (with the public constant `fill`)
 # min = 0
@@ -33,9 +34,8 @@ missing = "error"   # error | drop (leave the row out) | fill (with the public c
 # A text column can be used by listing its public values: ward = {{ categories = ["surgery", "medicine"] }}
 """
 _SUGGESTED = """\
-#
-# The ranges behind the columns were read off these data. They are a help for you, they are NOT public, and they tell
-# something about single records: replace them by public bounds and DELETE them before this file leaves your hands.
+# The ranges in the comments were computed from these data. They are meant to help you, they are NOT public, and they
+# reveal something about single records: replace them by public bounds and DELETE them before you share this file.
 """
 
 
@@ -62,9 +62,9 @@ def draft_schema(
     apart : sequence of str
         Columns that are not features (site, label, ids).
     suggestions : bool
-        Read the data and write the ranges seen, rounded outwards, as comments; False looks at column names only.
+        Read the data and write the ranges of values, rounded outwards, as comments; False reads only the column names.
     progress : callable, optional
-        Called with rows read and share of the data.
+        Called with the number of rows read and the fraction of the data read.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def draft_schema(
 
 
 def _look(files: list[TableFile], used: list[str], progress: Any) -> dict[str, _Seen]:
-    """Read all files once and note each column's range and missing values."""
+    """Read all files once and determine the range and the number of missing values of each column."""
     import numpy as np
 
     as_they_are = Schema(used)
@@ -144,7 +144,7 @@ def _in_words(column: _Seen) -> str:
 
 
 def rounded_outwards(low: float, high: float) -> tuple[float, float]:
-    """Widen a range to round numbers, so that it does not spell out single records.
+    """Widen a range to round numbers, so that it does not give exact values of single records.
 
     Examples
     --------

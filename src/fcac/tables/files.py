@@ -1,7 +1,7 @@
-"""Find table files, and open each with the reader of its format.
+"""Finds table files and opens each with the reader for its format.
 
-:func:`open_table` is the one way from a place where rows lie to Arrow batches, for the commands and for the sites of a
-federation alike: what a cell means must not depend on who reads it.
+:func:`open_table` is the only way from a file to Arrow batches, for the commands and for the sites of a federation
+alike: what a cell means must not depend on who reads it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fcac.exceptions import DataError, RequestError
 from fcac.tables.delimited import CsvFile
 from fcac.tables.readers import ArrowFile, NpzFile, ParquetFile, TableFile
 
-#: Name endings of the formats that can be read.
+#: File name extensions and the formats they stand for.
 FORMATS = {
     ".csv": "csv",
     ".csv.gz": "csv",
@@ -35,14 +35,14 @@ FORMATS = {
 
 
 class SourceFile(NamedTuple):
-    """A file and the site that it belongs to unless something else says so."""
+    """A file and the site that it belongs to by default."""
 
     path: Path
     site: SiteName
 
 
 def site_from_text(text: str) -> SiteName:
-    """Read a site's name: digits are a number, so that site 9 comes before site 10; all else is text.
+    """Parse a site's name: digits are a number, so that site 9 comes before site 10; anything else is text.
 
     Examples
     --------
@@ -54,9 +54,9 @@ def site_from_text(text: str) -> SiteName:
 
 
 def find_files(paths: Sequence[str | Path]) -> list[SourceFile]:
-    """List the table files behind files and directories.
+    """List the given table files and those in the given directories.
 
-    In a directory every file is a site, named by the file; every sub-directory is a site too, with all files below it.
+    In a directory, every file is a site, named after the file; every subdirectory is also a site, with all files in it.
 
     Parameters
     ----------
@@ -79,21 +79,21 @@ def find_files(paths: Sequence[str | Path]) -> list[SourceFile]:
                 if format_of(file) is not None
             ]
             if not inside:
-                raise RequestError(f"{path} holds no table: files must end in {', '.join(FORMATS)}")
+                raise RequestError(f"{path} contains no table: file names must end in {', '.join(FORMATS)}")
             found.extend(sorted(inside, key=lambda item: (order_key(item.site), str(item.path))))
         elif not path.exists():
             raise RequestError(f"there is no file or directory {path}")
         elif format_of(path) is None:
-            raise RequestError(f"{path}: unknown kind of file; it must end in {', '.join(FORMATS)}")
+            raise RequestError(f"{path}: unknown kind of file; its name must end in {', '.join(FORMATS)}")
         else:
             found.append(SourceFile(path, site_from_text(stem(path))))
     if not found:
-        raise RequestError("no data: name at least one file or directory")
+        raise RequestError("no data: give at least one file or directory")
     return found
 
 
 def stem(path: Path) -> str:
-    """Name of a file without its ending."""
+    """Return the name of a file without its extension."""
     name = path.name
     if path.is_dir():
         return name
@@ -104,7 +104,7 @@ def stem(path: Path) -> str:
 
 
 def format_of(path: Path) -> str | None:
-    """Kind of a file by its ending; None if unknown."""
+    """Return the format of a file by its extension; None if unknown."""
     endings = [ending for ending in FORMATS if path.name.lower().endswith(ending)]
     return FORMATS[max(endings, key=len)] if endings else None
 
@@ -114,13 +114,13 @@ def _files_below(directory: Path) -> list[Path]:
 
 
 def open_table(source: str | Path, *, start: int = 0, end: int | None = None) -> TableFile:
-    """Open a table of any known format; only its description is read.
+    """Open a table of any known format; only its metadata are read.
 
     Parameters
     ----------
     source : path-like
     start, end : int, optional
-        For a CSV file that grows, and is not compressed: read the lines between these bytes only.
+        For a CSV file that is not compressed: read only the lines between these byte offsets.
 
     Returns
     -------
@@ -147,9 +147,9 @@ def open_table(source: str | Path, *, start: int = 0, end: int | None = None) ->
     }
     reader = readers.get(kind or "")
     if reader is None:
-        raise RequestError(f"{path}: unknown kind of file; it must end in {', '.join(FORMATS)}")
+        raise RequestError(f"{path}: unknown kind of file; its name must end in {', '.join(FORMATS)}")
     if kind != "csv" and (start or end is not None):
-        raise ValueError(f"a {kind} file cannot be read between bytes")
+        raise ValueError(f"a {kind} file cannot be read between byte offsets")
     try:
         return reader(path)
     except DataError:

@@ -1,14 +1,14 @@
-"""Which rows of a site's files are new: every row is used once, in the order of file names and lines.
+"""Finds the new rows in a site's files: every row is used once, in the order of file names and lines.
 
 What counts as new:
 
-- a file that was not there before, all its rows;
+- all rows of a file that did not exist before;
 - lines added at the end of a CSV file since the last round (found by byte offset);
-- rows added at the end of any other table that was written anew with the old rows first (checked by a digest).
+- rows added at the end of any other table that was rewritten with the old rows first (checked by a digest).
 
-What does not: rows changed in place. A file that shrank, or whose used part changed, is an error that names the file;
-nothing is used until it is put right or its new rows are given in a new file. A deleted file is simply over. The same
-rows under a new file name are new rows.
+Rows changed in place do not count as new. A file that has shrunk, or whose used part has changed, is an error that
+names the file; nothing is used until the file is restored or its new rows are given in a new file. A deleted file is
+simply no longer read. The same rows under a new file name are new rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fcac.tables.readers import TableFile
 from fcac.tables.rows import read_rows
 from fcac.tables.schema import Schema, describe_problems
 
-#: What is remembered of a file: plain values, so that it can be stored as JSON.
+#: What is remembered about a file: plain values that can be stored as JSON.
 Mark = dict[str, Any]
 Cursor = dict[str, Mark]
 
@@ -42,7 +42,7 @@ _EDGE = 65_536
 
 @dataclass(frozen=True)
 class NewPart:
-    """The new rows of one file, and the mark that says they are used."""
+    """The new rows of one file, as the marks before and after they are used."""
 
     path: Path
     name: str
@@ -51,43 +51,44 @@ class NewPart:
 
 
 class Piece(NamedTuple):
-    """New rows of one file; the values of the tag column, if one was named, one per row."""
+    """A block of new rows of one file, with the values of the tag column, one per row, if there is one."""
 
     block: Floats
     tags: list[Any] | None
     file: str
 
 
-class Watcher:
+class NewRowFinder:
     """Finds the rows of a file or directory that a cursor does not cover yet.
 
     Parameters
     ----------
     path : path-like
-        One file, or a directory that is searched with its sub-directories; names that begin with a dot or an
-        underscore are left out (write there, then rename: a file appears complete or not at all).
+        One file, or a directory that is searched with its subdirectories. Names that begin with a dot or an underscore
+        are ignored: write a file under such a name and then rename it, so that it appears complete or not at all.
     schema : Schema
-        Columns to use; files may hold more.
+        Columns to use; files may have more.
     settle : float
-        Seconds a CSV file must have been at rest before a last line without a line break is taken for complete.
+        Seconds for which a CSV file must not have changed before a last line without a line break counts as complete.
     tag : str, optional
-        A column beside those of the schema whose values come with the rows: whose they are, or which part they are.
+        An additional column whose values are returned with the rows: the person, or the part of the data, they belong
+        to.
 
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from fcac.tables.new_rows import Watcher
+    >>> from fcac.tables.new_rows import NewRowFinder
     >>> from fcac.tables.schema import Schema
     >>> folder = tempfile.TemporaryDirectory()
     >>> file = pathlib.Path(folder.name, "a.csv")
     >>> _ = file.write_text("x,y\\n1,2\\n")
-    >>> watcher = Watcher(file, Schema(["x", "y"]))
-    >>> parts = watcher.look({})
-    >>> [block.tolist() for block in watcher.rows(parts)]
+    >>> finder = NewRowFinder(file, Schema(["x", "y"]))
+    >>> parts = finder.find({})
+    >>> [block.tolist() for block in finder.rows(parts)]
     [[[1.0, 2.0]]]
-    >>> cursor = watcher.advance({}, parts)
+    >>> cursor = finder.advance({}, parts)
     >>> _ = file.write_text("x,y\\n1,2\\n3,4\\n")
-    >>> [block.tolist() for block in watcher.rows(watcher.look(cursor))]
+    >>> [block.tolist() for block in finder.rows(finder.find(cursor))]
     [[[3.0, 4.0]]]
     >>> folder.cleanup()
     """
@@ -100,8 +101,8 @@ class Watcher:
         self.settle = settle
         self.tag = tag
 
-    def look(self, cursor: Cursor) -> list[NewPart]:
-        """Return the parts of files that are new, in the order of file names."""
+    def find(self, cursor: Cursor) -> list[NewPart]:
+        """Return the new parts of files, in the order of file names."""
         parts = []
         for path, name in self._files():
             before = cursor.get(name, _UNUSED)
@@ -111,39 +112,39 @@ class Watcher:
         return parts
 
     def rows(self, parts: list[NewPart]) -> Iterator[Floats]:
-        """Yield the new rows in blocks, as the schema makes them."""
+        """Yield the new rows in blocks, as converted by the schema."""
         for piece in self.pieces(parts):
             yield piece.block
 
     def pieces(self, parts: list[NewPart]) -> Iterator[Piece]:
-        """Yield the new rows in blocks, with their tags and the name of their file."""
+        """Yield the new rows in blocks, with their tags and file name."""
         for part in parts:
             yield from self._new_lines(part) if _is_csv(part.path) else self._new_table_rows(part)
 
     def check_columns(self) -> None:
-        """Look at the head of every file that is there: it must have all columns that will be needed."""
+        """Check that every existing file has all columns that will be needed."""
         for path, _ in self._files():
             if path.stat().st_size:  # an empty file has no rows either
-                # of a CSV file the line of names alone: the lines below may be in the making
+                # read only the header line of a CSV file: a line below it may be half written
                 end = _first_row(path) if _is_csv(path) else None
                 self._require(path, open_table(path, end=end).schema.names)
 
     def _require(self, path: Path, names: list[str]) -> None:
         lacking = [name for name in self.schema.columns if name not in names]
         if lacking:
-            raise RequestError(f"{path}: no column {', '.join(lacking)}: the schema needs it")
+            raise RequestError(f"{path}: no column {', '.join(lacking)}, which the schema needs")
         if self.tag is not None and self.tag not in names:
             raise RequestError(f"{path}: no column {self.tag}, which was named for the ledger")
 
     @staticmethod
     def advance(cursor: Cursor, parts: list[NewPart]) -> Cursor:
-        """Return the cursor after these parts are used."""
+        """Return the cursor after these parts have been used."""
         return {**cursor, **{part.name: part.after for part in parts}}
 
     def _files(self) -> list[tuple[Path, str]]:
         if self.path.is_file():
             if format_of(self.path) is None:
-                raise RequestError(f"{self.path}: unknown kind of file; it must end in {', '.join(FORMATS)}")
+                raise RequestError(f"{self.path}: unknown kind of file; its name must end in {', '.join(FORMATS)}")
             return [(self.path, self.path.name)]
         if not self.path.is_dir():
             raise RequestError(f"there is no file or directory {self.path}")
@@ -156,7 +157,7 @@ class Watcher:
         return found
 
     def _blocks(self, file: TableFile) -> Iterator[tuple[Floats, list[Any] | None]]:
-        """Yield the rows of a table as the schema makes them, with their tags."""
+        """Yield the rows of a table as converted by the schema, with their tags."""
         path = file.path
         self._require(path, file.schema.names)
         for table, converted, _ in read_rows(file, self.schema, [] if self.tag is None else [self.tag]):
@@ -168,11 +169,11 @@ class Watcher:
             tags = table.column(table.schema.names.index(self.tag)).to_pylist()
             if converted.kept is not None:
                 tags = [tag for tag, kept in zip(tags, converted.kept, strict=True) if kept]
-            # A category may be called NA. A person is not, and a ledger that took all who have no id for one person
-            # would not see what the others of their rows cost them.
+            # A category may be called NA, but a person may not: the ledger would take all rows without an id for one
+            # person's, and could not tell what the rows of each of them cost.
             nobody = missing_words() if format_of(path) == "csv" else {""}
             if any(tag is None or tag in nobody for tag in tags):
-                raise DataError(f"{path}: a row has nothing in column {self.tag}, which was named for the ledger")
+                raise DataError(f"{path}: a row has no value in column {self.tag}, which was named for the ledger")
             yield converted.block, tags
 
     # ------------------------------------------------------------ CSV: by byte offset
@@ -222,7 +223,7 @@ def _first_row(path: Path) -> int:
 
 
 def _changed(path: Path) -> DataError:
-    return DataError(f"{path}: rows that were used before have changed. New rows go at the end, or into a new file")
+    return DataError(f"{path}: rows that were used before have changed. Add new rows at the end, or in a new file")
 
 
 def _mark_lines(path: Path, before: Mark, settle: float) -> Mark | None:
@@ -253,7 +254,7 @@ def _end_of_last_line(stream: BinaryIO, start: int, size: int) -> int:
 
 
 def _edges(stream: BinaryIO, end: int) -> str:
-    """Digest of the first and last bytes of the used part: notices a replaced file without reading all of it."""
+    """Return a digest of the first and last bytes of the used part, which reveals a replaced file at low cost."""
     digest = hashlib.sha256(_read_at(stream, 0, min(_EDGE, end)))
     digest.update(_read_at(stream, max(0, end - _EDGE), min(_EDGE, end)))
     stream.seek(0)

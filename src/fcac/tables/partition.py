@@ -1,13 +1,13 @@
-"""Divide the rows of one table among sites, to play a federation on one machine.
+"""Divide the rows of one table among sites, to simulate a federation on one machine.
 
 Every function takes one label per row and returns a list with one array of row numbers per site; together the
 arrays hold every row exactly once. The order within an array is the order in which the site meets its rows,
-and it matters to learners that see one row at a time. :func:`as_groups` turns such a list into what ``fit``
-wants.
+which matters to learners that see one row at a time. :func:`as_groups` turns such a list into what ``fit``
+expects.
 
-:func:`iid`, :func:`dirichlet` and :func:`classes_per_site` are the three usual degrees of likeness between
-sites and mix the rows within a site. :func:`paper_iid` and :func:`paper_dirichlet` are the splits behind the
-paper's tables, quirks included: there, every site meets its rows class by class.
+:func:`iid`, :func:`dirichlet` and :func:`classes_per_site` make sites that are alike, that differ, and that hold
+a few labels each; all three shuffle the rows within a site. The splits behind the paper's tables, which present
+every site with its rows class by class, are in :mod:`fcac.paper.splits`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fcac._sites import site_order
 
+__all__ = ["as_groups", "by_column", "classes_per_site", "dirichlet", "iid", "site_names"]
+
 Rows = NDArray[np.intp]
 
-_MAX_DRAWS = 10_000
+#: How often a random split is drawn before giving up on its condition.
+MAX_DRAWS = 10_000
 _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
 
 
@@ -51,7 +54,7 @@ def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
     >>> [np.unique(y[rows], return_counts=True)[1].tolist() for rows in iid(y, 3, seed=0)]
     [[2, 1], [2, 1], [2, 1]]
     """
-    codes, _ = _checked_labels(y, n_sites)
+    codes, _ = check_labels(y, n_sites)
     generator = np.random.default_rng(seed)
     shuffled = generator.permutation(len(codes))
     dealt = shuffled[np.argsort(codes[shuffled], kind="stable")]
@@ -89,19 +92,19 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
     >>> sum(map(len, parts)), min(map(len, parts)) >= 20
     (300, True)
     """
-    codes, _ = _checked_labels(y, n_sites)
-    _check_dirichlet(len(codes), n_sites, alpha, min_rows)
+    codes, _ = check_labels(y, n_sites)
+    check_dirichlet(len(codes), n_sites, alpha, min_rows)
     generator = np.random.default_rng(seed)
-    by_class = _rows_by_class(codes)
-    for _ in range(_MAX_DRAWS):
+    by_class = rows_by_label(codes)
+    for _ in range(MAX_DRAWS):
         sizes = [
-            np.diff(_cuts(generator.dirichlet(np.full(n_sites, alpha)), len(rows)), prepend=0, append=len(rows))
+            np.diff(cuts(generator.dirichlet(np.full(n_sites, alpha)), len(rows)), prepend=0, append=len(rows))
             for rows in by_class
         ]
         if np.sum(sizes, axis=0).min() >= min_rows:
             break
     else:
-        raise _too_demanding(min_rows, n_sites, alpha)
+        raise too_demanding(min_rows, n_sites, alpha)
     pieces = [
         np.split(generator.permutation(rows), np.cumsum(size)[:-1]) for rows, size in zip(by_class, sizes, strict=True)
     ]
@@ -136,7 +139,7 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
     >>> [len(np.unique(y[rows])) for rows in classes_per_site(y, 5, n_classes=2, seed=0)]
     [2, 2, 2, 2, 2]
     """
-    codes, labels = _checked_labels(y, n_sites)
+    codes, labels = check_labels(y, n_sites)
     if not 1 <= n_classes <= len(labels):
         raise ValueError(f"n_classes must be between 1 and the number of labels, {len(labels)}; it is {n_classes}")
     if n_sites * n_classes < len(labels):
@@ -154,7 +157,7 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
         for label in order[:n_classes]:
             holders[label].append(site)
     parts: list[list[Rows]] = [[] for _ in range(n_sites)]
-    for label, (rows, sites) in enumerate(zip(_rows_by_class(codes), holders, strict=True)):
+    for label, (rows, sites) in enumerate(zip(rows_by_label(codes), holders, strict=True)):
         if len(rows) < len(sites):
             raise ValueError(
                 f"label {labels[label]} has {len(rows)} rows, too few for the {len(sites)} sites that "
@@ -188,7 +191,7 @@ def by_column(values: ArrayLike) -> list[Rows]:
     column = _site_column(values)
     position = {name: i for i, name in enumerate(site_names(column))}
     codes = np.fromiter((position[name] for name in column), dtype=np.intp, count=len(column))
-    return _rows_by_class(codes)
+    return rows_by_label(codes)
 
 
 def site_names(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
@@ -218,14 +221,14 @@ def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) ->
     rows : ndarray
         All row numbers, site after site.
     groups : ndarray
-        Site of each, so that ``model.fit(X[rows], groups=groups)`` plays the federation.
+        Site of each, for ``model.fit(X[rows], groups=groups)``.
 
     Examples
     --------
-    >>> from fcac.tables.partition import as_groups, paper_iid
-    >>> rows, groups = as_groups(paper_iid([0, 1, 0, 1, 1], 2))
+    >>> from fcac.tables.partition import as_groups, by_column
+    >>> rows, groups = as_groups(by_column(["b", "a", "b"]), names=["a", "b"])
     >>> rows.tolist(), groups.tolist()
-    ([0, 1, 2, 3, 4], [0, 0, 1, 1, 1])
+    ([1, 0, 2], ['a', 'b', 'b'])
     """
     if not len(parts):
         raise ValueError("parts is empty: there is no site")
@@ -235,99 +238,7 @@ def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) ->
     return np.concatenate(parts), np.repeat(labels, [len(rows) for rows in parts])
 
 
-def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
-    """Split as in the paper's IID scenario.
-
-    For each label, every site but the last gets ``n_label // n_sites`` rows in the order of the table, and
-    the last site gets all that remain. Every site's rows are therefore sorted by label, and the last site is
-    larger.
-
-    The paper permuted the table by ``RandomState(trial).permutation(n)`` beforehand; that is the caller's
-    part.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Label of each row of the permuted table.
-    n_sites : int
-
-    Returns
-    -------
-    list of ndarray
-        Row numbers of each site, grouped by label.
-
-    Examples
-    --------
-    >>> from fcac.tables.partition import paper_iid
-    >>> [rows.tolist() for rows in paper_iid([1, 0, 1, 0, 1, 0, 1], 2)]
-    [[1, 0, 2], [3, 5, 4, 6]]
-    """
-    codes, _ = _checked_labels(y, n_sites)
-    by_class = _rows_by_class(codes)
-    largest = max(map(len, by_class))
-    if largest < n_sites:
-        raise ValueError(
-            f"no label has as many rows as there are sites ({largest} < {n_sites}): all sites but the "
-            "last would be empty; use fewer sites"
-        )
-    pieces = [np.split(rows, np.arange(1, n_sites) * (len(rows) // n_sites)) for rows in by_class]
-    return [np.concatenate(of_site) for of_site in zip(*pieces, strict=True)]
-
-
-def paper_dirichlet(y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: int = 40, seed: int = 0) -> list[Rows]:
-    """Split as in the paper's non-IID scenario.
-
-    Label by label, the label's rows are shuffled and cut by shares drawn from a Dirichlet distribution, where
-    sites that already have ``n / n_sites`` rows get nothing more. All of it is repeated until every site has
-    ``min_rows`` rows. The paper used the same seed in all trials, so the shares never changed; only the table
-    was permuted anew (by ``RandomState(trial).permutation(n)``, the caller's part). NumPy's legacy generator
-    is used, as there, but not its global instance.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Label of each row of the permuted table.
-    n_sites : int
-    alpha : float, default=0.5
-    min_rows : int, default=40
-    seed : int, default=0
-
-    Returns
-    -------
-    list of ndarray
-        Row numbers of each site, grouped by label.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.tables.partition import paper_dirichlet
-    >>> [len(rows) for rows in paper_dirichlet(np.repeat([0, 1, 2], 100), 4)]
-    [72, 105, 69, 54]
-    """
-    codes, _ = _checked_labels(y, n_sites)
-    n = len(codes)
-    _check_dirichlet(n, n_sites, alpha, min_rows)
-    generator = np.random.RandomState(seed)
-    by_class = _rows_by_class(codes)
-    for _ in range(_MAX_DRAWS):
-        sizes = np.zeros(n_sites, dtype=np.intp)
-        pieces = []
-        for rows in by_class:
-            shuffled = rows.copy()
-            generator.shuffle(shuffled)
-            shares = generator.dirichlet(np.repeat(alpha, n_sites))
-            shares = np.where(sizes < n / n_sites, shares, 0.0)
-            total = shares.sum()
-            if total == 0:  # tiny alpha: all the mass fell to full sites
-                break
-            pieces.append(np.split(shuffled, _cuts(shares / total, len(rows))))
-            sizes += [len(piece) for piece in pieces[-1]]
-        if len(pieces) == len(by_class) and sizes.min() >= min_rows:
-            return [np.concatenate(of_site) for of_site in zip(*pieces, strict=True)]
-    raise _too_demanding(min_rows, n_sites, alpha)
-
-
-def _checked_labels(y: ArrayLike, n_sites: int) -> tuple[Rows, NDArray[Any]]:
+def check_labels(y: ArrayLike, n_sites: int) -> tuple[Rows, NDArray[Any]]:
     """Return the labels as codes 0, 1, ... and the label of each code."""
     labels = np.asarray(y)
     if labels.ndim != 1 or not len(labels):
@@ -340,7 +251,8 @@ def _checked_labels(y: ArrayLike, n_sites: int) -> tuple[Rows, NDArray[Any]]:
     return codes, names
 
 
-def _check_dirichlet(n: int, n_sites: int, alpha: float, min_rows: int) -> None:
+def check_dirichlet(n: int, n_sites: int, alpha: float, min_rows: int) -> None:
+    """Refuse parameters of a Dirichlet split that no split of n rows can meet."""
     if not (np.isfinite(alpha) and alpha > 0):
         raise ValueError(f"alpha must be a positive number; it is {alpha!r}")
     if min_rows < 0:
@@ -352,20 +264,22 @@ def _check_dirichlet(n: int, n_sites: int, alpha: float, min_rows: int) -> None:
         )
 
 
-def _too_demanding(min_rows: int, n_sites: int, alpha: float) -> ValueError:
+def too_demanding(min_rows: int, n_sites: int, alpha: float) -> ValueError:
+    """Return the error for a split that no draw has met."""
     return ValueError(
-        f"no split in {_MAX_DRAWS} draws gave each of {n_sites} sites {min_rows} rows at alpha={alpha}: "
+        f"no split in {MAX_DRAWS} draws gave each of {n_sites} sites {min_rows} rows at alpha={alpha}: "
         "lower min_rows or n_sites, or raise alpha"
     )
 
 
-def _rows_by_class(codes: Rows) -> list[Rows]:
+def rows_by_label(codes: Rows) -> list[Rows]:
+    """Return the row numbers of each label, in the order of the table."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.cumsum(np.bincount(codes))[:-1])
 
 
-def _cuts(shares: NDArray[np.float64], n: int) -> Rows:
-    """Where to cut n rows so that the pieces have these shares; the last piece takes what rounding leaves."""
+def cuts(shares: NDArray[np.float64], n: int) -> Rows:
+    """Return where to cut n rows so that the pieces have these shares; the last piece takes what rounding leaves."""
     return (np.cumsum(shares) * n).astype(np.intp)[:-1]
 
 

@@ -23,7 +23,7 @@ from fcac.tables.schema import is_numeric, kind_in_words
 # A batch is at most this many bytes as float64; readers hold a few of them at a time.
 _BATCH_BYTES = 8_000_000
 _MOST_ROWS = 65_536
-# All columns of a Parquet file are read side by side, each through a buffer of its own; together they have this much.
+# All columns of a Parquet file are read side by side, each through its own buffer; this is their total size.
 _PARQUET_BUFFERS = 32 << 20
 
 
@@ -34,9 +34,9 @@ class TableFile(ABC):
     ----------
     path : Path
     schema : pyarrow.Schema
-        Columns and their types; those of a CSV file are guessed from its beginning.
+        Columns and their types; the types of a CSV file are inferred from its beginning.
     n_rows : int or None
-        None if only reading all of it would tell.
+        None if it is not known before the whole file has been read.
     not_features : set of str
         Columns that are never features, such as labels stored beside the table in an NPZ file.
     """
@@ -47,12 +47,12 @@ class TableFile(ABC):
     not_features: frozenset[str] = frozenset()
 
     def batches(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-        """Yield batches with these columns, and the share of the file that has been read.
+        """Yield batches with these columns, and the fraction of the file that has been read.
 
         Parameters
         ----------
         numbers, texts : sequence of str
-            Columns wanted as numbers, and columns wanted as they are (names, ids, categories).
+            Columns to be read as numbers, and columns to be read as they are (names, ids, categories).
         """
         self.check_columns(numbers, texts)
         try:
@@ -60,22 +60,22 @@ class TableFile(ABC):
         except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             if isinstance(error, DataError):
                 raise
-            # the library's own words may quote a row, so they are not passed on
+            # the library's own message may quote a row, so it is not passed on
             raise DataError(f"{self.path} cannot be read to the end ({type(error).__name__}): is it damaged?") from None
 
     def check_columns(self, numbers: Sequence[str], texts: Sequence[str]) -> None:
-        """Refuse to read columns that are there twice, or as numbers what is not numeric."""
+        """Refuse to read columns that occur twice, or columns as numbers that are not numeric."""
         self._refuse_twice([*numbers, *texts])
         for name in numbers:
             kind = self.schema.field(name).type
             if not is_numeric(kind):
                 raise DataError(
-                    f"{self.path}: column {name} holds {kind_in_words(kind)}, numbers are needed: leave it out, "
+                    f"{self.path}: column {name} has {kind_in_words(kind)}, but numbers are needed: leave it out, "
                     "or list its public categories in a schema"
                 )
 
     def check_names(self) -> None:
-        """Refuse column names that make no sense; for those who do not say which columns they want."""
+        """Refuse column names that make no sense; for callers that do not say which columns they want."""
         self._refuse_twice(self.schema.names)
 
     def _refuse_twice(self, wanted: Sequence[str]) -> None:
@@ -88,19 +88,19 @@ class TableFile(ABC):
 
     @abstractmethod
     def _read(self, numbers: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-        """Yield batches and the share of the file that was read; each kind of file knows how."""
+        """Yield batches and the fraction of the file that has been read; implemented by each kind of file."""
 
     def _share(self, done: int) -> float:
         return min(1.0, done / self.n_rows) if self.n_rows else 1.0
 
 
 def rows_per_batch(n_columns: int) -> int:
-    """How many rows of this width are read at a time."""
+    """Return how many rows of this width are read at a time."""
     return max(1, min(_MOST_ROWS, _BATCH_BYTES // (8 * max(1, n_columns))))
 
 
 class ParquetFile(TableFile):
-    """A Parquet file, decoded page by page: a row group larger than memory is no obstacle."""
+    """A Parquet file, decoded page by page, so that row groups may be larger than memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -112,7 +112,7 @@ class ParquetFile(TableFile):
         import pyarrow.parquet as pq
 
         size = min(1 << 20, max(1 << 14, _PARQUET_BUFFERS // max(1, n_columns)))
-        # no pre-buffering: it would hold whole row groups
+        # no pre-buffering: it would keep whole row groups in memory
         return pq.ParquetFile(self.path, buffer_size=size, pre_buffer=False)
 
     def _read(self, numbers: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
@@ -157,7 +157,7 @@ class ArrowFile(TableFile):
 class NpzFile(TableFile):
     """A NumPy archive: a table ``X``, optionally the names of its ``columns``, and more arrays with one entry per row.
 
-    ``y`` and the other arrays are there for the asking (labels, sites, ids) and are never features.
+    ``y`` and the other arrays can be requested by name (labels, sites, ids) and are never features.
     """
 
     def __init__(self, path: Path) -> None:
@@ -178,7 +178,7 @@ class NpzFile(TableFile):
             names = next((arrays[name] for name in ("columns", "feature_names") if name in shapes), None)
         self._names = [f"x{i}" for i in range(shape[1])] if names is None else [str(name) for name in names]
         if len(self._names) != shape[1]:
-            raise DataError(f"{path}: columns names {len(self._names)} columns, X has {shape[1]}")
+            raise DataError(f"{path}: the array columns names {len(self._names)} columns, but X has {shape[1]}")
         self._others = {
             name: form[1]
             for name, form in shapes.items()
@@ -195,14 +195,14 @@ class NpzFile(TableFile):
             others = {name: arrays[name] for name in columns if name in self._others}
         for block in self._blocks():
             rows = slice(done, done + len(block))
-            # one turn for all columns: each is then contiguous and Arrow need not copy it
+            # transposed once for all columns: each is then contiguous, and Arrow need not copy it
             turned = np.ascontiguousarray(block.T, dtype=np.float64)
             values = [pa.array(others[name][rows] if name in others else turned[places[name]]) for name in columns]
             done += len(block)
             yield pa.RecordBatch.from_arrays(values, columns), self._share(done)
 
     def _blocks(self) -> Iterator[Any]:
-        """Rows of X in order, read from the archive piece by piece unless it was stored column after column."""
+        """Yield the rows of X in order, read from the archive block by block unless X is stored in column order."""
         with zipfile.ZipFile(self.path) as archive:
             shape, dtype, by_column = _npy_header(archive, "X.npy")
             size = rows_per_batch(shape[1])

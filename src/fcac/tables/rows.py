@@ -1,4 +1,4 @@
-"""From a table to numbers: the one place where a schema is applied to what a reader gives."""
+"""Conversion of tables to numbers: the only place where a schema is applied to what a reader yields."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class ReadRows(NamedTuple):
     Attributes
     ----------
     table : pyarrow.RecordBatch
-        The rows as read: the columns of the schema and those asked for beside it.
+        The rows as read: the columns of the schema and the additional ones requested.
     converted : Converted
-        The rows as the schema makes them, and counts of what is wrong with them.
+        The rows as converted by the schema, and counts of what is wrong with them.
     share : float
-        How much of the table has been read, 0 to 1.
+        Fraction of the table that has been read, 0 to 1.
     """
 
     table: pa.RecordBatch
@@ -37,7 +37,7 @@ def read_rows(file: TableFile, schema: Schema, beside: Sequence[str] = ()) -> It
     file : TableFile
     schema : Schema
     beside : sequence of str
-        Further columns wanted as they are, such as those of sites and ids.
+        Additional columns to be read as they are, such as those of sites and ids.
 
     Yields
     ------

@@ -1,7 +1,7 @@
-"""The schema: one small file that makes all sites mean the same by a column.
+"""The schema: one small file that gives a column the same meaning at all sites.
 
-It says which columns are used, in which order, between which public bounds they lie, how they are scaled and what to do
-with missing values. It is TOML, written to be read and edited by people::
+It says which columns are used, in which order, what their public bounds are, how they are scaled and how missing
+values are handled. It is TOML, meant to be read and edited by people::
 
     fcac_schema = 1
     bounds_are_public = true
@@ -12,7 +12,7 @@ with missing values. It is TOML, written to be read and edited by people::
     bmi = { min = 10, max = 60, missing = "drop" }
     ward = { categories = ["surgery", "medicine"] }
 
-Every constant in it must be public knowledge: bounds read off private records give these records away.
+Every constant in it must be public knowledge: bounds taken from private records reveal information about them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TOP = ("fcac_schema", "bounds_are_public", "columns", *(name for name in _SETTI
 
 @dataclass(frozen=True)
 class Column:
-    """What is known, publicly, about one column.
+    """What is publicly known about one column.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Column:
         Public constants of standard scaling.
     missing : {"error", "drop", "fill"}
     fill : float, optional
-        Public constant put in the place of missing values, in the units of the table.
+        Public constant that replaces missing values, in the units of the table.
     categories : tuple of str, optional
         Public values of a text column; each becomes a feature that is 0 or 1.
     """
@@ -75,7 +75,7 @@ class Column:
     def __post_init__(self) -> None:
         where = f"column {self.name!r}"
         if not isinstance(self.name, str):
-            raise SchemaError(f"a column is named by text, got {self.name!r}")
+            raise SchemaError(f"the name of a column must be text, got {self.name!r}")
         for key in _NUMBERS:
             value = getattr(self, key)
             if value is None:
@@ -97,7 +97,7 @@ class Column:
         if self.scaling == "standard" and (self.center is None or self.spread is None or self.spread <= 0):
             raise SchemaError(f'{where}: scaling = "standard" needs the public constants center and spread (above 0)')
         if self.missing == "fill" and self.fill is None:
-            raise SchemaError(f'{where}: missing = "fill" needs fill, the public constant to put in')
+            raise SchemaError(f'{where}: missing = "fill" needs fill, the public constant to use instead')
 
     def _check_categories(self, where: str) -> None:
         names = self.categories
@@ -116,7 +116,7 @@ class Column:
 
     @property
     def bounds(self) -> list[tuple[float, float]] | None:
-        """Bounds of the features this column becomes, after scaling; None if not known."""
+        """Bounds of the features this column becomes, after scaling; None if unknown."""
         if self.categories is not None:
             return [(0.0, 1.0)] * len(self.categories)
         if self.min is None or self.max is None:
@@ -125,7 +125,7 @@ class Column:
         return [(float(low), float(high))]
 
     def scaled(self, values: Floats) -> Floats:
-        """Return values in the units the clustering works in."""
+        """Return values in the units used for clustering."""
         if self.scaling == "range":
             assert self.min is not None
             assert self.max is not None
@@ -137,7 +137,7 @@ class Column:
         return values
 
     def settings(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as plain values."""
+        """Return the settings that differ from the defaults, as plain values."""
         plain = Column(self.name) if self.categories is None else None
         found: dict[str, Any] = {}
         for key in _SETTINGS:
@@ -148,17 +148,17 @@ class Column:
 
 
 class Converted(NamedTuple):
-    """A batch as numbers.
+    """A batch converted to numbers.
 
     Attributes
     ----------
     block : ndarray of shape (kept rows, features)
     kept : ndarray of bool, or None
-        Which rows of the batch are in the block; None: all.
+        Which rows of the batch are in the block; None means all.
     missing : dict of str to int
-        Missing or infinite values per column that the schema does not allow.
+        Number of missing or infinite values per column that the schema does not allow.
     unknown : dict of str to int
-        Values per column that are not among its categories.
+        Number of values per column that are not among its categories.
     """
 
     block: Floats
@@ -168,14 +168,14 @@ class Converted(NamedTuple):
 
 
 class Schema:
-    """Columns in their order, with public constants.
+    """An ordered list of columns, with public constants.
 
     Parameters
     ----------
     columns : sequence of Column or str
-        A name alone means: as it is, missing values are an error.
+        A name alone means that the column is used as it is and missing values are an error.
     bounds_are_public : bool
-        Somebody has confirmed that the bounds are public knowledge. Only then can a private release use them.
+        Whether somebody has confirmed that the bounds are public knowledge. Only then can a private release use them.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class Schema:
         return None if self._why_no_bounds() else self._all_bounds()
 
     def require_bounds(self) -> Floats:
-        """Return the public bounds, or say which are missing and what to do."""
+        """Return the public bounds, or raise an error that says which are missing and what to do."""
         why = self._why_no_bounds()
         if why:
             raise SchemaError(why)
@@ -237,7 +237,7 @@ class Schema:
         if not self.bounds_are_public:
             return (
                 "the schema says bounds_are_public = false: check that every min and max is public knowledge "
-                "(not read off the records), then write bounds_are_public = true"
+                "(not taken from the records), then write bounds_are_public = true"
             )
         return ""
 
@@ -254,7 +254,7 @@ class Schema:
     # ------------------------------------------------------------ rows
 
     def apply(self, table: Any) -> Floats:
-        """Turn a table into a block of numbers: columns in order, scaled, missing values treated.
+        """Convert a table to a block of numbers: columns in order, scaled, with missing values handled.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class Schema:
         Raises
         ------
         DataError
-            If a column is not there or not numeric, or holds missing values that the schema does not allow.
+            If a column does not exist, is not numeric, or has missing values that the schema does not allow.
         """
         result = self.convert(_as_batch(table))
         if result.missing or result.unknown:
@@ -275,13 +275,13 @@ class Schema:
         return result.block
 
     def convert(self, batch: Any) -> Converted:
-        """Turn a batch into numbers and count what is wrong instead of raising."""
+        """Convert a batch to numbers, counting what is wrong instead of raising an error."""
         places = {name: place for place, name in enumerate(batch.schema.names)}
         lacking = [name for name in self.columns if name not in places]
         if lacking:
-            raise RequestError(f"no column {listed(lacking)}: the schema needs it")
+            raise RequestError(f"no column {listed(lacking)}, which the schema needs")
         n = batch.num_rows
-        # feature by feature first, rows at the end: a wide table is turned once and not cell by cell
+        # filled feature by feature and transposed at the end: a wide table is transposed once, not cell by cell
         features = np.empty((self.n_features, n))
         dropped = np.zeros(n, bool)
         missing: dict[str, int] = {}
@@ -332,7 +332,7 @@ class Schema:
         Raises
         ------
         SchemaError
-            Names the file, the field and the fix.
+            With the file, the field and the fix.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -356,7 +356,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Schema:
-        """Read a schema from plain values, as TOML and JSON give them."""
+        """Read a schema from plain values, as returned by TOML and JSON parsers."""
         if found.get("fcac_schema") != FORMAT:
             raise SchemaError(f"a schema file starts with fcac_schema = {FORMAT}; `fcac schema DATA` writes one")
         strange = [name for name in found if name not in _TOP]
@@ -373,7 +373,7 @@ class Schema:
             strange = [key for key in own if key not in _SETTINGS]
             if strange:
                 raise SchemaError(f"column {name!r}: unknown field {listed(strange)}; known are {', '.join(_SETTINGS)}")
-            # numbers meant for all columns have no meaning for a column of categories
+            # defaults that are numbers have no meaning for a column of categories
             base = shared if "categories" not in own else {k: v for k, v in shared.items() if v == "drop"}
             fields.append(Column(name, **{**base, **own}))
         return cls(fields, bounds_are_public=found.get("bounds_are_public", False))
@@ -392,17 +392,17 @@ class Schema:
         return "\n".join([*lines, *(column_line(field) for field in self.fields)]) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the schema file, atomically."""
+        """Write the schema file atomically."""
         from fcac.persistence import write_atomic
 
         write_atomic(path, self.to_toml().encode())
 
 
 def schema_in(meta: dict[str, Any]) -> Schema | None:
-    """Return the schema in the description of a stored model, if there is one.
+    """Return the schema in the metadata of a stored model, if there is one.
 
-    It is stored as the text of a schema file, since the order of columns matters and that of a JSON object does not.
-    Older files hold an object; the model's own feature names give their columns the right order again.
+    It is stored as the text of a schema file, since the order of columns matters and a JSON object has no order. Older
+    files contain an object; the model's own feature names restore the order of their columns.
     """
     found = meta.get("schema")
     if found is None:
@@ -412,7 +412,7 @@ def schema_in(meta: dict[str, Any]) -> Schema | None:
     schema = Schema.from_dict(found)
     place = {name: number for number, name in enumerate(meta.get("feature_names") or schema.feature_names)}
     if set(schema.feature_names) != set(place):
-        raise SchemaError("the schema in this file does not fit the names of its features")
+        raise SchemaError("the schema in this file does not match the names of its features")
     fields = sorted(schema.fields, key=lambda field: place[field.feature_names[0]])
     return Schema(fields, bounds_are_public=schema.bounds_are_public)
 
@@ -424,14 +424,14 @@ def column_line(field: Column) -> str:
 
 
 def describe_problems(missing: dict[str, int], unknown: dict[str, int], n_rows: int | None = None) -> str:
-    """Say in one line what is wrong with values, by column and count, and what to do."""
+    """Describe problems with values in one line, by column and count, and say what to do."""
     of = "" if n_rows is None else f" of {n_rows:,} rows"
     parts = []
     if missing:
         counts = listed([f"{name} ({count:,})" for name, count in missing.items()])
         parts.append(
             f"missing or infinite values in column {counts}{of}: "
-            'complete the data, or let a schema say what to do (missing = "drop" or "fill"; see `fcac schema --help`)'
+            'complete the data, or say in a schema what to do (missing = "drop" or "fill"; see `fcac schema --help`)'
         )
     if unknown:
         counts = listed([f"{name} ({count:,})" for name, count in unknown.items()])
@@ -448,11 +448,11 @@ def _as_batch(table: Any) -> Any:
         return table
     if isinstance(table, pa.Table):
         return table.combine_chunks()
-    raise TypeError(f"a table is a pyarrow Table, a RecordBatch or a DataFrame, got {type(table).__name__}")
+    raise TypeError(f"a table must be a pyarrow Table, a RecordBatch or a DataFrame, got {type(table).__name__}")
 
 
 def is_numeric(kind: Any) -> bool:
-    """Tell whether an Arrow type can be read as numbers."""
+    """Return whether an Arrow type can be read as numbers."""
     import pyarrow as pa
 
     is_type = pa.types
@@ -470,7 +470,7 @@ def _numbers(column: Any, name: str) -> Floats:
     import pyarrow.compute as pc
 
     if not is_numeric(column.type):
-        raise DataError(f"column {name!r} holds {kind_in_words(column.type)}, numbers are needed")
+        raise DataError(f"column {name!r} has {kind_in_words(column.type)}, but numbers are needed")
     if pa.types.is_boolean(column.type):
         column = pc.cast(column, pa.int8())
     if not pa.types.is_float64(column.type):
@@ -480,7 +480,7 @@ def _numbers(column: Any, name: str) -> Floats:
 
 
 def _codes(column: Any, field: Column) -> NDArray[np.int64]:
-    """Position of every value among the categories; -1 missing, -2 not among them."""
+    """Return the position of every value among the categories; -1 if missing, -2 if not among them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -489,7 +489,7 @@ def _codes(column: Any, field: Column) -> NDArray[np.int64]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
-        raise DataError(f"column {field.name!r} holds {kind_in_words(column.type)}, its categories are texts")
+        raise DataError(f"column {field.name!r} has {kind_in_words(column.type)}, but its categories are text")
     text = pc.cast(column, pa.string())
     assert field.categories is not None
     found = pc.index_in(text, value_set=pa.array(field.categories))
@@ -499,7 +499,7 @@ def _codes(column: Any, field: Column) -> NDArray[np.int64]:
 
 
 def kind_in_words(kind: Any) -> str:
-    """Name an Arrow type as a person would."""
+    """Return a readable name for an Arrow type."""
     import pyarrow as pa
 
     is_type = pa.types

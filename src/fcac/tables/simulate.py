@@ -1,4 +1,4 @@
-"""Deal the rows of a table out to simulated sites."""
+"""Assigns the rows of a table to simulated sites."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ PARTITIONS = ("iid", "dirichlet", "classes")
 
 @dataclass(frozen=True)
 class Split:
-    """A wish to simulate sites.
+    """How to simulate sites.
 
     Parameters
     ----------
     n_sites : int
         Sites are called 1, 2, ...
     partition : {"iid", "dirichlet", "classes"}
-        Every site alike; different mixes of labels; few labels per site. The last two need a label column.
+        All sites alike; different mixes of labels; few labels per site. The last two need a label column.
     alpha : float
-        For "dirichlet": small means that sites differ much.
+        For "dirichlet": the smaller, the more the sites differ.
     n_classes : int
         For "classes": how many labels a site gets.
     seed : int
@@ -63,15 +63,15 @@ class Split:
         return site_of_row
 
     def dealer(self) -> Dealer:
-        """Return a dealer of rows, for tables without labels."""
+        """Return a dealer, for tables without labels."""
         return Dealer(self.n_sites, self.seed)
 
 
 class Dealer:
-    """Deals rows like cards: each site gets one of every `n_sites` rows, at random which.
+    """Deals rows like cards: of every `n_sites` rows each site gets one, chosen at random.
 
-    Needs neither the number of rows nor more than one round of cards in memory, and the outcome does not depend on the
-    size of the batches.
+    It need not know the number of rows, keeps at most one round of cards in memory, and its result does not depend on
+    the size of the batches.
 
     Examples
     --------

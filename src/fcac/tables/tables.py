@@ -1,4 +1,4 @@
-"""Several files as one table of numbers with sites."""
+"""Several files read as one table of numbers with sites."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fcac.tables.rows import read_rows, wanted_columns
 from fcac.tables.schema import Column, Schema, describe_problems, is_numeric, kind_in_words
 from fcac.tables.simulate import Dealer, Split
 
-#: Called with the number of rows read so far and the share of all data that this is (0 to 1).
+#: Called with the number of rows read so far and the fraction of the data read (0 to 1).
 Progress = Callable[[int, float], None]
 
 
@@ -33,10 +33,11 @@ class Batch(NamedTuple):
     path : Path
     block : ndarray of shape (kept rows, features)
     kept : ndarray of bool, or None
-        Which of the rows read are in the block; None: all. Others had missing values that the schema tells to drop.
+        Which of the rows read are in the block; None means all. The others had missing values and were dropped, as the
+        schema says.
     sites : list of (site, row numbers within the block, or None for all)
     table : pyarrow.RecordBatch
-        The rows as read, with the other columns asked for.
+        The rows as read, with the additional columns requested.
     """
 
     path: Path
@@ -59,18 +60,18 @@ def open_tables(
     record_id_column: str | None = None,
     keep: Sequence[str] = (),
 ) -> Tables:
-    """Open files as one table; nothing but their descriptions is read yet.
+    """Open files as one table; only their metadata are read at this point.
 
     Parameters
     ----------
     paths : sequence of path-like
-        Files (CSV, Parquet, Feather, NPZ) or directories of them. Each file is a site of its own, named by the file,
-        unless one of the next arguments says otherwise.
+        Files (CSV, Parquet, Feather, NPZ) or directories of them. Each file is a site of its own, named after the file,
+        unless `site_column`, `site` or `split` says otherwise.
     schema : Schema, optional
-        Columns used, their order, scaling, missing values. Without one: all columns, which must be numeric, in the
-        order of the first file, as they are; missing values are an error.
+        The columns used, their order, their scaling and how missing values are handled. Without a schema, all columns
+        are used as they are, in the order of the first file; they must be numeric, and missing values are an error.
     columns : sequence of str, optional
-        Instead of a schema: the columns to use, in this order; others are not looked at.
+        Instead of a schema: the columns to use, in this order; others are ignored.
     drop : sequence of str
         Columns to leave out.
     site_column : str, optional
@@ -80,11 +81,11 @@ def open_tables(
     split : Split, optional
         Simulate sites.
     label_column : str, optional
-        Not a feature; the split follows it.
+        Column of labels, which is not a feature; splits that depend on labels use it.
     record_id_column : str, optional
-        Not a feature; see :attr:`Tables.record_ids`.
+        Column of record ids, which is not a feature; see :attr:`Tables.record_ids`.
     keep : sequence of str
-        Further columns to pass through in :meth:`Tables.batches`.
+        Additional columns to pass through in :meth:`Tables.batches`.
 
     Returns
     -------
@@ -106,7 +107,7 @@ def open_tables(
     if sum(wish is not None for wish in (site_column, site, split)) > 1:
         raise RequestError("give only one of: a site column, one site for all rows, a number of sites to simulate")
     if split is not None and split.partition != "iid" and label_column is None:
-        raise RequestError(f"partition {split.partition} follows labels: name the label column")
+        raise RequestError(f"partition {split.partition} depends on labels: name the label column")
     if schema is not None and (columns is not None or drop):
         raise RequestError("a schema says which columns are used: leave out the list of columns")
     sources = find_files(paths)
@@ -129,16 +130,16 @@ def open_tables(
 
 
 class Tables:
-    """Files that together are one table; read in their order, as often as wanted.
+    """Files that together form one table; they can be read repeatedly, in order.
 
-    Made by :func:`open_tables`.
+    Created by :func:`open_tables`.
 
     Attributes
     ----------
     schema : Schema
-        The one given, or one that says: these columns as they are.
+        The schema given, or one that uses the columns as they are.
     n_rows : int or None
-        Number of rows if the files tell without being read.
+        Number of rows, if it is known without reading the files.
     n_read, n_dropped : int
         Rows read, and rows left out for missing values, in the last pass.
     record_ids : dict of site to list
@@ -191,12 +192,12 @@ class Tables:
         Parameters
         ----------
         progress : callable, optional
-            Called with the rows read so far and the share of the data.
+            Called with the number of rows read so far and the fraction of the data.
 
         Raises
         ------
         DataError
-            At the end of the pass in which a value was missing that may not be, with all columns and counts.
+            At the end of the pass if any values are missing that must not be, with all columns and counts.
         """
         for batch in self.batches(progress):
             for site, rows in batch.sites:
@@ -207,7 +208,7 @@ class Tables:
                 yield site, batch.block if rows is None else np.ascontiguousarray(batch.block[rows])
 
     def batches(self, progress: Progress | None = None) -> Iterator[Batch]:
-        """Yield the rows batch by batch, with the columns asked for beside the features."""
+        """Yield the rows batch by batch, with the additional columns requested."""
         assign = self._assigner()
         self.n_read, self.n_dropped, self.record_ids = 0, 0, {}
         troubles = _Troubles()
@@ -219,14 +220,14 @@ class Tables:
                 self.n_dropped += table.num_rows - len(converted.block)
                 if progress is not None:
                     progress(self.n_read, self._share(number, share))
-                # from the first trouble on, rows are only counted, so that the error can name all of it
+                # after the first problem, rows are only counted, so that the error can report all problems
                 if not troubles.found:
                     yield Batch(file.path, converted.block, converted.kept, assign(table, converted.kept, site), table)
         troubles.raise_if_any()
         if self.n_read == 0:
             raise DataError(f"no rows in {', '.join(str(file.path) for file in self.files[:5])}")
         if self.n_dropped == self.n_read:
-            raise DataError(f"every one of the {self.n_read:,} rows has a missing value and the schema drops such rows")
+            raise DataError(f"each of the {self.n_read:,} rows has a missing value, and the schema drops such rows")
 
     def _share(self, number: int, share: float) -> float:
         sizes = [max(1, file.path.stat().st_size) for file in self.files]
@@ -235,7 +236,7 @@ class Tables:
     # ------------------------------------------------------------ sites
 
     def _assigner(self) -> Callable[..., list[tuple[SiteName, NDArray[np.intp] | None]]]:
-        """Return the function that says which rows of a block belong to which site."""
+        """Return the function that assigns the rows of a block to sites."""
         if self._site_column is not None:
             return self._by_column
         if self._split is None:
@@ -280,7 +281,7 @@ class Tables:
 
 
 class _Troubles:
-    """What was wrong, by file and column, until the end of the pass."""
+    """Problems by file and column, collected until the end of the pass."""
 
     def __init__(self) -> None:
         self._missing: dict[Path, Counter[str]] = {}
@@ -327,7 +328,7 @@ class _Troubles:
 
 
 def _plain_schema(files: list[TableFile], columns: Sequence[str] | None, apart: set[str]) -> Schema:
-    """Columns as they are: those asked for, or all of the first file, which must then be numeric."""
+    """Return a schema of columns as they are: those requested, or all of the first file, which must be numeric."""
     if columns is not None:
         return Schema(list(columns))
     first = files[0]
@@ -353,8 +354,8 @@ def _plain_schema(files: list[TableFile], columns: Sequence[str] | None, apart: 
         extra = sorted(name for name in others - {f.name for f in used} if not name.startswith("__index_level_"))
         if extra:
             raise DataError(
-                f"{file.path} has columns that {first.path} has not: {', '.join(extra[:8])}; all files need the same "
-                "columns: leave these out, or let a schema say which are used"
+                f"{file.path} has columns that {first.path} does not have: {', '.join(extra[:8])}; all files need the "
+                "same columns: leave these out, or say in a schema which are used"
             )
     return Schema([Column(field.name) for field in used])
 
@@ -363,7 +364,7 @@ def _check_columns(files: list[TableFile], schema: Schema) -> None:
     for file in files:
         lacking = [name for name in schema.columns if name not in file.schema.names]
         if lacking:
-            file.check_names()  # names that make no sense are the likelier reason
+            file.check_names()  # if names make no sense, that is the more likely reason
             more = f" and {len(lacking) - 8} more" if len(lacking) > 8 else ""
             raise DataError(
                 f"{file.path} has no column {', '.join(lacking[:8])}{more}: all tables need the same columns"
@@ -372,7 +373,7 @@ def _check_columns(files: list[TableFile], schema: Schema) -> None:
 
 
 def _check_names(sources: list[SourceFile]) -> None:
-    """Two files may belong to one site only if they lie in a directory named after it."""
+    """Check that two files belong to one site only if they are in a directory named after it."""
     seen: dict[SiteName, Path] = {}
     for source in sources:
         if site_from_text(stem(source.path)) != source.site:
@@ -392,7 +393,7 @@ def _site(name: Any, column: str | None) -> SiteName:
 
 
 def _encoded(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
-    """Distinct values in order of appearance, and the position of each row's value among them."""
+    """Return the distinct values in order of appearance, and the position of each row's value among them."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
@@ -407,7 +408,7 @@ def _only(values: Any, kept: NDArray[np.bool_] | None) -> Any:
 
 
 def _grouped(codes: Any) -> list[tuple[int, NDArray[np.intp]]]:
-    """Row numbers of each code, in order."""
+    """Return the row numbers of each code, in order."""
     order = np.argsort(codes, kind="stable")
     values, starts = np.unique(codes[order], return_index=True)
     return list(zip(values.tolist(), np.split(order, starts[1:]), strict=True))

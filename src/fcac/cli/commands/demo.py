@@ -42,11 +42,11 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
     from fcac import save
     from fcac.estimators.demo import GAUSSIANS, demo_data
     from fcac.estimators.fcac import FCAC
-    from fcac.federation.server import KINDS
+    from fcac.federation import readouts
     from fcac.report import write_report
 
-    if server not in KINDS:
-        raise BadUse(f"--server must be one of {', '.join(KINDS)}, not {server}")
+    if server not in readouts.names():
+        raise BadUse(f"--server must be one of {', '.join(readouts.names())}, not {server}")
     if out.exists() and not out.is_dir():
         raise BadUse(f"--out {out} is a file: name a directory")
     out.mkdir(parents=True, exist_ok=True)
@@ -89,9 +89,9 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
 
 def _other_server(model: Any) -> Any:
     """Return the other kind of server, given the same contributions."""
-    from fcac.federation.server import KINDS, Server
+    from fcac.federation import Server, readouts
 
-    other = Server(next(kind for kind in KINDS if kind != model.server), model.server_.random_state)
+    other = Server(next(name for name in readouts.names() if name != model.server), model.server_.random_state)
     for batch in model.server_.log:
         other.absorb(batch)
     return other

@@ -42,6 +42,13 @@ def init(
         bool, typer.Option("--insecure", help="No encryption and no keys; loopback addresses only.")
     ] = False,
     server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = ("communities"),
+    max_nodes: Annotated[
+        int | None,
+        typer.Option("--max-nodes", help="Most nodes a site condenses its rows to [4000].", min=2, show_default=False),
+    ] = None,
+    min_rows: Annotated[
+        int, typer.Option("--min-rows", help="Without --epsilon: fewest rows behind a node that is sent.", min=1)
+    ] = 3,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffles.")] = 0,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
@@ -59,8 +66,8 @@ def init(
     names = [name.strip() for name in sites.split(",") if name.strip()]
     with _plain_errors():
         root = study.init(
-            directory, names, schema, address=address, insecure=insecure, server=server, seed=seed, timeout=timeout,
-            wait=wait,
+            directory, names, schema, address=address, insecure=insecure, server=server, max_nodes=max_nodes,
+            min_rows=min_rows, seed=seed, timeout=timeout, wait=wait,
         )  # fmt: skip
     say(f"Made {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     if insecure:
@@ -177,7 +184,7 @@ def site(
             part_column=part_column, part_by_file=part_by_file,
         )  # fmt: skip
         agent = SiteAgent(settings)
-        agent.watcher().check_columns()
+        agent.finder().check_columns()
         remember_state(bundle, folder)
         if settings.private:
             cost = f"each round costs eps = {epsilon:g} at delta = {delta:g}"

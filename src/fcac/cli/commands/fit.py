@@ -32,6 +32,15 @@ def fit(
         int | None,
         typer.Option("--clusters", help="With --server communities, if you know it.", min=1, show_default=False),
     ] = None,
+    max_nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--max-nodes",
+            help="Most nodes a site condenses its rows to [4000]; not for --server cae-fc.",
+            min=2,
+            show_default=False,
+        ),
+    ] = None,
     epsilon: opt.Epsilon = None,
     delta: opt.Delta = 1e-6,
     ledger: opt.LedgerPath = None,
@@ -57,16 +66,16 @@ def fit(
 
     fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
     """
-    from fcac.federation.server import KINDS
+    from fcac.federation import readouts
     from fcac.tables import RequestError
 
     check_out(out, force)
     if report is not None:
         check_out(report, force=True)
-    if server not in KINDS:
-        raise BadUse(f"--server must be one of {', '.join(KINDS)}, not {server}")
-    if n_clusters is not None and server != "communities":
-        raise BadUse("--clusters is for --server communities: the paper's server finds the number itself")
+    if server not in readouts.names():
+        raise BadUse(f"--server must be one of {', '.join(readouts.names())}, not {server}")
+    if n_clusters is not None and not readouts.find(server).accepts_n_clusters:
+        raise BadUse(f"--clusters: the {server} server finds the number itself; use --server communities")
     known = opt.load_schema(schema)
     mechanism = opt.make_mechanism(
         known,
@@ -96,5 +105,7 @@ def fit(
     )
     from fcac.estimators.fcac import FCAC
 
-    model = FCAC(server=server, privacy=mechanism, n_clusters=n_clusters, n_jobs=jobs, random_state=seed)
+    model = FCAC(
+        server=server, privacy=mechanism, n_clusters=n_clusters, max_nodes=max_nodes, n_jobs=jobs, random_state=seed
+    )
     learn_and_save(model, tables, known, out, record_id=record_id, part=part, report=report)

@@ -96,6 +96,9 @@ def _federation(model: Any) -> dict[str, Any]:
 
 def show(facts: dict[str, Any]) -> None:
     """Print the facts for a person."""
+    from fcac.privacy.mechanisms import may_be_shared
+    from fcac.privacy.statements import in_a_line
+
     words = {
         "FCAC": "a federation (sites and server)",
         "Codebook": "a codebook: labelled nodes, for predict only",
@@ -109,7 +112,7 @@ def show(facts: dict[str, Any]) -> None:
     if facts["schema"] is not None:
         say("  schema       inside; update and predict use it")
     if "sites" in facts:
-        say(f"  privacy      {privacy_in_words(facts['privacy'])}")
+        say(f"  privacy      {in_a_line(facts['privacy'])}")
         _show_sites(facts["sites"])
     made_by = facts["versions"].get("fcac")
     say(f"  written by   fcac {made_by}" if made_by else "  written by   an unknown version")
@@ -118,7 +121,7 @@ def show(facts: dict[str, Any]) -> None:
             f"  inside       {'states of all sites and ' if facts['site_states'] else ''}"
             f"{counted(facts['contributions'], 'contribution')}, for update and forget."
         )
-        if facts["privacy"] is None or facts["privacy"].get("mechanism") != "NodeRelease":
+        if not may_be_shared(facts["privacy"]):
             say(
                 "               Nodes can be raw records: do not give this file away; `fcac export` makes one to share."
             )
@@ -134,21 +137,6 @@ def _show_sites(sites: list[dict[str, Any]], most: int = 20) -> None:
         say(f"               {site['site']!s:<{width}}  {numbers}")
     if len(sites) > most:
         say(f"               and {len(sites) - most:,} more (--json lists all)")
-
-
-def privacy_in_words(statement: dict[str, Any] | None) -> str:
-    """Say in a line what was done to rows or nodes before they left."""
-    if statement is None or statement.get("mechanism") == "none":
-        return "none: sites send their nodes as they are"
-    name, epsilon = statement["mechanism"], statement.get("epsilon", 0.0)
-    if name == "NodeRelease":
-        return (
-            f"noised release, differentially private per record: eps = {statement.get('spent', epsilon):g} "
-            f"at delta = {statement.get('delta', 0):g} over {counted(statement.get('rounds', 1), 'round')}"
-        )
-    if name == "LocalNoise":
-        return f"local noise, eps = {epsilon:g} per record"
-    return f"the paper's noise, eps = {epsilon:g} per feature: no guarantee"
 
 
 def _names(names: list[str] | None) -> str:

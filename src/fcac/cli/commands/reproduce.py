@@ -1,4 +1,4 @@
-"""`fcac reproduce`: the paper's figures and tables, and ours, from one command each."""
+"""`fcac reproduce`: the paper's figures and tables, and our own comparison, each from one command."""
 
 from __future__ import annotations
 
@@ -9,37 +9,41 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the paper's experiments again and say, figure by figure, whether they agree.",
+    help="Run the paper's experiments again and compare every number with the one it printed.",
 )
 
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Directory with NAME.npz (X, y); without it the sets come from OpenML."),
+    typer.Option("--data-dir", help="Directory with a NAME.npz (X, y) for each set; by default they come from OpenML."),
 ]
-Datasets = Annotated[str | None, typer.Option("--datasets", help="Comma-separated names; all ten by default.")]
-Trials = Annotated[int, typer.Option("--trials", min=1, max=20, help="Trials per cell; the paper has 20.")]
-Out = Annotated[Path, typer.Option("--out", help="Where results go; a stopped run goes on from there.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes; by default one per processor.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Three small sets, three trials: under a minute.")]
+Datasets = Annotated[str | None, typer.Option("--datasets", help="Comma-separated names of sets; all ten by default.")]
+Trials = Annotated[int, typer.Option("--trials", min=1, max=20, help="Trials per cell; the paper ran 20.")]
+Out = Annotated[Path, typer.Option("--out", help="Directory for the results; a stopped run continues from there.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Number of processes; one per core by default.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Three small data sets, at most three trials: a minute or two.")]
 OnlyWrite = Annotated[
-    bool, typer.Option("--only-write", help="Run nothing: write tables from the trials that are there.")
+    bool, typer.Option("--only-write", help="Run no trials; write the tables from those already finished.")
 ]
-Methods = Annotated[str | None, typer.Option("--methods", help="Comma-separated; all by default.")]
+Methods = Annotated[str | None, typer.Option("--methods", help="Comma-separated names of methods; all by default.")]
 
 
 @app.command()
 def figures(
-    out: Out = Path("out/figures"), seed: Annotated[int, typer.Option(help="Seed of the synthetic data.")] = 0
+    out: Out = Path("out/figures"),
+    seed: Annotated[int, typer.Option(help="Seed of data and noise.")] = 0,
 ) -> None:
-    """Draw the paper's pictures, as PDF and PNG.
+    """Draw the paper's figures as PDF and PNG.
 
     Example: fcac reproduce figures --out out/figures
     """
+    from fcac.paper import check_extra
+
+    check_extra()
     from fcac.paper.figures import reproduce_figures
 
-    out.mkdir(parents=True, exist_ok=True)
     result = reproduce_figures(out, seed=seed)
-    typer.echo(f"{len(list(out.glob('*.pdf')))} figures in {out}; figures.json holds their {len(result)} tables")
+    drawn = [name for name in result["files"] if name.endswith(".pdf")]
+    typer.echo(f"{len(drawn)} figures in {out}; figures.json and figures.md hold their numbers")
 
 
 @app.command()
@@ -53,7 +57,7 @@ def tables(
     quick: Quick = False,
     only_write: OnlyWrite = False,
 ) -> None:
-    """Re-run the paper's two tables (no noise): FCAC and its rivals, IID and non-IID, with rank tests.
+    """Compute the paper's two tables again (no noise): FCAC and its rivals, IID and non-IID, with rank tests.
 
     Examples:
 
@@ -77,9 +81,9 @@ def privacy(
     quick: Quick = False,
     only_write: OnlyWrite = False,
 ) -> None:
-    """Re-run the evaluation under the paper's noise (eps = 15, 25, 50, 75), and attack that noise.
+    """Repeat the evaluation under the paper's noise (eps = 15, 25, 50, 75), and attack that noise.
 
-    Writes the eps grid's tables, the critical-difference groups, and the figures of three attacks.
+    Writes one table per eps, the critical-difference diagrams, and the outcome of five attacks.
 
     Example: fcac reproduce privacy --data-dir data --out out/privacy
     """
@@ -93,7 +97,7 @@ def privacy(
     with _working("attacking the paper's noise"):
         attacks = attack_figures()
     write_atomic(out / "attacks.json", (json.dumps(attacks, indent=1) + "\n").encode())
-    typer.echo(f"attack figures: {out / 'attacks.json'}")
+    typer.echo(f"outcome of the attacks: {out / 'attacks.json'}")
 
 
 @app.command()
@@ -106,7 +110,7 @@ def quality(
     quick: Quick = False,
     only_write: OnlyWrite = False,
 ) -> None:
-    """Put the communities read-out beside the paper's server and the rivals, under the paper's protocol.
+    """Compare the communities server with the paper's server and the rivals, under the paper's protocol.
 
     Example: fcac reproduce quality --data-dir data --datasets optdigits --trials 3
     """
@@ -127,7 +131,7 @@ def everything(
     jobs: Jobs = None,
     quick: Quick = False,
 ) -> None:
-    """Run all of the above.
+    """Run figures, tables, privacy and quality, one after the other.
 
     Example: fcac reproduce all --data-dir data --out out
     """
@@ -148,6 +152,9 @@ def _run(
     epsilons: tuple[float, ...],
     only_write: bool = False,
 ) -> None:
+    from fcac.paper import check_extra
+
+    check_extra()
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from fcac.paper.grid import METHODS, Cell, epsilon_name
@@ -180,13 +187,12 @@ def _run(
 def _show(summary: dict[str, Any], out: Path) -> None:
     for method, counts in summary["agreement"].items():
         typer.echo(
-            f"{method}: {counts['equal_digits']} of {counts['compared']} figures equal the paper's to the digit, "
-            f"{counts['beyond_2_standard_errors']} beyond two standard errors"
+            f"{method}: {counts['equal_digits']} of {counts['compared']} numbers equal the paper's in every printed "
+            f"digit, {counts['beyond_2_standard_errors']} differ by more than two standard errors"
         )
     for name, by_metric in summary["comparisons"].items():
-        if isinstance(by_metric, dict):
-            ranks = by_metric["all"]["average_ranks"]
-            typer.echo(f"{name}: " + ", ".join(f"{method} {rank:.3f}" for method, rank in ranks.items()))
+        ranks = by_metric["all"]["average_ranks"]
+        typer.echo(f"average ranks, {name}: " + ", ".join(f"{method} {rank:.3f}" for method, rank in ranks.items()))
     typer.echo(f"tables: {out / 'tables.md'}")
 
 

@@ -1,19 +1,19 @@
-"""The algorithms that the paper compares FCAC with, as scikit-learn estimators.
+"""The algorithms with which the paper compares FCAC, as scikit-learn estimators.
 
-All four want to be told the number of clusters and end in that many centres; a row belongs to its nearest
-centre. They take the raw features and scale nothing. They share one interface: ``fit(X,
-groups=site_of_each_row)`` or ``fit({site: rows})``, then ``predict``, ``cluster_centers_`` and ``labels_``.
+All four must be told the number of clusters and return that many centres; a row belongs to its nearest centre. They use
+the features as they are, without scaling. They share one interface: ``fit(X, groups=site_of_each_row)`` or
+``fit({site: rows})``, then ``predict``, ``cluster_centers_`` and ``labels_``.
 
-=====================
-==========================================================================================
-:class:`KMeansMerged`  k-means on all rows in one place: no federation at all :class:`KFed`          every
-site clusters once, the server clusters the sites' centres :class:`FedFCM`        fuzzy c-means at the sites,
-the server averages centres of equal number :class:`MUFC`          sites send rounded seeds with counts, the
-server clusters points drawn from them; can forget =====================
-==========================================================================================
+- :class:`KMeansMerged`: k-means on the rows of all sites in one place, no federation at all (Lloyd, 1982; Arthur and
+  Vassilvitskii, 2007).
+- :class:`KFed`: each site clusters its rows once, the server clusters the sites' centres (Dennis, Li and Smith, 2021).
+- :class:`FedFCM`: fuzzy c-means at the sites, the server averages centres with the same index (Stallmann and Wilbik,
+  2022).
+- :class:`MUFC`: sites send rounded seeds with counts, the server clusters points drawn from them; sites and rows can be
+  forgotten (Pan, Sima, Prakash, Rana and Milenkovic, 2023).
 
-Their papers leave some choices open. The defaults here are those whose results come closest to the figures
-that the FCAC paper prints for them.
+Each class gives its full reference. Where a paper leaves a choice open, the default here is the one whose results come
+closest to the numbers that the FCAC paper prints.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""What the rival algorithms share: reading rows by site, seeding, nearest centres."""
+"""What the rival algorithms share: rows by site, seeding, nearest centres."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class SiteTable:
     rows: dict[Any, Rows]
 
     def points(self, site: Hashable) -> Points:
-        """Return the rows of one site, without a copy where they stand together."""
+        """Return the rows of one site, without copying them if they are consecutive."""
         return take(self.X, self.rows[site])
 
 
 class CentroidClusterer(ClusterMixin, BaseEstimator, ABC):
-    """A clusterer that ends in centres. Subclasses turn a :class:`SiteTable` into centres."""
+    """Base class of clusterers whose result is a set of centres; subclasses compute them from a :class:`SiteTable`."""
 
     n_clusters: int
     max_iter: int
@@ -70,7 +70,7 @@ class CentroidClusterer(ClusterMixin, BaseEstimator, ABC):
         return self
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """Give every row the number of its nearest centre (Euclidean).
+        """Return the index of each row's nearest centre (Euclidean).
 
         Parameters
         ----------
@@ -85,10 +85,10 @@ class CentroidClusterer(ClusterMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _find_centers(self, table: SiteTable, base: int) -> Points:
-        """Return the centres; ``base`` is the number from which all random streams are derived."""
+        """Return the centres; all random streams are derived from the number ``base``."""
 
     def _read(self, X: Any, groups: ArrayLike | None) -> SiteTable:
-        if isinstance(X, Mapping) and not issparse(X):  # one sparse format is a mapping too
+        if isinstance(X, Mapping) and not issparse(X):  # one of SciPy's sparse formats is a mapping
             if groups is not None:
                 raise ValueError("give the sites either as the keys of X or as groups, not both")
             X, groups = _stacked(X)
@@ -113,7 +113,7 @@ class CentroidClusterer(ClusterMixin, BaseEstimator, ABC):
 
 
 def site_stream(base: int, site: Hashable, draw: int = 0) -> np.random.Generator:
-    """Return the random stream of one site, which no other site's presence or data can change."""
+    """Return the random stream of one site; it does not depend on which other sites there are, or on their rows."""
     name = hashlib.sha256(repr(site).encode()).digest()[:16]
     return np.random.default_rng([base, 1, draw, *np.frombuffer(name, dtype=np.uint32).tolist()])
 
@@ -124,7 +124,7 @@ def server_stream(base: int) -> np.random.Generator:
 
 
 def legacy_seed(generator: np.random.Generator) -> int:
-    """Draw a seed in the form that scikit-learn's functions take."""
+    """Draw an integer seed, the form that scikit-learn's functions accept."""
     return int(generator.integers(2**31 - 1))
 
 
@@ -136,17 +136,17 @@ def take(X: Points, rows: Rows) -> Points:
 
 
 def nearest(X: Points, centers: Points) -> NDArray[np.intp]:
-    """Return the position of each row's nearest centre."""
+    """Return the index of each row's nearest centre."""
     found: NDArray[np.intp] = pairwise_distances_argmin(X, centers.astype(X.dtype, copy=False))
     return found.astype(np.intp, copy=False)
 
 
 def d2_seeds(points: Points, n_seeds: int, generator: np.random.Generator, kept: Sequence[int] = ()) -> list[int]:
-    """Choose seeds among the points as k-means++ does: far points are more likely.
+    """Choose seeds among the points as k-means++ does: distant points are more likely.
 
-    The first seed is any point with equal chance; each further one is drawn with a chance proportional to the
-    squared distance to the nearest seed so far. No point comes twice, because its distance is then zero. When
-    every point coincides with a seed there is nothing left to draw, and fewer seeds come back.
+    The first seed is drawn uniformly; each further one with probability proportional to the squared distance to the
+    nearest seed so far. No point is drawn twice, because its distance is then zero. When every point coincides with
+    a seed there is nothing left to draw, and fewer seeds are returned.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def d2_seeds(points: Points, n_seeds: int, generator: np.random.Generator, kept:
     n_seeds : int
     generator : numpy.random.Generator
     kept : sequence of int, optional
-        Seeds already chosen, in order; drawing goes on after them.
+        Seeds already chosen, in order; drawing continues after them.
 
     Returns
     -------
@@ -179,8 +179,8 @@ def d2_seeds(points: Points, n_seeds: int, generator: np.random.Generator, kept:
         reach = np.cumsum(gap)
         if not reach[-1] > 0:
             break
-        # side="right" steps over points of zero chance, which add nothing to the running sum; scaling first
-        # keeps the product below the total even when rounding would not.
+        # side="right" skips points of probability zero, which add nothing to the running sum; scaling first keeps
+        # the drawn number below the total even when rounding would not.
         chosen = int(np.searchsorted(reach / reach[-1], generator.random(), side="right"))
         seeds.append(chosen)
         gap = np.minimum(gap, _squared_distance(points, points[chosen]))
@@ -192,10 +192,10 @@ def kmeans(
 ) -> tuple[Points, int]:
     """Run k-means with k-means++ starts; return the centres of the best run and its number of iterations.
 
-    ``overwrite`` allows scikit-learn to change the points in place, which saves a copy.
+    With ``overwrite``, scikit-learn may change the points in place, which saves a copy.
     """
-    # Elkan's variant gives the same centres and was up to twice as fast on 784 features; bookkeeping eats the
-    # gain when rows are short.
+    # Elkan's variant gives the same centres and was up to twice as fast with 784 features; with few features its
+    # bookkeeping costs more than it saves.
     elkan = n_clusters > 1 and points.shape[1] >= _WIDE
     model = KMeans(
         n_clusters=n_clusters,
@@ -211,14 +211,14 @@ def kmeans(
 def lloyd(points: Points, start: Points, max_iter: int) -> tuple[Points, int]:
     """Run k-means from the given centres; return the new ones and the number of iterations."""
     with warnings.catch_warnings():
-        # Fewer distinct points than centres is normal at a small site, not worth a warning.
+        # A small site may well have fewer distinct points than centres: not worth a warning.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = KMeans(n_clusters=len(start), init=start, n_init=1, max_iter=max_iter).fit(points)
     return model.cluster_centers_, int(model.n_iter_)
 
 
 def _squared_distance(points: Points, center: Points) -> NDArray[np.float64]:
-    # Differences first: equal points must come out at exactly zero.
+    # Subtract first: the distance of equal points must be exactly zero.
     difference = points - center
     squared: NDArray[np.float64] = np.einsum("ij,ij->i", difference, difference, dtype=np.float64)
     return squared

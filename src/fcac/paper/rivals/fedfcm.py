@@ -12,45 +12,48 @@ from fcac.paper.rivals._base import _FLOATS, CentroidClusterer, Points, SiteTabl
 
 
 class FedFCM(CentroidClusterer):
-    """Fuzzy c-means at every site; the server averages centres of equal number.
+    """Fuzzy c-means at every site; the server averages centres with the same index.
 
     In fuzzy c-means a row belongs to every cluster to some degree. The server sends ``n_clusters`` centres,
-    drawn uniformly from the unit cube, to every site. Each site improves them on its own rows and sends them
-    back with their support, the sum of all memberships in each. The server's new centre number j is the mean
-    of the sites' centres number j, weighted by support. The sites' numbers are never matched: common starting
-    centres are all that keeps number j the same thing everywhere.
+    drawn uniformly from the unit cube, to every site. Each site updates them on its own rows and sends them back
+    with their support, the sum of the memberships in each. The server's new centre j is the mean of the sites'
+    centres j, weighted by support. Centres of different sites are never matched to each other: only the common
+    start keeps index j meaning the same cluster everywhere.
 
-    The start ignores the range of the data, as in the published program. Rows far from the unit cube then
-    belong to all starting centres alike, and results are poor; scale such data first. With one round the FCAC
-    paper's figures for this algorithm come out best, so that is the default.
+    The starting centres ignore the range of the data. Rows far from the unit cube belong equally to all of them, and
+    the results are poor; scale such data first. One round comes closest to the numbers that the FCAC paper prints
+    for this algorithm, so that is the default.
 
     Parameters
     ----------
     n_clusters : int, default=8
     max_iter : int, default=100
-        Most iterations at a site per round.
+        Largest number of iterations at a site in one round.
     max_rounds : int, default=1
-        Most exchanges between server and sites.
+        Largest number of rounds between server and sites.
     fuzzifier : float, default=2.0
         The exponent m > 1; close to 1 gives hard clusters.
     tol : float, default=1e-4
-        A site stops when its memberships, the server when its centres, move less than this (Frobenius norm).
+        A site stops when its memberships change by less than this (Frobenius norm), the server when its centres do.
     random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, d)
     labels_ : ndarray of shape (n,)
-        Nearest centre of each row given to ``fit``; this is also its largest membership.
+        Nearest centre of each row given to ``fit``, which is also the one it belongs to most.
     n_iter_ : int
-        Most iterations that a site made in a round.
+        Largest number of iterations that a site needed in one round.
     n_rounds_ : int
-        Rounds played.
+        Number of rounds.
     n_features_in_ : int
 
     References
     ----------
-    M. Stallmann, A. Wilbik: Towards Federated Clustering: A Federated Fuzzy c-Means Algorithm (FFCM), 2022.
+    M. Stallmann, A. Wilbik. Towards Federated Clustering: A Federated Fuzzy c-Means Algorithm (FFCM). 2022.
+    https://arxiv.org/abs/2201.07316
+
+    J. C. Bezdek. Pattern Recognition with Fuzzy Objective Function Algorithms. Plenum Press, 1981.
 
     Examples
     --------
@@ -129,20 +132,20 @@ class FedFCM(CentroidClusterer):
 def fuzzy_c_means(
     X: Points, centers: Points, fuzzifier: float, max_iter: int, tol: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Improve fuzzy centres on the rows of one site.
+    """Run fuzzy c-means on the rows of one site, from given centres.
 
-    Memberships and centres are computed from each other in turn. Neither step raises the objective, the sum
-    of ``membership**fuzzifier * squared distance``.
+    Memberships and centres are computed from each other in turn. Neither step increases the objective, the sum of
+    ``membership**fuzzifier * squared distance``.
 
     Parameters
     ----------
     X : ndarray of shape (n, d)
     centers : ndarray of shape (k, d)
-        Where to start.
+        Starting centres.
     fuzzifier : float
     max_iter : int
     tol : float
-        Stop when the memberships move less than this.
+        Stop when the memberships change by less than this (Frobenius norm).
 
     Returns
     -------
@@ -150,7 +153,7 @@ def fuzzy_c_means(
     memberships : ndarray of shape (n, k)
     n_iter : int
     """
-    # Distances come from a product of matrices; taking the mean off first keeps its rounding error small.
+    # Distances come from a matrix product; subtracting the mean first keeps its rounding error small.
     shift = X.mean(axis=0, dtype=np.float64)
     X = X - shift
     norms = np.einsum("ij,ij->i", X, X)
@@ -169,7 +172,7 @@ def fuzzy_memberships(X: Points, centers: Points, fuzzifier: float) -> NDArray[n
     """Return each row's membership in each centre.
 
     Membership falls with distance as ``distance ** (-2 / (fuzzifier - 1))`` and sums to one over the centres.
-    A row that lies on a centre belongs to it alone (to all such centres in equal parts).
+    A row that lies on a centre belongs to it alone, or in equal parts to all centres at that point.
 
     Examples
     --------

@@ -26,8 +26,8 @@ class KFed(CentroidClusterer):
     A site projects its rows onto their ``n_clusters`` leading singular directions, picks seeds there as
     k-means++ does, keeps for each seed only the rows that are clearly its own (three times nearer to it than
     to any other seed), and starts k-means on the full features from the means of those rows. The server
-    starts k-means from the centres of the first site and runs it over the centres of all sites, each counting
-    once, whatever the number of rows behind it. One message per site is all the communication there is.
+    starts k-means from the centres of the first site and runs it over the centres of all sites; each centre counts
+    once, however many rows it stands for. Communication is one message per site.
 
     A site with no more than ``n_clusters`` rows sends the rows themselves. Where the first site has fewer
     than ``n_clusters`` distinct centres, the start is filled up with those centres of other sites that are
@@ -38,13 +38,13 @@ class KFed(CentroidClusterer):
     n_clusters : int, default=8
         Number of centres, at each site and at the server.
     max_iter : int, default=100
-        Most Lloyd iterations, at each site and at the server.
+        Largest number of Lloyd iterations, at each site and at the server.
     random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, d)
-        Fewer rows only if all sites together sent fewer distinct centres.
+        There are fewer only if all sites together sent fewer distinct centres.
     site_centers_ : dict of site to ndarray
         What each site sent.
     labels_ : ndarray of shape (n,)
@@ -55,8 +55,8 @@ class KFed(CentroidClusterer):
 
     References
     ----------
-    D. K. Dennis, T. Li, V. Smith: Heart of the Matter: Understanding Heterogeneity in Federated Clustering,
-    2021.
+    D. K. Dennis, T. Li, V. Smith. Heterogeneity for the Win: One-Shot Federated Clustering. Proceedings of the 38th
+    International Conference on Machine Learning, PMLR 139, 2611-2620, 2021. https://arxiv.org/abs/2103.00697
 
     Examples
     --------
@@ -117,7 +117,7 @@ def local_centers(X: Points, n_clusters: int, max_iter: int, generator: np.rando
 
 
 def clearly_owned(points: Points, seeds: Points) -> NDArray[np.intp]:
-    """Say which points are three times nearer to one seed than to every other.
+    """Assign to a seed the points that are three times nearer to it than to any other seed.
 
     Parameters
     ----------
@@ -128,8 +128,7 @@ def clearly_owned(points: Points, seeds: Points) -> NDArray[np.intp]:
     Returns
     -------
     ndarray of shape (n,)
-        Position r of the seed with ``3 * d(x, seed_r) <= d(x, seed_s)`` for all other s; -1 where there is
-        none.
+        Index r of the seed with ``3 * d(x, seed_r) <= d(x, seed_s)`` for all other s; -1 where there is none.
 
     Examples
     --------
@@ -147,7 +146,7 @@ def clearly_owned(points: Points, seeds: Points) -> NDArray[np.intp]:
 
 
 def _server_start(first: Points, everything: Points, n_clusters: int) -> Points:
-    """Take the first site's distinct centres; fill up with the centre farthest from all taken so far."""
+    """Start from the first site's distinct centres; add the centre farthest from all of them until there are enough."""
     _, positions = np.unique(first, axis=0, return_index=True)
     start = list(first[np.sort(positions)])
     gap = cdist(everything, np.array(start)).min(axis=1)

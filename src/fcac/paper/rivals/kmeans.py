@@ -1,4 +1,4 @@
-"""k-means on merged data: what a rival reaches when nothing has to stay where it is."""
+"""k-means on merged data: what is reached when the rows need not stay at their sites."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class KMeansMerged(CentroidClusterer):
     """k-means over the rows of all sites together.
 
     The rows of all sites are pooled, and scikit-learn's k-means with its k-means++ start runs on the pool,
-    keeping the best of ``n_init`` runs. It is no federated algorithm: it shows what moving all data to one
+    keeping the best of ``n_init`` runs. This is not a federated algorithm: it shows what moving all data to one
     place would give.
 
     Parameters
     ----------
     n_clusters : int, default=8
     max_iter : int, default=100
-        Most Lloyd iterations per run.
+        Largest number of Lloyd iterations per run.
     n_init : int, default=10
         Number of runs; the one with the smallest sum of squared distances is kept.
     random_state : int, RandomState or None, default=None
@@ -31,6 +31,13 @@ class KMeansMerged(CentroidClusterer):
     n_iter_ : int
         Iterations of the run that was kept.
     n_features_in_ : int
+
+    References
+    ----------
+    S. P. Lloyd. Least Squares Quantization in PCM. IEEE Transactions on Information Theory 28 (2), 129-137, 1982.
+
+    D. Arthur, S. Vassilvitskii. k-means++: The Advantages of Careful Seeding. Proceedings of the 18th Annual ACM-SIAM
+    Symposium on Discrete Algorithms, 1027-1035, 2007.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""MUFC: federated clustering that can forget (Pan, Sima, Prakash, Rana and Milenkovic, ICLR 2023)."""
+"""MUFC: federated clustering with unlearning (Pan, Sima, Prakash, Rana and Milenkovic, ICLR 2023)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fcac.paper.rivals._base import (
 
 @dataclass(frozen=True)
 class Share:
-    """What one site holds: its rows, those of them that are seeds, and how many rows each seed stands for."""
+    """What one site keeps: its rows, which of them are seeds, and how many rows each seed stands for."""
 
     rows: Rows
     kept: NDArray[np.bool_]
@@ -46,53 +46,53 @@ def with_seeds(share: Share, X: Points, n_seeds: int, generator: np.random.Gener
     present = np.flatnonzero(share.kept)
     points = take(X, share.rows[present])
     known = np.searchsorted(present, share.seeds).tolist()
-    # Seeds that are complete already, or for which distinct rows had run out, come back as they are.
+    # A full set of seeds, or one for which the distinct rows had run out, comes back as it is.
     found = d2_seeds(points, n_seeds, generator, known)
     counts = np.bincount(nearest(points, points[found]), minlength=len(found))
     return replace(share, seeds=present[found].tolist(), counts=counts)
 
 
 def without_rows(share: Share, going: Rows) -> Share:
-    """Take rows out, and with the first seed among them all seeds drawn after it.
+    """Remove rows; if a seed is among them, remove it and every seed drawn after it.
 
-    Completed by :func:`with_seeds`, the seeds have the law of seeds drawn without those rows. For one seed:
-    it stays with the chance that it was none of the rows, and is then uniform over the others; else it is
-    drawn anew from the others. Given the seeds before it, the same holds for every further seed, with chances
-    by squared distance.
+    Once :func:`with_seeds` has drawn the missing ones, the seeds have the same distribution as if those rows had never
+    been there. Take the first seed: if it is not among the removed rows, it is uniform over the remaining ones; if it
+    is, it is drawn again from the remaining ones. Given the seeds before it, the same argument holds for each further
+    seed, with probabilities proportional to squared distance.
     """
     kept = share.kept.copy()
     kept[going] = False
     first_gone = next((i for i, seed in enumerate(share.seeds) if not kept[seed]), None)
     if first_gone is None:
         return replace(share, kept=kept)
-    # What is drawn now must not repeat the stream that chose the forgotten seeds.
+    # The new draw must not repeat the random stream that chose the forgotten seeds.
     return replace(share, kept=kept, seeds=share.seeds[:first_gone], draws=share.draws + 1)
 
 
 class MUFC(CentroidClusterer):
-    """Sites send rounded seeds with counts, the server clusters points drawn from them, rows can go again.
+    """Sites send rounded seeds with counts; the server clusters points drawn from them; rows can be forgotten.
 
     A site picks ``n_clusters`` of its own rows as k-means++ seeds and counts the rows nearest to each. It
     sends the seeds, rounded to a grid, with the counts. For each seed the server draws as many points as the
     count says, uniformly within the seed's cell of the grid, and runs k-means on all of them.
 
-    Forgetting is cheap because seeds are rows. If the rows to be forgotten were no seeds, only counts change.
-    Otherwise the seeds drawn before the first forgotten one stay and the rest is drawn anew. Either way the
-    model has the same distribution as if the rows had never been there, provided that they were not singled
-    out for being seeds. In the published system the server learns only the sum of the sites' messages (secure
-    aggregation); that part is not played here and does not change the result.
+    Forgetting is cheap because seeds are rows. If no forgotten row is a seed, only the counts change. Otherwise the
+    seeds drawn before the first forgotten one stay and the rest are drawn again. Either way the model has the same
+    distribution as if the rows had never been there, provided that they were not picked because they were seeds. In
+    the published system the server learns only the sum of the sites' messages (secure aggregation); that part is not
+    implemented here and does not change the result.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of seeds at each site and of centres at the server.
     max_iter : int, default=100
-        Most Lloyd iterations per run at the server.
+        Largest number of Lloyd iterations per run at the server.
     n_init : int, default=10
         Runs of k-means at the server; the best is kept.
     bin_width : float or None, default=None
-        Width of the grid. ``None``: one over the square root of the number of rows of all sites. That number
-        changes when something is forgotten, and all sites then round their seeds anew.
+        Width of the grid cells. ``None``: one over the square root of the number of rows of all sites. That number
+        changes when something is forgotten, and all sites then round their seeds again.
     random_state : int, RandomState or None, default=None
 
     Attributes
@@ -101,7 +101,7 @@ class MUFC(CentroidClusterer):
     site_centers_ : dict of site to ndarray
         The rounded seeds each site sent; fewer than ``n_clusters`` where it has fewer distinct rows.
     site_counts_ : dict of site to ndarray
-        The rows behind each of them.
+        The number of rows that each of them stands for.
     bin_width_ : float
     labels_ : ndarray of shape (n,)
         Nearest centre of each row given to ``fit`` and not forgotten since.
@@ -111,11 +111,12 @@ class MUFC(CentroidClusterer):
 
     Notes
     -----
-    Forgetting needs the rows, so the model refers to the array given to ``fit``: leave that array unchanged.
+    Forgetting needs the rows, so the model keeps a reference to the array given to ``fit``: do not change that array.
 
     References
     ----------
-    C. Pan, J. Sima, S. Prakash, V. Rana, O. Milenkovic: Machine Unlearning of Federated Clusters, 2023.
+    C. Pan, J. Sima, S. Prakash, V. Rana, O. Milenkovic. Machine Unlearning of Federated Clusters. International
+    Conference on Learning Representations, 2023. https://arxiv.org/abs/2210.16424
 
     Examples
     --------
@@ -148,7 +149,7 @@ class MUFC(CentroidClusterer):
         self.random_state = random_state
 
     def forget_site(self, site: Hashable) -> Self:
-        """Take a site out: its message is dropped and the server runs again.
+        """Forget a site: its message is dropped and the server runs again.
 
         With an integer ``random_state`` the model equals, bit for bit, one that was fitted without the site.
 
@@ -168,14 +169,14 @@ class MUFC(CentroidClusterer):
         return self
 
     def forget_rows(self, site: Hashable, row_indices: ArrayLike) -> Self:
-        """Take some rows of a site out.
+        """Forget some rows of a site.
 
         Parameters
         ----------
         site : hashable
         row_indices : array-like of int
-            Positions among the site's rows as they were given to ``fit``, from 0; they do not shift when
-            other rows are forgotten.
+            Positions among the site's rows as they were given to ``fit``, from 0. They do not shift when other rows
+            are forgotten.
 
         Returns
         -------
@@ -212,7 +213,7 @@ class MUFC(CentroidClusterer):
         n_rows = sum(int(share.kept.sum()) for share in shares.values())
         if n_rows < self.n_clusters:
             raise ValueError(
-                f"forgetting would leave {n_rows} rows, too few for n_clusters={self.n_clusters}; nothing was changed"
+                f"forgetting would leave {n_rows} rows, too few for n_clusters={self.n_clusters}: nothing was changed"
             )
         self.cluster_centers_ = self._server_centers(shares)
         left = np.sort(np.concatenate([share.rows[share.kept] for share in shares.values()]))
@@ -254,5 +255,5 @@ def _checked_rows(row_indices: ArrayLike, share: Share, site: Hashable) -> Rows:
         raise ValueError(f"site {site!r} has rows 0 to {len(share.rows) - 1}, so there is no row {outside[0]}")
     gone = rows[~share.kept[rows]]
     if len(gone):
-        raise ValueError(f"row {gone[0]} of site {site!r} was forgotten before")
+        raise ValueError(f"row {gone[0]} of site {site!r} has already been forgotten")
     return rows.astype(np.intp)

@@ -1,4 +1,4 @@
-"""``LocalNoise``: each record is noised by itself, for one record per device. Nobody has to be trusted."""
+"""``LocalNoise``: each record is noised on its own, for one record per device. Nobody has to be trusted."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
-from fcac.privacy._plain import PlainObject
 from fcac.privacy.bounds import check_bounds, check_rows, to_unit
+from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.zcdp import check_epsilon
 
-# The input of the channel is one of LEVELS + 1 numbers; each step of it moves the window by STRIDE outputs.
+# The input of the channel is one of LEVELS + 1 levels; from one level to the next, the window moves by STRIDE outputs.
 LEVELS, STRIDE = 1024, 64
 _LOW_WEIGHT = 2**32
-# Beyond this the window is a single output and more epsilon changes nothing.
+# Beyond this the window is a single output, and a larger epsilon changes nothing.
 _MOST_PER_FEATURE = 40.0
 
 
-class LocalNoise(PlainObject):
+class LocalNoise(Mechanism):
     """Local differential privacy per record: the piecewise mechanism, on integers.
 
     A record reports only k of its d features, chosen at random, each with epsilon / k; the others are sent as the
-    middle of their bounds. A reported value is drawn from a list of grid values, where those in a window around the
-    truth are exp(epsilon / k) times as likely as the others. The draw uses whole numbers from the operating system's
+    midpoint of their bounds. A reported value is drawn from a grid of values, where those in a window around the true
+    value are exp(epsilon / k) times as likely as the others. The draw uses integers from the operating system's random
     generator, so the ratio of probabilities is exact.
 
     Parameters
     ----------
     epsilon : float
-        Total cost of one report of a whole record. Reports of the same record add up.
+        Total cost of one report of a whole record. The costs of several reports of the same record add up.
     bounds : array-like of shape (d, 2) or schema
         Public (low, high) of every feature.
 
     Notes
     -----
-    Outputs are unbiased, so they can lie far outside the bounds. With more than two features and epsilon below 64
+    Outputs are unbiased, so they can lie far outside the bounds. With more than two features and epsilon below 64,
     clustering will hardly work, and a :class:`PrivacyWarning` says so.
 
     Examples
@@ -52,6 +52,8 @@ class LocalNoise(PlainObject):
     """
 
     kind = "row"
+    guarantee = "local"
+    title = "local noise on every record"
     _fields = ("epsilon", "bounds")
 
     def __init__(self, epsilon: float, bounds: Any) -> None:
@@ -61,11 +63,11 @@ class LocalNoise(PlainObject):
 
     @property
     def n_reported(self) -> int:
-        """Features one record reports: k = max(1, min(d, floor(epsilon / 2.5)))."""
+        """Number of features that one record reports: k = max(1, min(d, floor(epsilon / 2.5)))."""
         return max(1, min(len(self.bounds), math.floor(self.epsilon / 2.5)))
 
     def perturb(self, X: Any, site: str | int | None = None, round: int = 1) -> Floats:
-        """Return noised rows; ``site`` and ``round`` are accepted for symmetry and change nothing.
+        """Return noised rows; ``site`` and ``round`` are accepted for symmetry and have no effect.
 
         Parameters
         ----------
@@ -76,15 +78,15 @@ class LocalNoise(PlainObject):
             self._warned = True
             warnings.warn(
                 f"LocalNoise with eps = {self.epsilon:g} on {len(self.bounds)} features: each record reports "
-                f"{self.n_reported} feature(s) and clustering will hardly work. If a site may hold several records in "
-                "the clear, use NodeRelease",
+                f"{self.n_reported} feature(s), and clustering will hardly work. If a site may see its records in the "
+                "clear, use NodeRelease",
                 PrivacyWarning,
                 stacklevel=2,
             )
         return self._perturb(rows, secrets.randbelow)
 
     def describe(self) -> dict[str, Any]:
-        """Plain statements for a report."""
+        """Return statements about the mechanism for a report."""
         return {
             "mechanism": "LocalNoise: piecewise mechanism on an integer grid, "
             f"{self.n_reported} of {len(self.bounds)} features reported per record",
@@ -93,10 +95,10 @@ class LocalNoise(PlainObject):
             "epsilon": self.epsilon,
             "delta": 0.0,
             "bounds": self.bounds.tolist(),
-            "rounds": "every report of the same record costs the same again and adds up",
-            "noise": "operating system's generator, exact integer sampling",
+            "rounds": "every report of the same record costs the same again, and the costs add up",
+            "noise": "operating system's random generator, exact integer sampling",
             "not_promised": [
-                "that a record exists is visible: the number of reports is not hidden",
+                "the existence of a record is visible: the number of reports is not hidden",
                 "a person with m records costs m times as much",
                 "the bounds are public and must not come from the records",
             ],
@@ -118,22 +120,22 @@ class LocalNoise(PlainObject):
 
 
 class Channel:
-    """The channel for one feature: a level goes in, a position on the output grid comes out.
+    """The channel for one feature: it maps a level to a random position on the output grid.
 
-    Positions inside a window of ``width`` weigh ``high``, the others ``low``; both are integers and
-    ``high / low <= exp(epsilon)``. Every level has a window of the same width, so the total weight is the same, and
-    that ratio is all that one output can tell between two levels.
+    Positions inside a window of ``width`` have weight ``high``, the others ``low``; both are integers, and
+    ``high / low <= exp(epsilon)``. The window has the same width for every level, so the total weight is the same, and
+    that ratio is all that an output can reveal about which of two levels was the input.
 
     Parameters
     ----------
     epsilon : float
-        For this feature alone.
+        Cost of this feature alone.
     """
 
     def __init__(self, epsilon: float) -> None:
         epsilon = min(epsilon, _MOST_PER_FEATURE)
         self.low = _LOW_WEIGHT
-        # math.exp is right to about one unit in the last place; the factor puts the ratio safely below.
+        # math.exp is accurate to about one unit in the last place; the factor keeps the ratio safely below.
         self.high = int(math.exp(epsilon) * (1.0 - 1e-12) * _LOW_WEIGHT)
         span = LEVELS * STRIDE
         self.width = max(1, round(span * math.exp(-epsilon / 2.0)))
@@ -151,7 +153,7 @@ class Channel:
         return outside if outside < start else outside + self.width
 
     def values(self) -> Floats:
-        """Unbiased estimate, in [-1, 1] units, that each position stands for."""
+        """Return the unbiased estimate, in units of [-1, 1], that each position stands for."""
         extra = (self.high - self.low) / self.total
         # The mean position is affine in the level: middle + slope * (level - LEVELS / 2).
         slope = extra * self.width * STRIDE
@@ -161,7 +163,7 @@ class Channel:
 
 
 def _rounded_level(unit_value: float, below: Callable[[int], int]) -> int:
-    """Round to a level at random, so that the mean is kept."""
+    """Round to a level at random, so that the mean is preserved."""
     exact = unit_value * LEVELS
     lower = min(int(exact), LEVELS - 1)
     chance = int((exact - lower) * 2**53)
@@ -169,7 +171,7 @@ def _rounded_level(unit_value: float, below: Callable[[int], int]) -> int:
 
 
 def _some_of(n: int, k: int, below: Callable[[int], int]) -> list[int]:
-    """k of n positions, all choices equally likely (a partial shuffle)."""
+    """Choose k of n positions, all subsets being equally likely (partial Fisher-Yates shuffle)."""
     pool = list(range(n))
     for i in range(k):
         j = i + below(n - i)

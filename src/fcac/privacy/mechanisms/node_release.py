@@ -11,19 +11,19 @@ import numpy as np
 
 from fcac._typing import Floats, Integers
 from fcac.exceptions import PrivacyError
-from fcac.privacy._plain import PlainObject
 from fcac.privacy.bounds import check_bounds, check_rows, to_unit
 from fcac.privacy.cell_release import Outcome, release_cells
 from fcac.privacy.cell_statistics import MAX_FEATURES, to_grid
 from fcac.privacy.ledger import Ledger, RecordIds, check_partition, check_record_ids
+from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.released_state import ReleasedState, accumulate
 from fcac.privacy.samplers import OpenDPSampler, Sampler
-from fcac.privacy.zcdp import check_delta, check_epsilon, rho_from_epsilon, show
+from fcac.privacy.zcdp import check_delta, check_epsilon, epsilon_from_rho, rho_from_epsilon, show
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A batch that passed every check; nothing has been charged for it yet."""
+    """A batch that has passed every check; nothing has been charged for it yet."""
 
     rows: Integers
     given_rows: Floats
@@ -34,30 +34,30 @@ class Prepared:
     partition: str | None
 
 
-class NodeRelease(PlainObject):
+class NodeRelease(Mechanism):
     """Release noised cells of a batch instead of CA+ nodes: differentially private per record.
 
-    The site is trusted with its own records; what leaves it is not allowed to depend much on any one of them. Records
-    are sorted into cells of a codebook that is built from noised totals only; the cells' noised means and counts go
-    out as nodes. Adding or removing one record changes the probability of any outcome by at most a factor exp(epsilon),
-    up to delta. Every batch is answered alike, an empty one too: the noise hides it.
+    The site is trusted with its own records, but what leaves it must not depend much on any one of them. Records are
+    assigned to the cells of a codebook that is built from noised totals only; the noised means and counts of the cells
+    are sent as nodes. Adding or removing one record changes the probability of any outcome by at most a factor
+    exp(epsilon), up to delta. Every batch is answered in the same way, even an empty one: the noise hides it.
 
     Parameters
     ----------
     epsilon : float
-        Cost of one release, at ``delta``. There is no default: it is a decision.
+        Cost of one release, at ``delta``. There is no default: choosing it is a decision.
     bounds : array-like of shape (d, 2) or schema
-        Public (low, high) of every feature. Values outside are moved to the edge.
+        Public (low, high) of every feature. Values outside are clipped.
     delta : float
         At most 1e-5.
     ledger : Ledger, optional
-        Budget of the site, charged before any noise is drawn. Without one, nobody adds up the rounds.
+        Budget of the site, charged before any noise is drawn. Without one, the costs of rounds are not added up.
     n_cells : int, optional
-        Most nodes one release can send; None chooses 3 to 48 from the noised number of records.
+        Largest number of nodes in one release; None chooses 3 to 48 from the noised number of records.
     random_state : int
-        Seed of the public randomness (directions of splits). It protects nothing and may be known.
+        Seed of the public randomness (directions of splits). It protects nothing and need not be secret.
     sampler : Sampler, optional
-        Source of the noise; None is OpenDP's exact discrete Gaussian.
+        Source of the noise; None means OpenDP's exact discrete Gaussian.
 
     Examples
     --------
@@ -72,6 +72,9 @@ class NodeRelease(PlainObject):
     """
 
     kind = "node"
+    guarantee = "central"
+    title = "differentially private release"
+    per = "record and round"
     _fields = ("epsilon", "bounds", "delta", "ledger", "n_cells", "random_state", "sampler")
 
     def __init__(
@@ -105,7 +108,7 @@ class NodeRelease(PlainObject):
 
     @property
     def rho(self) -> float:
-        """Cost of one release in zCDP, the number the ledger adds up."""
+        """Cost of one release in zCDP, which the ledger adds up."""
         return rho_from_epsilon(self.epsilon, self.delta)
 
     def release(
@@ -118,7 +121,7 @@ class NodeRelease(PlainObject):
         record_ids: Sequence[Any] | None = None,
         partition: str | None = None,
     ) -> tuple[Floats, Floats, ReleasedState]:
-        """Charge, draw, and return what may leave the site.
+        """Charge the ledger, draw the noise, and return what may leave the site.
 
         Parameters
         ----------
@@ -127,19 +130,19 @@ class NodeRelease(PlainObject):
         state : ReleasedState, optional
             What this site released before.
         site, round : str, int
-            Who is charged, and for what.
+            Who is charged, and for which round.
         record_ids : sequence, optional
-            The id (person) of each row. The ledger then adds up per id, and m rows of one id cost m^2.
+            The id (person) of each row. The ledger then adds up costs per id, and m rows of one id cost m^2 times rho.
         partition : str, optional
-            Name of a part of the data that was fixed without looking at values, such as a day. Releases of different
-            parts do not add up.
+            Name of a part of the data that was defined without looking at values, such as a day. The costs of releases
+            of different parts do not add up.
 
         Returns
         -------
         nodes : ndarray of shape (K, d)
         counts : ndarray of shape (K,)
         state : ReleasedState
-            The accumulation of all releases; nodes and counts are its own.
+            The accumulated result of all releases; `nodes` and `counts` are taken from it.
         """
         prepared = self.prepare(X, state, site, round, record_ids=record_ids, partition=partition)
         charge = self.charge(prepared)
@@ -158,16 +161,16 @@ class NodeRelease(PlainObject):
         record_ids: Sequence[Any] | None = None,
         partition: str | None = None,
     ) -> Prepared:
-        """Check everything that can be wrong, before anything is charged."""
+        """Check all arguments before anything is charged."""
         rows = check_rows(X, len(self.bounds))
         if state is not None:
             if not isinstance(state, ReleasedState):
                 raise PrivacyError(
-                    f"state: a {type(state).__name__} is not from a release; "
+                    f"state: a {type(state).__name__} is not the result of a release; "
                     "pass the state that release() returned, or None"
                 )
             if not np.array_equal(state.bounds, self.bounds):
-                raise PrivacyError("state: it was released with other bounds; start a new state or use its bounds")
+                raise PrivacyError("state: it was released with other bounds; start a new state or use those bounds")
         if not isinstance(site, str) or not site:
             raise ValueError(f"site must be a non-empty name, got {site!r}")
         if not isinstance(round, int | np.integer) or isinstance(round, bool) or round < 0:
@@ -185,7 +188,7 @@ class NodeRelease(PlainObject):
         return Prepared(on_grid, rows, state, site, int(round), ids, partition)
 
     def charge(self, prepared: Prepared) -> int | None:
-        """Enter the cost into the ledger, durably; the number of the entry, or None without a ledger."""
+        """Record the cost in the ledger durably; return the number of the entry, or None without a ledger."""
         if self.ledger is None:
             return None
         return self.ledger.charge(
@@ -199,18 +202,23 @@ class NodeRelease(PlainObject):
         )
 
     def draw(self, prepared: Prepared) -> ReleasedState:
-        """Draw the noise and return the accumulated state. Only after :meth:`charge`."""
+        """Draw the noise and return the accumulated state. To be called only after :meth:`charge`."""
         outcome = self._draw_outcome(prepared)
         fresh = ReleasedState(outcome.unit_nodes, outcome.counts, outcome.node_noise, self.bounds, 1)
         return accumulate(prepared.state, fresh, outcome.vigilance)
 
     def count_outside(self, X: Any) -> int:
-        """How many values lie outside the bounds. For the eyes of the site only: this number is not private."""
+        """Return how many values lie outside the bounds. Only the site itself may see it: the number is not private."""
         rows = check_rows(X, len(self.bounds))
         return int(((rows < self.bounds[:, 0]) | (rows > self.bounds[:, 1])).sum())
 
+    def statement(self, n_releases: int) -> dict[str, Any]:
+        """Return the short statement that travels with a contribution, with what all releases cost together."""
+        spent = round(epsilon_from_rho(n_releases * self.rho, self.delta), 6)
+        return {**super().statement(n_releases), "delta": float(self.delta), "spent": spent}
+
     def describe(self) -> dict[str, Any]:
-        """Plain statements for a report. Computed from settings only, never from rows or from the ledger's ids."""
+        """Return statements for a report, computed from settings only, never from rows or from the ledger's ids."""
         statement: dict[str, Any] = {
             "mechanism": "NodeRelease: noised cells (discrete Gaussian noise, zCDP)",
             "unit": "record",
@@ -219,21 +227,21 @@ class NodeRelease(PlainObject):
             "delta": self.delta,
             "rho": self.rho,
             "bounds": self.bounds.tolist(),
-            "rounds": "every round costs the same again and adds up, unless record ids or a fixed partition are named",
+            "rounds": "every round costs the same again, and costs add up unless record ids or a partition are given",
             "budget": None if self.ledger is None else self.ledger.budget,
             "noise": "OpenDP, exact discrete sampler" if self.sampler.secure else "INSECURE test noise",
             "not_promised": [
-                "that a site takes part, or answers 'unavailable', is visible",
+                "it is visible that a site takes part, or answers 'unavailable'",
                 "a person with m records in a round costs m * m as much, with records in m rounds m times as much",
                 "the bounds are public and must not come from the records",
-                "what can be learned about everybody (clusters exist) is learned, also about those who stay away",
+                "what can be learned about everybody (clusters exist) is learned, even about those who stay away",
                 "the site itself, its disk and its operator are trusted",
             ],
         }
         if not self.sampler.secure:
             statement["warning"] = "The noise comes from a test generator and protects nobody."
         elif self.ledger is None:
-            statement["warning"] = "No ledger: nobody adds up the rounds, and nothing stops overspending."
+            statement["warning"] = "No ledger: the costs of rounds are not added up, and nothing prevents overspending."
         return statement
 
     def _draw_outcome(self, prepared: Prepared) -> Outcome:

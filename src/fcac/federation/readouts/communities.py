@@ -1,34 +1,39 @@
-"""The communities read-out as a server: the latest nodes of every site, clustered as one graph."""
+"""``server="communities"``: the latest nodes of every site, clustered as communities of one neighbourhood graph."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fcac._sites import SiteName
-from fcac._typing import Floats, Integers
+from fcac._typing import Booleans, Floats, Integers
 from fcac.codebook import Codebook
 from fcac.communities import Communities
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
+from fcac.federation.readout import ReadOut, Shuffler
 
 
-class CommunityReader:
+class CommunityReadOut(ReadOut):
     """Keeps what `fcac.communities.Communities` needs from contributions, round by round.
 
     A site's newer contribution takes the place of its older one, since a site always sends its whole model; a late one
     of an earlier round changes nothing.
     """
 
-    def __init__(self, n_clusters: int | None) -> None:
-        self._wanted = n_clusters
+    title: ClassVar[str] = "communities"
+    accepts_n_clusters: ClassVar[bool] = True
+    names_last: ClassVar[bool] = True
+
+    def __init__(self, n_clusters: int | None = None) -> None:
+        super().__init__(n_clusters)
         self._model = Communities(n_clusters)
         self._rounds: dict[SiteName, int] = {}
 
-    def take(self, batch: Sequence[Contribution], shuffler: np.random.RandomState) -> None:
+    def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
         """Store a round's nodes and cluster anew; the shuffle is for the paper's server only."""
         model = self._copy()
         rounds = dict(self._rounds)
@@ -40,17 +45,20 @@ class CommunityReader:
             model.fit()
         self._model, self._rounds = model, rounds
 
-    def drop(self, site: SiteName) -> None:
-        """Forget a site: its nodes go, the rest is clustered anew; clusters that remain keep their names."""
-        if self._rounds.pop(site, None) is None:
-            return
+    def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> CommunityReadOut:
+        """Drop the site's nodes and cluster the others; clusters that remain keep their names."""
+        other = type(self)(self.n_clusters_wanted)
+        other._rounds = {name: number for name, number in self._rounds.items() if name != site}
         model = self._copy()
-        model.drop_site(site)
-        self._model = model.fit() if model.sites else Communities(self._wanted)
+        if site in self._rounds:
+            model.drop_site(site)
+            model = model.fit() if model.sites else Communities(self.n_clusters_wanted)
+        other._model = model
+        return other
 
     def _copy(self) -> Communities:
         """A model that can be changed while the present one stays whole; arrays are shared, never written to."""
-        fresh = Communities(self._wanted)
+        fresh = Communities(self.n_clusters_wanted)
         fresh.__dict__.update(self._model.__dict__)
         fresh._sites, fresh.lineage = dict(self._model._sites), list(self._model.lineage)
         return fresh
@@ -74,10 +82,6 @@ class CommunityReader:
         return np.rint(self._model.counts).astype(np.int64)
 
     @property
-    def edges(self) -> Integers:
-        return np.empty((0, 2), np.int64)
-
-    @property
     def node_labels(self) -> Integers:
         return self._model.node_labels
 
@@ -88,7 +92,7 @@ class CommunityReader:
     def predict(self, X: Floats, n_threads: int) -> Integers:
         return self._model.predict(X)
 
-    def label_rows(self, X: Floats, n_threads: int) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+    def label_rows(self, X: Floats, n_threads: int) -> tuple[Integers, Floats, Booleans]:
         return self._model.label_rows(X)
 
     def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
@@ -100,6 +104,12 @@ class CommunityReader:
         scales = self._model.feature_scales
         distances: Floats = cdist(X * scales, self.nodes * scales)
         return distances
+
+    def predict_with_confidence(self, X: Floats) -> tuple[Integers, Floats]:
+        return self._model.predict(X, return_confidence=True)
+
+    def clusters_at(self, level: int) -> Integers:
+        return self._model.clusters_at(level)
 
     def export(self, share_nodes: bool) -> Codebook:
         """All nodes if they may be shared; otherwise means of several nodes each."""

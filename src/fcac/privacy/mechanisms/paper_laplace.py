@@ -1,4 +1,4 @@
-"""``PaperLaplace``: the noise of the paper, for reproducing it. It is not a privacy guarantee."""
+"""``PaperLaplace``: the noise of the paper, for reproducing its results. It is not a privacy guarantee."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyWarning
-from fcac.privacy._plain import PlainObject
+from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.zcdp import check_epsilon
 
 _READ = "docs/privacy/paper-noise.md"
 
 
-class PaperLaplace(PlainObject):
-    """Add Laplace noise to every value, with the scale (max - min of the site's own feature) / epsilon.
+class PaperLaplace(Mechanism):
+    """Add Laplace noise to every value, with scale (max - min of the feature at this site) / epsilon.
 
     This is what the paper's experiments did, and it **does not give epsilon-differential privacy for any epsilon**: the
-    scale is read off the records, a constant column is sent exactly, and epsilon is spent once per feature. It warns
-    once, with the figures of the data at hand. For a promise use :class:`NodeRelease`.
+    scale is computed from the records, a constant column is sent exactly, and epsilon is spent once per feature. It
+    warns once, with figures for the data at hand. For a guarantee, use :class:`NodeRelease`.
 
     Parameters
     ----------
     epsilon : float
         As in the paper: per feature.
     random_state : int, optional
-        Seed; None draws a fresh one at every call.
+        Seed; None uses a new one at every call.
     paper_streams : bool
-        True gives every site the same stream, ``default_rng(random_state)``, as the paper's program did: one site can
-        then take another's noise away. For exact reproduction only. False: every site and round has its own stream.
+        True gives every site the same random stream, ``default_rng(random_state)``, as the paper's program did: one
+        site can then remove another site's noise. Use it for exact reproduction only. With False, every site and round
+        has its own stream.
 
     Examples
     --------
@@ -46,6 +47,8 @@ class PaperLaplace(PlainObject):
     """
 
     kind = "row"
+    title = "the paper's noise"
+    per = "feature"
     _fields = ("epsilon", "random_state", "paper_streams")
 
     def __init__(self, epsilon: float, random_state: int | None = None, paper_streams: bool = False) -> None:
@@ -65,7 +68,7 @@ class PaperLaplace(PlainObject):
         ----------
         X : array-like of shape (n, d)
         site : str or int, optional
-            Whose rows they are; with ``round`` it chooses the stream (not with ``paper_streams``).
+            The site whose rows they are; together with ``round`` it selects the stream (not with ``paper_streams``).
         round : int
         """
         rows = np.asarray(X, dtype=np.float64)
@@ -84,14 +87,14 @@ class PaperLaplace(PlainObject):
         return result
 
     def describe(self, n_features: int | None = None, counts: Any = None) -> dict[str, Any]:
-        """Plain statements for a report.
+        """Return statements about the mechanism for a report.
 
         Parameters
         ----------
         n_features : int, optional
-            Gives the total epsilon of a record.
+            If given, the total epsilon of a record is stated.
         counts : array-like, optional
-            Winning counts of the nodes that were sent; gives the share that are single records.
+            Winning counts of the nodes that were sent; if given, the number of single records is stated.
         """
         total = None if n_features is None else self.epsilon * n_features
         figures = "" if n_features is None else f" Over {n_features} features the nominal eps is {total:g} per record."
@@ -105,14 +108,14 @@ class PaperLaplace(PlainObject):
             "epsilon": self.epsilon,
             "total_epsilon": total,
             "delta": 0.0,
-            "bounds": "read off the records, which is itself a leak",
+            "bounds": "computed from the records, which is itself a leak",
             "rounds": "not added up",
             "not_promised": [
                 "differential privacy, for any epsilon: the scale depends on the records",
                 "anything about constant columns: they are sent exactly",
                 "that a noised record cannot be matched to the original: at eps = 15 nearly all can",
                 "safety against the floating-point attack on Laplace noise",
-                "that sites cannot take each other's noise away"
+                "that sites cannot remove each other's noise"
                 if self.paper_streams
                 else "that the noise of earlier rounds is counted",
             ],
@@ -122,10 +125,10 @@ class PaperLaplace(PlainObject):
 
     def _words(self, n_features: int, n_constant: int) -> str:
         return (
-            f"PaperLaplace is the paper's noise, for reproduction, and no privacy guarantee: eps = {self.epsilon:g} is "
+            f"PaperLaplace is the paper's noise, for reproduction, not a privacy guarantee: eps = {self.epsilon:g} is "
             f"spent on each of {n_features} features, {self.epsilon * n_features:g} in total per record; "
             f"{n_constant} constant column(s) are sent exactly; CA+ nodes with count 1 are single records. "
-            f"For a guarantee use NodeRelease. See {_READ}"
+            f"For a guarantee, use NodeRelease. See {_READ}"
         )
 
     def _generator(self, site: str | int | None, round: int) -> np.random.Generator:

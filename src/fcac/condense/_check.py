@@ -1,0 +1,71 @@
+"""What a stored reservoir must look like before the kernels, which do not check, may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Largest value of a row either way: squares beyond it overflow.
+LARGEST = 1e150
+
+_FORMS = {
+    "seeds": (2, np.float64),
+    "means": (2, np.float64),
+    "squares": (2, np.float64),
+    "weights": (1, np.float64),
+    "scales": (1, np.float64),
+    "waiting": (2, np.float64),
+    "waiting_weights": (1, np.float64),
+}
+_LARGEST_COUNT = 2**53
+
+
+def check_form(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse, with a ``ValueError``, parts whose types and shapes no reservoir could have produced."""
+    for name, (ndim, dtype) in _FORMS.items():
+        array = arrays.get(name)
+        fits = isinstance(array, np.ndarray) and array.ndim == ndim and array.dtype == dtype
+        _require(fits, f"array {name!r} is missing or has the wrong form")
+    for name, low, high in (
+        ("n_features", 1, _LARGEST_COUNT),
+        ("max_nodes", 2, _LARGEST_COUNT),
+        ("salt", 0, 2**64),
+        ("n_learned", 0, _LARGEST_COUNT),
+        ("bar", 0, 2**64),
+    ):
+        value = meta.get(name)
+        whole = isinstance(value, int) and not isinstance(value, bool) and low <= value < high
+        _require(whole, f"{name} is not a whole number it could have")
+    d, k = meta["n_features"], len(arrays["seeds"])
+    for name in ("seeds", "means", "squares"):
+        _require(arrays[name].shape == (k, d), f"array {name!r} does not fit the number of seeds and features")
+    _require(arrays["weights"].shape == (k,), "there is not one weight per seed")
+    _require(arrays["scales"].shape == (d,), "there is not one scale per feature")
+    _require(arrays["waiting"].shape[1] == d, "the waiting rows have another number of features")
+    _require(arrays["waiting_weights"].shape == (len(arrays["waiting"]),), "there is not one weight per waiting row")
+
+
+def check_content(
+    meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], keys: NDArray[np.uint64], block: int
+) -> None:
+    """Refuse, with a ``ValueError``, parts whose values no reservoir could have produced."""
+    k = len(keys)
+    _require(len(arrays["waiting"]) < block, "it holds back more rows than it may")
+    _require(k <= meta["max_nodes"], "it has more seeds than it may")
+    _require((meta["n_learned"] > 0) == (k > 0), "it has seeds but has learned nothing, or the reverse")
+    _require(not k or int(keys.max()) < meta["bar"], "a key is not below the bar")
+    _require(len(np.unique(keys)) == k, "a key is double")
+    for name in ("seeds", "means", "waiting"):
+        _require(bool((np.abs(arrays[name]) <= LARGEST).all()), "a value is not finite or too large")
+    for name in ("weights", "waiting_weights", "scales"):
+        positive = np.isfinite(arrays[name]) & (arrays[name] > 0)
+        _require(bool(positive.all()), f"a number of {name!r} is not positive")
+    _require(bool((np.isfinite(arrays["squares"]) & (arrays["squares"] >= 0)).all()), "a sum of squares is negative")
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"not a valid reservoir: {what}")

@@ -1,0 +1,174 @@
+"""The cells of a reservoir: seeds with their keys, and what each cell knows of its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac._typing import Floats, Integers
+from fcac.communities.snn_graph import moments, scales_for
+from fcac.condense import _cells as kernels
+from fcac.condense.seeds import SeedIndex, pivots_for
+from fcac.condense.trail import Trail
+
+#: Bar below which every key lies (but one in 2^64, which is no seed).
+OPEN = 2**64 - 1
+
+# When there are too many seeds, this share of the most allowed is left, so that it seldom happens.
+_KEEP = 0.9
+
+_ARRAYS = ("keys", "seeds", "means", "squares", "totals")
+
+
+class Cells:
+    """Seeds and cells as arrays with room for more; the first ``k`` places are used.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (k,), uint64
+    seeds, means, squares : ndarrays of shape (k, d)
+        Seeds, and mean and sum of squared deviations of the rows in each cell, all in the features as they came.
+    totals : ndarray of shape (k,)
+        Rows in each cell, or the sum of their weights.
+    scales : ndarray of shape (d,)
+        Factor of every feature in the distance to seeds; renewed whenever the bar falls.
+    bar : int
+        A row whose key is below it is a seed.
+    """
+
+    def __init__(
+        self,
+        keys: NDArray[np.uint64],
+        seeds: Floats,
+        means: Floats,
+        squares: Floats,
+        totals: Floats,
+        scales: Floats,
+        bar: int,
+    ) -> None:
+        self.k = len(keys)
+        self.keys, self.seeds, self.means, self.squares, self.totals = keys, seeds, means, squares, totals
+        self.scales, self.bar = scales, bar
+        # only a help: what it answers depends on the seeds and their order alone
+        self._index: SeedIndex | None = None
+
+    @classmethod
+    def empty(cls, d: int) -> Cells:
+        """Return cells of nothing, in d features."""
+        none = np.empty((0, d))
+        return cls(np.empty(0, np.uint64), none, none, none, np.empty(0), np.ones(d), OPEN)
+
+    def copy(self) -> Cells:
+        """Return an independent copy, with no room to spare."""
+        arrays = {name: getattr(self, name)[: self.k].copy() for name in _ARRAYS}
+        return Cells(**arrays, scales=self.scales.copy(), bar=self.bar)
+
+    def order(self) -> Integers:
+        """Positions of the cells by key: the same whatever the order of rows was."""
+        return np.argsort(self.keys[: self.k], kind="stable")
+
+    def scales_now(self) -> Floats:
+        """Factors of features by the rule of the read-out, on all rows counted."""
+        if not self.k or not self.totals[: self.k].any():
+            return self.scales
+        _, between = moments(self.means[: self.k], self.totals[: self.k])
+        within = self.squares[: self.k].sum(axis=0) / self.totals[: self.k].sum()
+        return scales_for(between + within)
+
+    # ------------------------------------------------------------ learning
+
+    def take(
+        self,
+        rows: Floats,
+        weights: Floats,
+        keys: NDArray[np.uint64],
+        most: int,
+        over: Any = None,
+        trail: Trail | None = None,
+    ) -> None:
+        """Count a block of rows, some of which become seeds."""
+        self._reserve(self.k + len(rows))
+        owner, newcomers = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        before, k = self.k, kernels.claim(keys, np.uint64(self.bar), self.keys, self.k, owner, newcomers)
+        self.k = k
+        self.seeds[before:k] = rows[newcomers[: k - before]]
+        self.means[before:k], self.squares[before:k], self.totals[before:k] = 0.0, 0.0, 0.0
+        if k > most:
+            new_place = self._shrink(most, over=over, trail=trail)
+            owner[owner >= 0] = new_place[owner[owner >= 0]]
+        elif k > before:
+            self._extend(before)
+        away = np.flatnonzero(owner < 0)
+        if len(away):
+            owner[away] = self._nearest(rows[away] * self.scales, most, over)
+        kernels.add_rows(rows, weights, owner, self.means, self.squares, self.totals)
+        if trail is not None:
+            trail.count(self.keys[owner])
+
+    def absorb(self, other: Cells, most: int) -> None:
+        """Add the cells of another state."""
+        self.bar = min(self.bar, other.bar)
+        self._reserve(self.k + other.k)
+        owner, newcomers = np.empty(other.k, np.int64), np.empty(other.k, np.int64)
+        keys = other.keys[: other.k]
+        before, k = self.k, kernels.claim(keys, np.uint64(OPEN), self.keys, self.k, owner, newcomers)
+        self.k, self._index = k, None
+        self.seeds[before:k] = other.seeds[newcomers[: k - before]]
+        self.means[before:k], self.squares[before:k], self.totals[before:k] = 0.0, 0.0, 0.0
+        everything = np.arange(other.k)
+        kernels.add_cells(
+            everything, owner, other.means, other.squares, other.totals, self.means, self.squares, self.totals
+        )
+        below = int((self.keys[:k] < np.uint64(self.bar)).sum())
+        if below < k or k > most:
+            self._shrink(most, below if below <= most else None)
+
+    def _reserve(self, room: int) -> None:
+        if room <= len(self.keys):
+            return
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            larger = np.empty((room, *array.shape[1:]), array.dtype)
+            larger[: self.k] = array[: self.k]
+            setattr(self, name, larger)
+
+    def _shrink(self, most: int, left: int | None = None, over: Any = None, trail: Trail | None = None) -> Integers:
+        """Keep the seeds of the smallest keys; returns the new place of every seed, -1 for those that are gone."""
+        k = self.k
+        self.scales = self.scales_now()
+        order = self.order()
+        if left is None:
+            left = max(int(_KEEP * most), 1)
+            self.bar = int(self.keys[order[left]])
+        stay, go = order[:left], order[left:]
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            kept, gone = array[stay], array[go]
+            array[:left], array[left:k] = kept, gone
+        place = np.full(k, -1, np.int64)
+        place[stay] = np.arange(left)
+        self.k, self._index = left, None
+        heavy = left + np.flatnonzero(self.totals[left:k] > 0)
+        if len(heavy):
+            to = self._nearest(self.seeds[heavy] * self.scales, most, over)
+            cells = self.means, self.squares, self.totals
+            kernels.add_cells(heavy, to, *cells, *cells)
+            if trail is not None:
+                trail.join(self.keys[heavy], self.keys[to])
+        return place
+
+    def _nearest(self, scaled: Floats, most: int, over: Any) -> Integers:
+        if self._index is None:
+            # the pivots are the first places: they stay until the bar falls, when all seeds are put in order of keys
+            seeds = self.seeds[: self.k] * self.scales
+            self._index = SeedIndex(seeds, pivots_for(most), self.k + max(64, self.k // 4))
+        return self._index.nearest(scaled, over)
+
+    def _extend(self, before: int) -> None:
+        """Tell the index about new seeds, unless it has no room: then it is made anew when it is needed."""
+        if self._index is not None and self.k <= self._index.room:
+            self._index.add(self.seeds[before : self.k] * self.scales)
+        else:
+            self._index = None

@@ -1,0 +1,138 @@
+"""How a site turns its rows into nodes: the interface, the reservoir, and the paper's CA+.
+
+A condenser is a setting that many sites share; what a site has learned is a state, which is replaced and never changed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac._typing import Floats
+from fcac.art.compact_network import CompactNetwork
+from fcac.art.network import Network, Rules
+from fcac.condense import MAX_NODES, Reservoir
+
+_CA_PLUS = Rules(topological=False)
+
+Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+
+
+class Condenser(ABC):
+    """Turns rows into nodes with counts, in one pass; any split of the rows into pieces gives the same nodes."""
+
+    #: Key under which a site's file holds the state.
+    key: ClassVar[str]
+
+    @abstractmethod
+    def draft(self, state: Any, n_features: int) -> Any:
+        """Return something that learns on from a state, or from nothing (None), without changing the state."""
+
+    @abstractmethod
+    def learn(self, draft: Any, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
+        """Let a draft learn rows."""
+
+    @abstractmethod
+    def settle(self, draft: Any) -> Any:
+        """Return the state that a draft has come to."""
+
+    @abstractmethod
+    def nodes(self, state: Any) -> tuple[Floats, NDArray[Any]]:
+        """Return what is sent: nodes, and how many rows each stands for."""
+
+    @abstractmethod
+    def to_parts(self, state: Any) -> Parts:
+        """Return a state as JSON values and arrays."""
+
+    @abstractmethod
+    def from_parts(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
+        """Rebuild and check a state."""
+
+
+@dataclass(frozen=True)
+class ReservoirCondenser(Condenser):
+    """A bounded number of nodes around a uniform sample of the rows; see :class:`fcac.condense.Reservoir`.
+
+    Parameters
+    ----------
+    max_nodes : int, default=4000
+        Most nodes a site holds and sends.
+    min_rows : int, default=1
+        Fewest rows that a node which is sent may stand for. Above 1 no node is a single row; small clusters suffer.
+    """
+
+    max_nodes: int = MAX_NODES
+    min_rows: int = 1
+    key: ClassVar[str] = "reservoir"
+
+    def __post_init__(self) -> None:
+        Reservoir(1, self.max_nodes)  # refuses what it cannot use
+        if isinstance(self.min_rows, bool) or not isinstance(self.min_rows, int | np.integer) or self.min_rows < 1:
+            raise ValueError(f"min_rows must be a whole number of at least 1; it is {self.min_rows!r}")
+
+    def draft(self, state: Reservoir | None, n_features: int) -> Reservoir:
+        return Reservoir(n_features, self.max_nodes) if state is None else state.copy()
+
+    def learn(self, draft: Reservoir, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
+        draft.learn(block, weights, n_threads)
+
+    def settle(self, draft: Reservoir) -> Reservoir:
+        return draft
+
+    def nodes(self, state: Reservoir) -> tuple[Floats, NDArray[Any]]:
+        if self.min_rows > 1:
+            nodes, counts, _ = state.condensed(self.min_rows)
+        else:
+            nodes, counts = state.nodes, state.counts
+        whole = np.rint(counts)
+        return nodes, whole.astype(np.int64) if (whole == counts).all() else counts
+
+    def to_parts(self, state: Reservoir) -> Parts:
+        return state.to_parts()
+
+    def from_parts(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Reservoir:
+        return Reservoir.from_parts(meta, arrays)
+
+
+@dataclass(frozen=True)
+class CAPlusCondenser(Condenser):
+    """The paper's CA+: nodes grow as the data ask for, without a bound."""
+
+    key: ClassVar[str] = "network"
+
+    def draft(self, state: CompactNetwork | None, n_features: int) -> Network:
+        return Network(n_features, _CA_PLUS) if state is None else state.to_network()
+
+    def learn(self, draft: Network, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
+        if weights is not None:
+            raise ValueError('sample_weight: the paper\'s CA+ has no use for weights; use server="communities"')
+        draft.learn(block)
+
+    def settle(self, draft: Network) -> CompactNetwork:
+        return CompactNetwork(*draft.to_parts())
+
+    def nodes(self, state: CompactNetwork) -> tuple[Floats, NDArray[Any]]:
+        return state.settled_nodes()
+
+    def to_parts(self, state: CompactNetwork) -> Parts:
+        return state.to_parts()
+
+    def from_parts(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompactNetwork:
+        # checked as a network before it is kept as one
+        return CompactNetwork(*Network.from_parts(meta, arrays).to_parts())
+
+
+CA_PLUS = CAPlusCondenser()
+
+
+def condenser_for(kind: str, max_nodes: int | None = None, min_rows: int = 1) -> Condenser:
+    """Return the condenser that a read-out asks for by name, with the settings a user may touch."""
+    if kind == "ca-plus":
+        if max_nodes is not None:
+            raise ValueError('max_nodes: the paper\'s CA+ has no bound; leave it out, or use server="communities"')
+        return CA_PLUS
+    return ReservoirCondenser(MAX_NODES if max_nodes is None else max_nodes, min_rows)

@@ -1,0 +1,244 @@
+"""What a server does with contributions: the interface, and a base for servers that keep every site's latest nodes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac._sites import SiteName, site_order
+from fcac._typing import Booleans, Floats, Integers
+from fcac.codebook import Codebook
+from fcac.codebook.coarse import coarse_codebook
+from fcac.federation.contribution import Contribution
+from fcac.federation.log import Log
+
+#: Gives the random generator of a round, from the server's seed and the round's number only.
+Shuffler = Callable[[Sequence[Contribution]], np.random.RandomState]
+
+
+class ReadOut(ABC):
+    """Turns the nodes that sites contribute into clusters.
+
+    To add a server, put a subclass into a file of ``fcac/federation/readouts``; the file's name is the server's name.
+    `LatestNodes` does all but the clustering for servers that look at the latest nodes of every site.
+
+    Attributes
+    ----------
+    title : str
+        The server in a report's words.
+    count_noun : str
+        What a node's count is a number of: "rows", or "wins" where nodes compete.
+    accepts_n_clusters : bool
+        Whether a user may say how many clusters are wanted.
+    nodes_are_contributed : bool
+        Whether the nodes behind the clusters are the sites' own, which can be records.
+    names_last : bool
+        Whether a cluster keeps its id from round to round.
+    condenser : {"reservoir", "ca-plus"}
+        How sites turn rows into nodes for this server.
+    max_replayed_nodes : int
+        Contributed nodes beyond which a report does not replay all rounds.
+    """
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str]
+    count_noun: ClassVar[str] = "rows"
+    accepts_n_clusters: ClassVar[bool] = False
+    nodes_are_contributed: ClassVar[bool] = True
+    names_last: ClassVar[bool] = False
+    condenser: ClassVar[Literal["reservoir", "ca-plus"]] = "reservoir"
+    max_replayed_nodes: ClassVar[int] = 60_000
+
+    def __init__(self, n_clusters: int | None = None) -> None:
+        if n_clusters is not None and not self.accepts_n_clusters:
+            raise ValueError(
+                f'n_clusters: server="{self.name}" finds the number of clusters itself; leave n_clusters out, '
+                'or use server="communities"'
+            )
+        self.n_clusters_wanted = n_clusters
+
+    # ------------------------------------------------------------ learning
+
+    @abstractmethod
+    def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
+        """Take in the contributions of one round, sites in order. A failure must leave everything as it was."""
+
+    @abstractmethod
+    def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> Self:
+        """Return the read-out as it would be if a site had never contributed; `rest` is the log without it."""
+
+    # ------------------------------------------------------------ what there is
+
+    @property
+    @abstractmethod
+    def nodes(self) -> Floats:
+        """Nodes behind the clusters."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> Integers:
+        """Count of every node."""
+
+    @property
+    @abstractmethod
+    def node_labels(self) -> Integers:
+        """Cluster of every node."""
+
+    @property
+    def edges(self) -> Integers:
+        """Linked nodes, as positions (m, 2)."""
+        return np.empty((0, 2), np.int64)
+
+    @property
+    def lineage(self) -> list[Any]:
+        """What happened to clusters over rounds, where names last."""
+        return []
+
+    # ------------------------------------------------------------ reading rows
+
+    @property
+    @abstractmethod
+    def reach(self) -> Floats:
+        """Distance from each node beyond which a row is novel; see :mod:`fcac.novelty`."""
+
+    @abstractmethod
+    def predict(self, X: Floats, n_threads: int) -> Integers:
+        """Return the cluster of every row."""
+
+    @abstractmethod
+    def label_rows(self, X: Floats, n_threads: int) -> tuple[Integers, Floats, Booleans]:
+        """Return cluster, distance to the nearest node, and novelty of every row, from one search."""
+
+    @abstractmethod
+    def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
+        """Return the distance of every row to its nearest node."""
+
+    @abstractmethod
+    def distances(self, X: Floats, n_threads: int) -> Floats:
+        """Return the distance of every row to every node."""
+
+    def predict_with_confidence(self, X: Floats) -> tuple[Integers, Floats]:
+        """Return the cluster of every row and how firmly it belongs, where the server can tell."""
+        raise AttributeError(f'confidence: server="{self.name}" has no soft membership; use server="communities"')
+
+    def clusters_at(self, level: int) -> Integers:
+        """Return another cut of the hierarchy, where the server has one."""
+        raise AttributeError(f'clusters_at: server="{self.name}" has no hierarchy; use server="communities"')
+
+    @abstractmethod
+    def export(self, share_nodes: bool) -> Codebook:
+        """Return what predict needs; without `share_nodes` it must not hold a node that a site contributed."""
+
+    # ------------------------------------------------------------ storage
+
+    @abstractmethod
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the state as values for JSON and arrays, without what the log holds already."""
+
+    @abstractmethod
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> None:
+        """Take over a state of :meth:`to_parts`; whatever does not fit the log is a ``ValueError``."""
+
+
+class LatestNodes(ReadOut):
+    """Base for servers that cluster the latest nodes of every site at once; distances are Euclidean.
+
+    A site's newer contribution takes the place of its older one, since a site always sends its whole model; a late one
+    of an earlier round changes nothing. A subclass says with :meth:`cluster` which nodes belong together.
+    """
+
+    def __init__(self, n_clusters: int | None = None) -> None:
+        super().__init__(n_clusters)
+        self._latest: dict[SiteName, Contribution] = {}
+        self._book: Codebook | None = None
+
+    @abstractmethod
+    def cluster(self, nodes: Floats, counts: Floats) -> Integers:
+        """Return a label for every node.
+
+        Parameters
+        ----------
+        nodes : array of shape (n, d)
+        counts : array of shape (n,)
+            Rows behind each node.
+        """
+
+    def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
+        latest = dict(self._latest)
+        for item in batch:
+            if len(item.nodes) and (item.site not in latest or item.round >= latest[item.site].round):
+                latest[item.site] = item
+        self._adopt(latest)
+
+    def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> Self:
+        other = type(self)(self.n_clusters_wanted)
+        other._adopt({name: item for name, item in self._latest.items() if name != site})
+        return other
+
+    def _adopt(self, latest: dict[SiteName, Contribution]) -> None:
+        book = None
+        if latest:
+            items = [latest[site] for site in site_order(latest)]
+            nodes = np.concatenate([item.nodes for item in items])
+            counts = np.concatenate([item.counts for item in items]).astype(np.float64)
+            book = Codebook(nodes, self.cluster(nodes, counts), counts=counts)
+        self._latest, self._book = latest, book
+
+    def _codebook(self) -> Codebook:
+        if self._book is None:
+            raise ValueError("this server has no nodes yet")
+        return self._book
+
+    @property
+    def nodes(self) -> Floats:
+        return self._codebook().nodes
+
+    @property
+    def counts(self) -> Integers:
+        counts = self._codebook().counts
+        assert counts is not None
+        return np.rint(counts).astype(np.int64)
+
+    @property
+    def node_labels(self) -> Integers:
+        return self._codebook().labels
+
+    @property
+    def reach(self) -> Floats:
+        return self._codebook().reach
+
+    def predict(self, X: Floats, n_threads: int) -> Integers:
+        return self._codebook().predict(X)
+
+    def label_rows(self, X: Floats, n_threads: int) -> tuple[Integers, Floats, Booleans]:
+        return self._codebook().label_rows(X)
+
+    def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
+        return self._codebook().nearest(X)[1]
+
+    def distances(self, X: Floats, n_threads: int) -> Floats:
+        from scipy.spatial.distance import cdist
+
+        distances: Floats = cdist(X, self.nodes)
+        return distances
+
+    def export(self, share_nodes: bool) -> Codebook:
+        book = self._codebook()
+        if share_nodes:
+            return book.replace(counts=None)
+        assert book.counts is not None
+        return coarse_codebook(book.nodes, book.counts, book.labels, np.ones(book.n_features))
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"rounds": [[site, item.round] for site, item in self._latest.items()]}, {}
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> None:
+        rounds = dict(meta["rounds"])
+        held = {item.site: item for item in log.find_all(rounds.items()) if item is not None}
+        if set(held) != set(rounds):
+            raise ValueError("the read-out in this file does not fit its contributions")
+        self._adopt(held)
