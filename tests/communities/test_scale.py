@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from fcac.communities import Communities
-from fcac.communities.hierarchy import by_first
+from fcac.communities.cluster_tree import by_first
 from fcac.communities.snn_graph import dimension_of, shared_neighbour_graph
 from fcac.knn import morton_order as readout_places
 from fcac.knn.box_tree import Boxes, spatial_order

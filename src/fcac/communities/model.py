@@ -12,7 +12,7 @@ from fcac._sites import site_order
 from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook, reaching
-from fcac.communities.hierarchy import by_first
+from fcac.communities.cluster_tree import by_first
 from fcac.communities.snapshot import Fitted
 from fcac.communities.tracking import Change, carry_names
 from fcac.novelty import is_novel

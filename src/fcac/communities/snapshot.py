@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
-from fcac.communities.hierarchy import Tree, grow_tree
+from fcac.communities.cluster_tree import Tree, grow_tree
 from fcac.communities.snn_graph import Ties, dimension_of, moments, neighbours_for, scales_for
 from fcac.knn.exact import Searcher, distinct, is_approximate
 from fcac.knn.knn_lists import Lists, made, made_approximate, mended

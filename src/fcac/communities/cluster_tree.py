@@ -131,7 +131,7 @@ def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension
     --------
     >>> import numpy as np
     >>> from scipy import sparse
-    >>> from fcac.communities.hierarchy import grow_tree
+    >>> from fcac.communities.cluster_tree import grow_tree
     >>> ring = np.roll(np.eye(40), 1, axis=1) + np.roll(np.eye(40), 2, axis=1)
     >>> two_rings = np.kron(np.eye(2), ring + ring.T)
     >>> two_rings[0, 40] = two_rings[40, 0] = 0.1
