@@ -1,39 +1,28 @@
-"""From a graph to clusters: communities, joined where no valley lies between them; and the tree above and below.
+"""The tree of clusters: what it is made of, cuts through its parts, and how it goes on above and below the clusters.
 
-Communities of a neighbour graph respect the gaps in the data but also cut large smooth clusters to pieces, because
-modularity prefers pieces of a certain size. So a fine partition is taken first, and two communities are joined if the
-border between them is about as strong as the weakest cuts through their own middles: then no valley parts them. This
-strength has no unit: it does not depend on density, size or dimension of the data. A border that only few nodes carry
-(along a curve, or between few nodes) is given the benefit of the doubt.
+Clusters are made of tiles, tiles of atoms: small communities between which cuts are measured. Joins undone give finer
+clusters, weakest cuts finer ones still; coarser ones are joined as Ward's rule does. Of so few nodes that cuts cannot
+be measured the clusters are found here too.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from fcac._kernels import kernel
 from fcac._typing import Floats, Integers
 from fcac.communities.leiden import PIECES_FROM, Search, numbered
 
 # Resolution of the communities that are joined afterwards.
-_RESOLUTION = 0.5
+RESOLUTION = 0.5
 # With fewer nodes per community than this cuts through communities cannot be measured, and the communities are those at
 # the usual resolution of modularity. One node more for every three records a node stands for, up to the last number.
 _MEASURABLE, _RECORDS_A_NODE_MORE, _MOST_MEASURABLE = 10, 3.0, 15
 _RESOLUTION_OF_FEW, _NEVER_FEW = 1.0, 2000
-# Border strength from which on two communities are one. Above 1, because the border is where the search for communities
-# found it, through the densest part of a smooth cluster, while cuts inside are the weakest there are.
-_NO_VALLEY = 1.25
-# A border that few nodes carry may be weak by chance: its strength is taken as larger by this much over their number.
-# The place of a node that stands for many records is less a matter of chance: at so many each, the doubt is halved.
-_DOUBT, _DOUBT_HALVES_AT = 12.0, 13.0
 # Where cuts cannot be measured, communities are joined only if clusters without any tie to each other remain. Then
 # borders must be at least this strong, and no cluster may hold more than this share of the weight: a few outlying
 # nodes must not set the scale.
@@ -68,8 +57,6 @@ class Tree:
         Atoms of every community before joining.
     joins : list of (int, int)
         Communities joined, in order (the second vanishes into the first), down to one.
-    strengths : list of float
-        Strength of the border at every step of joining strongest borders first, up to the first that is not joined.
     n_joined : int
         How many of the joins the rule makes; the others are made only for who wants fewer clusters.
     """
@@ -78,7 +65,6 @@ class Tree:
     ties: Floats
     base: list[Integers]
     joins: list[tuple[int, int]] = field(default_factory=list)
-    strengths: list[float] = field(default_factory=list)
     n_joined: int = 0
 
     @property
@@ -116,59 +102,61 @@ def by_first(labels: Integers) -> Integers:
     return labels
 
 
-def grow_tree(graph: sparse.csr_matrix, records_per_node: float = 1.0, dimension: float = math.inf) -> Tree:
-    """Return the tree of clusters of a graph; its ``labels()`` are the clusters.
+def steadiness(n: int, dimension: float) -> float:
+    """Return the factor of the resolution that keeps the number of tiles of a smooth cluster steady.
+
+    >>> steadiness(1000, 2.0), steadiness(200_000, 2.0)
+    (1.0, 0.5)
+    """
+    # to the nearest half, so that slightly different lists do not mean another resolution
+    return float(min(1.0, (_STEADY_FROM / n) ** (2 / max(2, np.rint(2 * dimension)))))
+
+
+def few_nodes_tree(graph: sparse.csr_matrix, search: Search, records_per_node: float) -> Tree | None:
+    """Return the tree of so few nodes that cuts through communities cannot be measured; None if there are enough.
 
     Parameters
     ----------
     graph : scipy.sparse.csr_matrix of shape (n, n), symmetric
-    records_per_node : float, default=1
+    search : Search
+        Of the graph.
+    records_per_node : float
         How many records a node stands for, on average.
-    dimension : float, default=inf
-        Of the surface the nodes lie on. Heeded with very many nodes only.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from fcac.communities.cluster_tree import grow_tree
-    >>> ring = np.roll(np.eye(40), 1, axis=1) + np.roll(np.eye(40), 2, axis=1)
-    >>> two_rings = np.kron(np.eye(2), ring + ring.T)
-    >>> two_rings[0, 40] = two_rings[40, 0] = 0.1
-    >>> grow_tree(sparse.csr_matrix(two_rings)).labels().tolist() == [0] * 40 + [1] * 40
-    True
     """
     n = graph.shape[0]
-    search = Search(graph)
-    # to the nearest half, so that slightly different lists do not mean another resolution
-    steady = min(1.0, (_STEADY_FROM / n) ** (2 / max(2, np.rint(2 * dimension))))
-    base = search.communities(_RESOLUTION * steady if n > _NEVER_FEW else _RESOLUTION_OF_FEW)
+    if n > _NEVER_FEW:
+        return None
+    base = search.communities(_RESOLUTION_OF_FEW)
     measurable = min(_MEASURABLE + records_per_node / _RECORDS_A_NODE_MORE, _MOST_MEASURABLE)
-    few = n < measurable * (int(base.max()) + 1) and n <= _NEVER_FEW
-    if not few and n <= _NEVER_FEW:
-        base = search.communities(_RESOLUTION)
-    atom_of = _atoms(graph, search, base, _RESOLUTION * steady)
-    n_atoms = int(atom_of.max()) + 1
-    if n >= PIECES_FROM:
-        ties = search.between(atom_of)
-    else:
-        member = sparse.csr_matrix((np.ones(n), (atom_of, np.arange(n))), shape=(n_atoms, n))
-        ties = (member @ graph @ member.T).toarray()
-    base_of_atom = np.zeros(n_atoms, dtype=np.int64)
+    if n >= measurable * (int(base.max()) + 1):
+        return None
+    atom_of = atoms_of(graph, search, base, RESOLUTION)
+    ties = ties_between(graph, search, atom_of)
+    base_of_atom = np.zeros(len(ties), dtype=np.int64)
     base_of_atom[atom_of] = base
     tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
-    joins, tree.strengths, shares = _joins_by_strength(
-        tree, None if few else _Borders(graph, search, base, records_per_node)
-    )
-    if few:
-        tree.n_joined = joins_of_few(tree.strengths, shares)
-    else:
-        tree.n_joined = int((np.minimum.accumulate([np.inf, *tree.strengths]) >= _NO_VALLEY).sum()) - 1
-    tree.joins = _joins_by_size(tree, joins[: tree.n_joined])
+    joins, strengths, shares = _joins_by_strength(tree)
+    return finished(tree, joins[: joins_of_few(strengths, shares)])
+
+
+def finished(tree: Tree, made: list[tuple[int, int]]) -> Tree:
+    """Return a tree with the joins that the rule makes, and after them those for who wants fewer clusters."""
+    tree.n_joined = len(made)
+    tree.joins = _joins_by_size(tree, made)
     return tree
 
 
-def _atoms(graph: sparse.csr_matrix, search: Search, base: Integers, resolution: float) -> Integers:
+def ties_between(graph: sparse.csr_matrix, search: Search, atom_of: Integers) -> Floats:
+    """Return the weight between each two atoms, twice the inner weight on the diagonal."""
+    n, n_atoms = graph.shape[0], int(atom_of.max()) + 1
+    if n >= PIECES_FROM:
+        return search.between(atom_of)
+    member = sparse.csr_matrix((np.ones(n), (atom_of, np.arange(n))), shape=(n_atoms, n))
+    ties: Floats = (member @ graph @ member.T).toarray()
+    return ties
+
+
+def atoms_of(graph: sparse.csr_matrix, search: Search, base: Integers, resolution: float) -> Integers:
     """Parts of communities, few enough for dense matrices; the nodes themselves if these are few."""
     n = graph.shape[0]
     if n <= _MOST_ATOMS:
@@ -208,63 +196,9 @@ def _absorb(border: Floats, into: int, gone: int) -> None:
     border[gone] = border[:, gone] = -1
 
 
-@kernel
-def _squares(indptr: Any, indices: Any, weights: Any, group: Any, group_of: Any, n_groups: int) -> Any:
-    """Sum over the nodes of one group of their squared weights to another, for every pair of groups."""
-    out = np.zeros((n_groups, n_groups))
-    towards = np.zeros(n_groups)
-    for i in range(group.shape[0]):
-        own = group_of[group[i]]
-        for e in range(indptr[i], indptr[i + 1]):
-            towards[group_of[indices[e]]] += weights[e]
-        for e in range(indptr[i], indptr[i + 1]):
-            other = group_of[indices[e]]
-            out[own, other] += towards[other] ** 2
-            towards[other] = 0.0
-    return out
+def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float], list[float]]:
+    """Join communities, strongest border relative to the weakest cuts through their middles first, down to one.
 
-
-class _Borders:
-    """How many nodes carry the border between two groups: (sum of their weights across) squared over sum of squares.
-
-    Parameters
-    ----------
-    graph : scipy.sparse.csr_matrix of shape (n, n)
-    search : Search
-        Of the graph.
-    base : ndarray of shape (n,)
-        Community of each node.
-    records_per_node : float
-    """
-
-    def __init__(self, graph: sparse.csr_matrix, search: Search, base: Integers, records_per_node: float) -> None:
-        self._doubt = _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT)
-        n, p = graph.shape[0], int(base.max()) + 1
-        member = sparse.csr_matrix((np.ones(n), base, np.arange(n + 1)), shape=(n, p))
-        # nodes inside a community carry no border
-        carriers = search.at_borders(base)
-        self._towards = (graph[carriers] @ member).tocsr()
-        self._base = base[carriers]
-        self._group_of = np.arange(p)
-
-    def join(self, into: int, gone: int) -> None:
-        self._group_of[self._group_of == gone] = into
-
-    def benefit(self, border: Floats) -> Floats:
-        """Factor by which each border may be stronger than it looks, by the nodes on the side that has fewer."""
-        towards = self._towards
-        squares = _squares(
-            towards.indptr, towards.indices, towards.data, self._base, self._group_of, len(self._group_of)
-        )
-        carrying = border**2 / np.maximum(squares, 1e-300)
-        factor: Floats = 1 + self._doubt / np.maximum(np.minimum(carrying, carrying.T), 1.0)
-        return factor
-
-
-def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple[int, int]], list[float], list[float]]:
-    """Join communities, strongest relative border first, down to one, or as long as the rule can ask for.
-
-    Without ``borders`` strengths are taken as they are, else borders that few nodes carry as stronger than they look.
     Returns the joins, the strength of each border, and the share of all weight that the largest cluster held before
     each join.
     """
@@ -277,22 +211,16 @@ def _joins_by_strength(tree: Tree, borders: _Borders | None) -> tuple[list[tuple
     upper = np.triu(np.ones(border.shape, dtype=bool), 1)
     for _ in range(len(groups) - 1):
         strength = border / np.maximum(np.sqrt(inner[:, None] * inner[None]), 1e-300)
-        if borders is not None:
-            strength *= borders.benefit(border)
         strength[~upper | (border < 0)] = -1.0
         into, gone = divmod(int(np.argmax(strength)), len(groups))
         joins.append((into, gone))
         strengths.append(float(strength[into, gone]))
-        if borders is not None and strengths[-1] < _NO_VALLEY:
-            break
         shares.append(float(volume.max() / max(total, 1e-300)))
         volume[into] += volume[gone]
         volume[gone] = 0
         groups[into] = np.concatenate([groups[into], groups[gone]])
         _absorb(border, into, gone)
         inner[into] = weakest_cut(tree.ties, groups[into])[0]
-        if borders is not None:
-            borders.join(into, gone)
     return joins, strengths, shares
 
 

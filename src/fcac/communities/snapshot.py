@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
-from fcac.communities.cluster_tree import Tree, grow_tree
+from fcac.communities.cluster_tree import Tree
+from fcac.communities.hierarchy import grow_hierarchy
+from fcac.communities.midpoints import midpoint_log_density
 from fcac.communities.snn_graph import Ties, dimension_of, moments, neighbours_for, scales_for
 from fcac.knn.exact import Searcher, distinct, is_approximate
 from fcac.knn.knn_lists import Lists, made, made_approximate, mended
@@ -139,7 +141,8 @@ class Fitted:
                 self._ties = Ties.of(near)
             dimension = dimension_of(middle, farthest, near.shape[1])
             graph = self._ties.weighed(middle, farthest, mass, dimension)
-            self._tree = grow_tree(graph, float(mass.mean()), dimension)
+            density = midpoint_log_density(self.points, mass, near, self._ties.starts, self._ties.ends, dimension)
+            self._tree = grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension)
         return self._tree
 
     def searcher(self) -> Searcher:

@@ -1,0 +1,188 @@
+"""Is there a border between two parts of a cluster? A test that says how far one is from being chance.
+
+A search for communities cuts every large cluster to tiles, so most borders between tiles mean nothing. Three things
+set a real one apart, and each is the logarithm of a ratio that is 1 on average where a smooth cluster is cut:
+
+- a *gap*: nodes at the border have less of their weight on the other side than a plane through a smooth region leaves;
+- a *dip*: nodes lie less densely in the middle of edges that cross the border than in the middle of edges inside the
+  less dense of the two parts. What lies thinly around a cluster has no density peak of its own: its border is denser
+  than itself, the dip is negative, and speaks against a border;
+- a *bottleneck*: the border carries less weight than the weakest cuts through the middle of the two parts.
+
+The score, their sum, is compared with its own error, which falls with the square root of the number of nodes that
+carry the border and with the number of records behind a node.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fcac._kernels import kernel
+from fcac._typing import Floats, Integers
+from fcac.communities.leiden import Search
+from fcac.communities.midpoints import NODES_IN_BALL, power_of
+
+# Share of their weight that nodes at a plane through a smooth region have on the other side, each counted by that
+# weight: a third on a line, about this in more dimensions.
+_SMOOTH_SHARE = 0.3
+# What the bottleneck counts: it and the gap both come from the weights across the border and partly say the same.
+_BOTTLENECK = 0.7
+# How many errors the score must exceed zero by: a fit looks at some hundred borders, nearly all of them chance.
+_ERRORS = 3.0
+# Error of the score if one node carries the border and stands for one record, squared, and what is left of it if nodes
+# stand for very many records: then records are known exactly, but not where the nodes are. Measured on single clusters
+# in 1 to 100 dimensions.
+_ERROR_OF_RECORDS, _ERROR_OF_PLACES = 1.0, 0.1
+# The search for communities picks the weakest places. A border of few nodes is therefore taken as stronger by this much
+# over their number; at so many records behind each node by half of it.
+_DOUBT, _DOUBT_HALVES_AT = 12.0, 13.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What chance does to the score of a border.
+
+    Attributes
+    ----------
+    error : float
+        Standard error of a score, times the square root of the number of nodes that carry the border.
+    doubt : float
+    """
+
+    error: float
+    doubt: float
+
+    @classmethod
+    def of(cls, records_per_node: float, dimension: float, n_neighbours: int, again: bool = False) -> Noise:
+        """Return the noise of borders between nodes.
+
+        Radii vary the less the more dimensions there are, but no more than the third power of a radius is taken for a
+        volume: beyond three dimensions the error of a density falls. Where a part of many dimensions is looked at
+        again this is not relied on: what its neighbour lists show of it are hubs more than densities.
+
+        Parameters
+        ----------
+        records_per_node : float
+        dimension : float
+        n_neighbours : int
+        again : bool, default=False
+            Whether the nodes are a part that was told from others before.
+
+        >>> Noise.of(1.0, 2.0, 30).error > Noise.of(20.0, 2.0, 30).error > Noise.of(20.0, 9.0, 30).error
+        True
+        """
+        share = 1.0 if again else power_of(dimension) / max(dimension, 1.0)
+        in_ball = max(min(NODES_IN_BALL, n_neighbours - 1), 1)
+        variance = (_ERROR_OF_RECORDS / records_per_node + _ERROR_OF_PLACES) * NODES_IN_BALL / in_ball
+        return cls(share * math.sqrt(variance), _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT))
+
+
+@kernel
+def _sums(indptr: Any, indices: Any, weights: Any, density: Any, tile: Any, n_tiles: int) -> Any:
+    """Weight between each two tiles, and that weight times the density at each edge."""
+    weight, dense = np.zeros((n_tiles, n_tiles)), np.zeros((n_tiles, n_tiles))
+    for v in range(tile.shape[0]):
+        for e in range(indptr[v], indptr[v + 1]):
+            weight[tile[v], tile[indices[e]]] += weights[e]
+            dense[tile[v], tile[indices[e]]] += weights[e] * density[e]
+    return weight, dense
+
+
+@kernel
+def _carried(indptr: Any, indices: Any, weights: Any, tile: Any, part_of: Any, n_parts: int) -> Any:
+    """Sums over nodes at borders, for every pair of parts: of x * x / (x + own), and of x * x.
+
+    x is what a node has on the other side, own what it has in its own part.
+    """
+    shares, squares = np.zeros((n_parts, n_parts)), np.zeros((n_parts, n_parts))
+    towards = np.zeros(n_parts)
+    for i in range(tile.shape[0]):
+        own = part_of[tile[i]]
+        for e in range(indptr[i], indptr[i + 1]):
+            towards[part_of[indices[e]]] += weights[e]
+        inner = towards[own]
+        towards[own] = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            other = part_of[indices[e]]
+            x = towards[other]
+            if x > 0.0:
+                shares[own, other] += x * x / (x + inner)
+                squares[own, other] += x * x
+            towards[other] = 0.0
+    return shares, squares
+
+
+class Borders:
+    """The borders between parts that are made of tiles, while parts are joined.
+
+    Parameters
+    ----------
+    graph : scipy.sparse.csr_matrix of shape (n, n), symmetric
+    density : ndarray
+        Log density at the middle of each edge, in the order of ``graph.data``.
+    search : Search
+        Of the graph.
+    tile : ndarray of shape (n,)
+        Tile of each node.
+    cuts : ndarray
+        Weight of the weakest cut through the middle of each tile.
+    noise : Noise
+    """
+
+    def __init__(
+        self,
+        graph: sparse.csr_matrix,
+        density: NDArray[Any],
+        search: Search,
+        tile: Integers,
+        cuts: Floats,
+        noise: Noise,
+    ) -> None:
+        n, n_tiles = graph.shape[0], int(tile.max()) + 1
+        self._noise = noise
+        self._weight, self._dense = _sums(graph.indptr, graph.indices, graph.data, density, tile, n_tiles)
+        member = sparse.csr_matrix((np.ones(n), tile, np.arange(n + 1)), shape=(n, n_tiles))
+        # nodes inside a tile carry no border
+        carriers = search.at_borders(tile)
+        self._towards = (graph[carriers] @ member).tocsr()
+        self._tile = tile[carriers]
+        self._cuts = cuts.astype(np.float64)
+        self.part_of: Integers = np.arange(n_tiles)
+
+    def join(self, into: int, gone: int, cut: float) -> None:
+        """Make two parts one, through whose middle the weakest cut has the given weight."""
+        self.part_of[self.part_of == gone] = into
+        for sums in (self._weight, self._dense):
+            sums[into] += sums[gone]
+            sums[:, into] += sums[:, gone]
+            sums[gone] = sums[:, gone] = 0.0
+        self._cuts[into], self._cuts[gone] = cut, 0.0
+
+    def margins(self) -> Floats:
+        """Return for each two parts by how much the score of their border exceeds what chance explains.
+
+        Positive if there is a border; infinite where two parts do not touch, and below the diagonal.
+        """
+        towards, weight = self._towards, self._weight
+        n_parts = len(weight)
+        shares, squares = _carried(towards.indptr, towards.indices, towards.data, self._tile, self.part_of, n_parts)
+        touch = np.triu((weight > 0) & (squares > 0) & (squares.T > 0), 1)
+        a, b = np.nonzero(touch)
+        across = weight[a, b]
+        gap = math.log(_SMOOTH_SHARE) - 0.5 * np.log(shares[a, b] / across * (shares[b, a] / weight[b, a]))
+        inside = np.diag(self._dense) / np.maximum(np.diag(weight), 1e-300)
+        dip = np.minimum(inside[a], inside[b]) - self._dense[a, b] / across
+        carriers = np.stack([across**2 / squares[a, b], weight[b, a] ** 2 / squares[b, a]])
+        expected = np.sqrt(np.maximum(self._cuts[a] * self._cuts[b], 1e-300))
+        bottleneck = np.log(expected / across) - np.log1p(self._noise.doubt / np.maximum(carriers.min(axis=0), 1.0))
+        # the mean of both sides' variances
+        error = self._noise.error * np.sqrt((1 / carriers).mean(axis=0))
+        margins = np.full((n_parts, n_parts), np.inf)
+        margins[a, b] = gap + dip + _BOTTLENECK * bottleneck - _ERRORS * error
+        return margins
