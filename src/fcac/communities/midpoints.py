@@ -119,7 +119,6 @@ def midpoint_log_density(
     near : ndarray of shape (n, k)
         Neighbours of each point.
     starts, ends : ndarrays
-    starts, ends : ndarrays
         As of :class:`fcac.communities.snn_graph.Ties`: where the edges of each node begin, and their other ends.
     dimension : float
         Of the surface the points lie on.
