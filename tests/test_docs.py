@@ -282,6 +282,7 @@ def test_pictures_can_be_drawn_again(tmp_path: Path) -> None:
     assert drawn == {picture.name for picture in (ROOT / "docs" / "pictures").glob("*.png")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hospitals", "phones", "drifting_stream"])
 def test_example_ends_in_a_picture(name: str, tmp_path: Path) -> None:
     example = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
@@ -348,6 +349,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "site"
 
 
+@pytest.mark.slow
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
     inventory = (site / "objects.inv").read_bytes()
     lines = zlib.decompress(inventory[inventory.index(b"zlib.\n") + 6 :]).decode().splitlines()
@@ -394,6 +396,7 @@ class Outline(HTMLParser):
             self.fetched.append(given.get("href") or "")
 
 
+@pytest.mark.slow
 def test_pages_are_accessible_and_offline(site: Path) -> None:
     pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
     assert len(pages) >= len(list((ROOT / "docs").rglob("*.md")))
@@ -408,6 +411,7 @@ def test_pages_are_accessible_and_offline(site: Path) -> None:
         assert not [source for source in outline.fetched if re.match(r"(https?:)?//", source)], f"{name}: fetches"
 
 
+@pytest.mark.slow
 def test_links_of_the_site_lead_somewhere(site: Path) -> None:
     outlines = {page.resolve(): Outline(page) for page in site.rglob("*.html") if page.name != "404.html"}
     for page, outline in outlines.items():
@@ -421,6 +425,7 @@ def test_links_of_the_site_lead_somewhere(site: Path) -> None:
             assert not anchor or there not in outlines or anchor in outlines[there].anchors, f"{page.name}: {link}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_site_in_a_browser(site: Path, scheme: str) -> None:
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

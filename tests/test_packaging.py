@@ -43,6 +43,9 @@ sys.exit(max(run(command.split()) for command in sys.argv[1:]))
 """
 
 
+pytestmark = pytest.mark.slow  # builds and starts programs
+
+
 def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     given = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"} | environment
     return subprocess.run(

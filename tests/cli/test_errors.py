@@ -78,7 +78,7 @@ def test_bad_use_is_exit_code_2_and_says_where_to_look(data, capfd):
         (["fit", x, "-o", data / "n.fcac", "--epsilon", "2"], "needs --schema"),
         (["fit", x, "-o", data / "n.fcac", "--epsilon", "-2"], "positive"),
         (["fit", x, "-o", data / "n.fcac", "--epsilon", "2", "--paper-noise", "3"], "exclude each other"),
-        (["fit", x, "-o", data / "n.fcac", "--ledger", "l.db"], "are for --epsilon"),
+        (["fit", x, "-o", data / "n.fcac", "--ledger", "l.db"], "need --epsilon"),
         (["fit", x, "-o", data / "n.fcac", "--record-id", "a"], "they need --epsilon and --ledger"),
         (["update", data / "none.fcac", x], "no model file"),
         (["predict", m, x, "-o", data / "l.txt"], "must end in"),

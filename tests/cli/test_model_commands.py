@@ -106,7 +106,7 @@ def test_forget_is_exact(clinics, model, capfd):
     )  # fmt: skip
     forgot, never = load(clinics / "without.fcac"), load(clinics / "never.fcac")
     np.testing.assert_array_equal(forgot.server_.nodes, never.server_.nodes)
-    assert "it knows east, north, south" in fcac(capfd, "forget", model, "nowhere", code=2)
+    assert "its sites are east, north, south" in fcac(capfd, "forget", model, "nowhere", code=2)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "feather"])
@@ -203,7 +203,7 @@ def test_columns_keep_the_order_of_the_schema_in_the_file(tmp_path, capfd):
 def test_inspect_says_what_a_file_holds(clinics, model, capfd):
     said = fcac(capfd, "inspect", model)
     assert "states of all sites and 3 contributions" in said
-    assert "do not give this file away" in said
+    assert "do not share this file" in said
     assert "north" in said
     facts = json.loads(fcac(capfd, "inspect", model, "--json"))
     assert facts["site_states"] is True

@@ -116,7 +116,7 @@ def test_without_a_ledger_there_is_a_note(folder, capfd):
         ["fit", str(folder / "day1.csv"), "--schema", str(folder / "schema.toml"), "--epsilon", "2", "-o",
          str(folder / "m.fcac")]
     ) == 0  # fmt: skip
-    assert "no --ledger" in capfd.readouterr().err
+    assert "without --ledger" in capfd.readouterr().err
 
 
 def test_the_ledger_is_shown_to_people_and_programs(folder, capfd):
@@ -128,7 +128,7 @@ def test_the_ledger_is_shown_to_people_and_programs(folder, capfd):
     facts = json.loads(fcac(capfd, "ledger", folder / "n.db", "--json", "--site", "north"))
     assert facts["budget"] == 3
     assert facts["sites"][0]["spent"] == pytest.approx(2.0, abs=0.01)
-    assert "it knows north" in fcac(capfd, "ledger", folder / "n.db", "--site", "south", code=2)
+    assert "its sites are north" in fcac(capfd, "ledger", folder / "n.db", "--site", "south", code=2)
     assert "not a privacy ledger" in fcac(capfd, "ledger", folder / "day1.csv", code=1)
 
 
@@ -145,7 +145,7 @@ def test_the_papers_noise_warns_and_local_noise_needs_bounds(folder, capfd):
         capfd, "fit", folder / "day1.csv", "--local-noise", 200, "--schema", folder / "schema.toml", "-o",
         folder / "l.fcac",
     )  # fmt: skip
-    assert "local noise, eps = 200" in fcac(capfd, "inspect", folder / "l.fcac")
+    assert "local noise on every record, eps = 200" in fcac(capfd, "inspect", folder / "l.fcac")
 
 
 def test_a_report_of_a_private_model_uses_no_rows(folder, capfd):

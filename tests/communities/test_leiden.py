@@ -81,6 +81,7 @@ def in_order(points):
     return graph_of(points[spatial_order(points)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MANY)
 def test_searching_among_pieces_loses_hardly_any_modularity(name, monkeypatch):
     graph = MANY[name]()

@@ -123,6 +123,7 @@ def test_order_in_memory_does_not_show_in_the_result(monkeypatch):
     assert adjusted_mutual_info_score(plain.node_labels, ordered.node_labels) > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["approximate", "exact"])
 def test_ten_rounds_of_many_nodes_are_close_to_one_shot(neighbors, monkeypatch):
     """Sites join, leave and drift; lists are mended every round, the graph is put in memory order as with very many."""
@@ -174,6 +175,7 @@ def play_rounds(model, held, n_rounds, lattice=False):
         model.update({site: held[site] for site in (drifting, counting, 1000 + number)}).fit()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_features", "lattice"), [(2, False), (2, True), (8, False)])
 def test_many_nodes_after_changes_equal_one_shot_in_every_bit(n_features, lattice):
     held = many_sites(24_000, n_features, lattice=lattice)
@@ -196,6 +198,7 @@ def test_many_nodes_after_changes_equal_one_shot_in_every_bit(n_features, lattic
     assert np.array_equal(by_first(mended.ids), by_first(anew.ids))
 
 
+@pytest.mark.slow
 def test_growing_beyond_and_shrinking_below_the_order_of_many_equals_one_shot():
     held = many_sites(22_000, 3, n_sites=10)
     few = {site: held[site] for site in range(9)}
@@ -209,6 +212,7 @@ def labels_of_one_shot(held):
     return by_first(Communities().update(held).fit().node_labels)
 
 
+@pytest.mark.slow
 def test_many_nodes_with_approximate_lists_stay_close_to_one_shot():
     held = many_sites(24_000, 16)
     model = Communities(neighbors="approximate").update(held).fit()

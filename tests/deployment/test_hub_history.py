@@ -17,7 +17,7 @@ from fcac.federation import Contribution, Server
 from fcac.tables.schema import Schema
 from testing.data import nodes_and_counts
 
-N_SITES = 200
+N_SITES = 60
 
 
 @pytest.fixture(autouse=True)
@@ -84,21 +84,21 @@ def test_a_delivery_costs_its_own_weight_in_every_round(tmp_path: Path, monkeypa
     work = Work(monkeypatch)
     moved = {}
     for number in (1, 2, 3, 4, 5):
-        for site in hub.settings.active[:100]:
+        for site in hub.settings.active[:30]:
             hub.receive(site, sent(site, number))
-        message = sent("s150", number)
-        calls, moved[number] = work.of(lambda message=message: hub.receive("s150", message))
+        message = sent("s045", number)
+        calls, moved[number] = work.of(lambda message=message: hub.receive("s045", message))
         # a repeated delivery and a refused one are no dearer
-        again, moved_again = work.of(lambda message=message: hub.receive("s150", message))
-        other = sent("s151", number + 7)
-        refused, moved_refused = work.of(lambda other=other: hub.receive("s151", other))
+        again, moved_again = work.of(lambda message=message: hub.receive("s045", message))
+        other = sent("s046", number + 7)
+        refused, moved_refused = work.of(lambda other=other: hub.receive("s046", other))
         for counted in (calls, again, refused):
             assert counted == {"from_bytes": 1, "unpack": 1}
         assert max(moved_again, moved_refused) <= moved[number] + 4096
-        for site in hub.settings.active[100:]:
+        for site in hub.settings.active[30:]:
             hub.receive(site, sent(site, number))
         assert len(hub.close_round()) == N_SITES
-    # a page or two more as the tree grows, never the history: the contributions of one round are 200 kB
+    # a page or two more as the tree grows, never the history: the contributions of one round are 60 kB
     assert max(moved.values()) <= moved[2] + 10_000, moved
 
 

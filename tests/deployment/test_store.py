@@ -168,6 +168,7 @@ class Crash(BaseException):
     """Ends a process as kill -9 would: nothing catches it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from fcac.cli import run
-from fcac.deployment import study
+from fcac.deployment import study as study_directory
 from fcac.deployment.settings import FederationSettings, Limits
 from fcac.estimators import models
 from testing.data import blobs, write_csv
@@ -52,7 +52,7 @@ def test_init_makes_everything(tmp_path: Path, schema: Path, capsys: pytest.Capt
         (["--sites", ""], "at least one name"),
         (["--sites", "../a"], "letters, digits"),
         (["--sites", "a", "--address", "nowhere"], "host:port"),
-        (["--sites", "a", "--server", "magic"], "server kind"),
+        (["--sites", "a", "--server", "magic"], "server must be one of"),
     ],
 )
 def test_init_says_what_is_wrong(
@@ -68,7 +68,7 @@ def test_init_says_what_is_wrong(
     [
         ([], "--epsilon"),
         (["--epsilon", "1", "--no-privacy"], "not both"),
-        (["--no-privacy", "--budget", "3"], "--budget goes with"),
+        (["--no-privacy", "--budget", "3"], "--budget needs"),
         (["--epsilon", "-1"], "epsilon"),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_site_does_not_start_undecided(
 
 def test_a_site_does_not_start_with_epsilon_and_no_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plain.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
-    root = study.init(tmp_path / "study", ["a"], tmp_path / "plain.toml")
+    root = study_directory.init(tmp_path / "study", ["a"], tmp_path / "plain.toml")
     command = ["federation", "site", str(root / "bundles" / "a"), "--data", str(tmp_path), "--epsilon", "1"]
     assert run(command) == 1
     assert "bounds" in capsys.readouterr().err
@@ -123,7 +123,7 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
         assert words in capsys.readouterr().out
     assert study.settings.members["b"].status == "revoked"
     assert run(["federation", "forget", root, "nobody"]) == 1
-    assert "there are a, b, c" in capsys.readouterr().err
+    assert "the sites are a, b, c" in capsys.readouterr().err
     assert run(["federation", "add", root, "b"]) == 0
     assert run(["federation", "add", root, "d"]) == 0
     assert study.settings.active == ["a", "b", "c", "d"]
@@ -141,8 +141,8 @@ def test_hand_made_changes_survive_add_and_revoke(tmp_path: Path) -> None:
     study = Study(tmp_path)
     path = study.root / "federation.toml"
     path.write_text(path.read_text().replace("# max_node_share = 0.25", "max_node_share = 0.4  # agreed in May\n# "))
-    study.revoke(study.root, "a")
-    study.add(study.root, "d")
+    study_directory.revoke(study.root, "a")
+    study_directory.add(study.root, "d")
     assert "# agreed in May" in path.read_text()
     assert study.settings.limits.max_node_share == 0.4
     assert study.settings.active == ["b", "c", "d"]
@@ -165,7 +165,7 @@ def test_status_counts_nothing_from_before_a_site_was_forgotten(
     study.give({name: blobs(200, i) for i, name in enumerate("ab")})
     study.play()
     study.play()
-    study.forget(study.root, "b")
+    study_directory.forget(study.root, "b")
     assert run(["federation", "status", str(study.root)]) == 0
     shown = capsys.readouterr().out
     lines = {line.split()[0]: line for line in shown.splitlines() if line[:2] in ("a ", "b ")}
@@ -178,14 +178,14 @@ def test_status_counts_nothing_from_before_a_site_was_forgotten(
 def test_a_site_says_what_is_wrong_before_it_starts(
     tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = study.init(tmp_path / "study", ["a"], schema)
+    root = study_directory.init(tmp_path / "study", ["a"], schema)
     bundle, data = root / "bundles" / "a", tmp_path / "rows.csv"
     data.write_text("x,y,who\n1,2,me\n")
     site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
     for extra, code, words in (
         (["--epsilon", "1", "--record-id", "nobody"], 2, "no column nobody, which was named for the ledger"),
-        (["--no-privacy", "--record-id", "who"], 2, "they go with --epsilon"),
-        (["--epsilon", "1", "--record-id", "who", "--part-by-file"], 2, "give one of"),
+        (["--no-privacy", "--record-id", "who"], 2, "they need --epsilon"),
+        (["--epsilon", "1", "--record-id", "who", "--part-by-file"], 2, "give only one of"),
     ):
         assert run([*site, *extra]) == code
         assert words in capsys.readouterr().err
@@ -197,6 +197,6 @@ def test_a_site_says_what_is_wrong_before_it_starts(
 def test_a_server_listens_where_it_can_reach_itself(
     tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = study.init(tmp_path / "study", ["a"], schema)
+    root = study_directory.init(tmp_path / "study", ["a"], schema)
     assert run(["federation", "server", str(root), "--host", "192.0.2.7"]) == 1
     assert "listen on 127.0.0.1 or 0.0.0.0" in capsys.readouterr().err

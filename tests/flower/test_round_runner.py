@@ -298,6 +298,7 @@ def crash_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
     raise AssertionError("the runs never ended without a crash")
 
 
+@pytest.mark.slow
 def test_a_crash_at_a_write_loses_nothing_and_counts_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

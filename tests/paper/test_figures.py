@@ -13,6 +13,8 @@ from fcac.paper.figures import PAPER_WASSERSTEIN, reproduce_figures
 
 image = pytest.importorskip("matplotlib.image", reason="the pictures need the extra 'experiments'")
 
+pytestmark = pytest.mark.slow  # drawing them takes ten seconds
+
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):

@@ -129,6 +129,7 @@ def test_paper_cells_come_out_to_the_digit_from_stored_trials(tmp_path) -> None:
 REAL_DATA = os.environ.get("FCAC_DATA", "")
 
 
+@pytest.mark.slow
 def test_quick_run_of_the_command(digits_dir, tmp_path) -> None:
     """The whole command on stand-in sets: every method, both scenarios, three trials, tables and ranks."""
     result = CliRunner().invoke(

@@ -268,6 +268,7 @@ def chi_squared_p(draws, law):
     return stats.chisquare(observed, [len(draws) * law[outcome] for outcome in outcomes]).pvalue
 
 
+@pytest.mark.slow
 def test_seeds_follow_the_law_of_kmeans_plus_plus():
     points = np.array([[0.0], [1.0], [1.0], [4.0], [6.0]])
     generator = np.random.default_rng(0)
@@ -433,6 +434,7 @@ def seeds_after_forgetting(steps, n_seeds, trial):
     return share.seeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [[[1, 4]], [[0]], [[0, 3, 5]], [[4], [0, 2]]])
 def test_mufc_forgotten_rows_leave_the_law_of_never_having_had_them(steps):
     """After forgetting, seeds must follow k-means++ on the rest, whose law is enumerated exactly."""
@@ -441,6 +443,7 @@ def test_mufc_forgotten_rows_leave_the_law_of_never_having_had_them(steps):
     assert chi_squared_p(draws, seeding_law(SIX[rest], 2)) > CHANCE
 
 
+@pytest.mark.slow
 def test_mufc_law_test_notices_a_wrong_rule():
     """Redrawing only the forgotten seed, and not those drawn after it, is the tempting mistake."""
     rest, draws = [0, 2, 3, 5], []

@@ -42,6 +42,7 @@ def shipped(epsilon: float = 8.0, seed: int = 0, factor: float = 1.0) -> NodeRel
 PAIRS = ["a crowd in one corner", "no record at all", "a constant column"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", PAIRS)
 def test_the_shipped_code_keeps_its_promise(words: str) -> None:
     found = one_pair(shipped(), words, n_runs=600)
@@ -50,6 +51,7 @@ def test_the_shipped_code_keeps_its_promise(words: str) -> None:
     assert found.mu_low > 0.5 * promised  # the audit is awake: it sees most of what there is to see
 
 
+@pytest.mark.slow
 def test_the_same_with_the_real_sampler() -> None:
     pytest.importorskip("opendp", reason="needs the extra 'privacy'")
     # this noise has no seed, so a false alarm must be out of the question, and how much the runs can prove is chance
@@ -141,6 +143,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], NodeRelease], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutate", "words"), MUTANTS, ids=[mutate.__name__ for mutate, _ in MUTANTS])
 @pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")
 def test_mutants_are_caught(monkeypatch: pytest.MonkeyPatch, mutate: Any, words: str) -> None:
@@ -152,6 +155,7 @@ def test_mutants_are_caught(monkeypatch: pytest.MonkeyPatch, mutate: Any, words:
 # ------------------------------------------------------------ the public function
 
 
+@pytest.mark.slow
 def test_audit_says_what_it_did() -> None:
     seen: list[tuple[int, int]] = []
     original = shipped()
@@ -166,6 +170,7 @@ def test_audit_says_what_it_did() -> None:
     assert np.array_equal(original.bounds, before["bounds"])
 
 
+@pytest.mark.slow
 def test_half_the_noise_fails_the_public_function() -> None:
     result = audit(shipped(factor=0.5), n_runs=200)
     assert not result.holds

@@ -291,7 +291,7 @@ def test_wrong_input_is_named(in_process):
         gather("model.fcac")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="call fit or partial_fit"):
         gather(FCAC())
-    with pytest.raises(ValueError, match="play a round"):
+    with pytest.raises(ValueError, match="run a round"):
         gather(Server())
     with pytest.raises(ValueError, match="each of the 3 features"):
         gather(model, feature_names=["only one"])

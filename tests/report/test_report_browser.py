@@ -19,6 +19,8 @@ from fcac.privacy import PaperLaplace
 from fcac.report import write_report
 from testing.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow  # a real browser
+
 FLAGS = [
     "--headless",
     "--no-sandbox",

@@ -73,7 +73,7 @@ def test_values_outside_the_categories_are_counted_and_not_quoted():
 
 
 def test_text_where_numbers_are_needed_and_a_column_that_is_not_there():
-    with pytest.raises(DataError, match="column 'a' holds text"):
+    with pytest.raises(DataError, match="column 'a' has text"):
         Schema(["a"]).apply(table(a=["x"]))
     with pytest.raises(RequestError, match="no column b"):
         Schema(["b"]).apply(table(a=[1.0]))

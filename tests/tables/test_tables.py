@@ -268,7 +268,7 @@ def test_missing_values_are_counted_over_all_files_and_leave_a_model_as_it_was(t
     [
         ("a,b\n1,2\n1,SECRET\n", r"column b \(text\) is not numeric.*--drop b.*schema"),
         ("a,b\n1,2\nSECRET,3\n" * 1, r"column a \(text\) is not numeric"),
-        ("a,b\n1,2\n1,2,SECRET\n", "line 3 has 3 cells, the first line names 2"),
+        ("a,b\n1,2\n1,2,SECRET\n", "line 3 has 3 cells, but the first line names 2"),
         ("a,b\n1,2\nSECRET\n", "line 3 has 1 cells"),
         ("a,a\n1,2\n", "column a appears more than once"),
         (",a\n0,2\n", "column 1 has no name"),
@@ -317,7 +317,7 @@ def test_a_file_that_is_cut_off_is_said_to_be(tmp_path, rows, ending):
         ({"Y": np.ones(3)}, "no array X"),
         ({"X": np.ones(3)}, "two dimensions"),
         ({"X": np.array([["a"]])}, "table of numbers"),
-        ({"X": np.ones((3, 2)), "columns": np.array(["a"])}, "names 1 columns, X has 2"),
+        ({"X": np.ones((3, 2)), "columns": np.array(["a"])}, "names 1 columns, but X has 2"),
     ],
 )
 def test_a_bad_npz_file(tmp_path, arrays, words):
@@ -337,7 +337,7 @@ def test_files_must_have_the_same_columns(tmp_path):
     for content, words in (
         ("a\n1\n", r"y\.csv has no column b"),
         ("a,b,c\n1,2,3\n", r"y\.csv has columns that .*x\.csv does not have: c"),
-        ("a,b\n1,u\n", r"y\.csv: column b holds text"),
+        ("a,b\n1,u\n", r"y\.csv: column b has text"),
     ):
         (tmp_path / "y.csv").write_text(content)
         with pytest.raises(DataError, match=words):
@@ -389,7 +389,7 @@ def test_rows_without_site_or_label_are_counted(tmp_path):
 
 def test_all_rows_dropped_is_an_error(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,\n2,\n")
-    with pytest.raises(DataError, match="every one of the 2 rows"):
+    with pytest.raises(DataError, match="each of the 2 rows"):
         joined(open_tables([tmp_path / "x.csv"], Schema(["a", Column("b", missing="drop")])))
 
 

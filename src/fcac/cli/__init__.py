@@ -1,6 +1,6 @@
 """The command line: ``fcac`` and its commands.
 
-Commands import what they need when they run, so that ``fcac --help`` is quick and works whatever is installed.
+Commands import what they need when they run, so that ``fcac --help`` is fast and works whatever is installed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fcac.cli import console
 
 __all__ = ["app", "main", "run"]
 
-# In the order of the help text; each is a function in the file of its name.
+# In the order of the help text; each is a function in the module of the same name.
 _COMMANDS = (
     "demo",
     "fit",
@@ -34,18 +34,18 @@ _COMMANDS = (
     "ledger",
     "audit",
 )
-# Groups of commands that are loaded only when one of them is called: name -> (module, what the list of commands says).
+# Groups of commands that are loaded only when one of them is called: name -> (module, line in the list of commands).
 _LAZY = {
     "reproduce": (
         "fcac.cli.commands.reproduce",
-        "Re-run the paper's evaluation and say, cell by cell, whether it agrees.",
+        "Re-run the paper's evaluation and compare the results, cell by cell.",
     ),
     "federation": ("fcac.cli.commands.federation", "Run sites and a server on different machines."),
 }
 
 
 def with_argument_help(command: click.Command) -> click.Command:
-    """Give arguments the help they were written with, which typer loses with some versions of click."""
+    """Restore the help texts of arguments, which typer loses with some versions of click."""
     for child in getattr(command, "commands", {}).values():
         with_argument_help(child)
     if command.callback is None:
@@ -59,7 +59,7 @@ def with_argument_help(command: click.Command) -> click.Command:
 
 
 class _RootGroup(TyperGroup):
-    """The root: knows the lazy groups by name and loads them when they are called."""
+    """The root command, which loads the lazy groups when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*super().list_commands(ctx), *_LAZY]
@@ -85,7 +85,7 @@ app = typer.Typer(
     cls=_RootGroup,
     name="fcac",
     invoke_without_command=True,
-    suggest_commands=False,  # click makes suggestions of its own
+    suggest_commands=False,  # click makes its own suggestions
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -106,10 +106,10 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Cluster data that may not leave where it is.
+    """Cluster data that must stay where it is.
 
-    Each site condenses its own rows to a few nodes; a server finds the clusters in all sites' nodes. Nobody says how
-    many clusters there are, and later rounds add to what is known.
+    Each site condenses its own rows to a few nodes; a server finds clusters in the nodes of all sites. The number of
+    clusters need not be known, and later rounds add to what has been learned.
 
     Start with [bold]fcac demo[/bold], or with your own tables:
 
@@ -126,17 +126,17 @@ for _name in _COMMANDS:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line and return its exit code; errors become one line on the standard error.
+    """Run one command line and return its exit code; errors are reported in one line on standard error.
 
     Parameters
     ----------
     args : sequence of str
-        Without the name of the program.
+        Arguments, without the name of the program.
 
     Returns
     -------
     int
-        0 done, 1 failed, 2 used wrongly, 130 interrupted.
+        0: success, 1: failure, 2: wrong usage, 130: interrupted.
     """
     command = with_argument_help(typer.main.get_command(app))
     name = f"fcac {args[0]}" if args and not args[0].startswith("-") else "fcac"
@@ -145,7 +145,7 @@ def run(args: Sequence[str]) -> int:
             result: Any = command.main(list(args), prog_name="fcac", standalone_mode=False)
             sys.stdout.flush()
     except BrokenPipeError:
-        # the reader has seen enough; what is still buffered goes nowhere
+        # the reader has closed the pipe; buffered output is discarded
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:

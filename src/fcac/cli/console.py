@@ -1,4 +1,4 @@
-"""What a person sees: progress after two seconds, one-line errors, plain notes."""
+"""Output for people: progress after two seconds, one-line errors, plain notes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fcac._text import duration
 _PATIENCE_SECONDS = 2.0
 _LINE_EVERY_SECONDS = 10.0
 
-# Which extra brings which module, for the one line that says what to install.
+# Which extra provides which module, for the message that says what to install.
 _EXTRAS = {
     "opendp": "privacy",
     "flwr": "flower",
@@ -33,7 +33,7 @@ _EXTRAS = {
 
 
 class BadUse(click.UsageError):
-    """The command was asked for something that does not make sense: exit code 2."""
+    """The command was used wrongly: exit code 2."""
 
 
 def say(text: str = "") -> None:
@@ -42,12 +42,12 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """Print a line beside the result, to the standard error."""
+    """Print a line that is not part of the result, to standard error."""
     click.echo(text, err=True)
 
 
 def help_text(command: Callable[..., Any]) -> str:
-    """Return a command's docstring with every paragraph on one line, so that a terminal of any width can wrap it."""
+    """Return a command's docstring with every paragraph on one line, to be wrapped at the width of the terminal."""
     import inspect
 
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
@@ -55,9 +55,9 @@ def help_text(command: Callable[..., Any]) -> str:
 
 
 class Progress:
-    """Counts and time left, shown once something has taken two seconds.
+    """Progress and time left, shown once something has taken two seconds.
 
-    At a terminal a bar; elsewhere a line every ten seconds. Without a known end, only counts.
+    This is a progress bar at a terminal, and a line every ten seconds elsewhere.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Progress:
                 self._bar.stop()
 
     def __call__(self, done: int, share: float) -> None:
-        """Tell how many are done, and which share of all that is (0 to 1)."""
+        """Report how many are done, and the fraction of the total (0 to 1)."""
         self._done, self._share = done, share
         if self._bar is not None:
             self._bar.update(self._task, completed=share, count=f"{done:,} {self._unit}")
@@ -102,7 +102,7 @@ class Progress:
             note(f"{self._what}: {done:,} {self._unit}, {share:.0%}{self._left()}")
 
     def now(self, what: str) -> None:
-        """Say that something else is being done from here on."""
+        """Report that something else is being done from now on."""
         self._what = what
         if self._bar is not None:
             self._bar.update(self._task, description=what)
@@ -131,7 +131,7 @@ class Progress:
                 transient=True,
             )
             self._task = bar.add_task(self._what, total=1.0, count=f"{self._done:,} {self._unit}")
-            # the time before the bar appeared counts for the time left
+            # the time before the bar appeared counts towards the estimate of the time left
             bar.tasks[0].start_time = bar.get_time() - (time.monotonic() - self._started)
             bar.start()
             self._bar = bar
@@ -139,7 +139,7 @@ class Progress:
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each, without the place in the code that gave them."""
+    """Show each warning as one line, without its place in the code."""
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if not issubclass(category, DeprecationWarning | PendingDeprecationWarning | ResourceWarning):
@@ -152,14 +152,15 @@ def plain_warnings() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line."""
+    """Return a text with all whitespace, including line breaks, replaced by single spaces."""
     return " ".join(text.split())
 
 
 def explain(error: BaseException, command: str) -> int:
-    """Print what went wrong in one line and return the exit code.
+    """Print an error in one line and return the exit code.
 
-    2: the command was used wrongly; 1: it failed; 130: it was interrupted. ``FCAC_DEBUG=1`` adds the traceback.
+    2: the command was used wrongly; 1: it failed; 130: it was interrupted. With ``FCAC_DEBUG=1`` the traceback is
+    printed too.
     """
     from fcac.exceptions import RequestError
 
@@ -193,19 +194,19 @@ def _in_words(error: BaseException) -> str:
         return one_line(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     if isinstance(error, ValueError | ImportError):
         return one_line(str(error))
-    # An error that nobody foresaw: its words could quote a row, so only its place is shown.
+    # An unexpected error: its message could quote a row, so only its place in the code is shown.
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"unexpected {type(error).__name__}{place}; run again with FCAC_DEBUG=1 to see all of it, and report it"
+    return f"unexpected {type(error).__name__}{place}; run again with FCAC_DEBUG=1 for details, and please report it"
 
 
 def check_out(path: Path, force: bool) -> None:
-    """Refuse, before any work is done, an output that cannot or should not be written."""
+    """Refuse an output that cannot or should not be written, before any work is done."""
     if path.is_dir():
         raise BadUse(f"--out {path} is a directory: name a file")
     if not path.parent.is_dir():
         raise BadUse(f"the directory {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK):
-        raise BadUse(f"the directory {path.parent} cannot be written to")
+        raise BadUse(f"the directory {path.parent} is not writable")
     if path.exists() and not force:
         raise BadUse(f"{path} exists: give another --out, or --force to replace it")

@@ -1,4 +1,4 @@
-"""Label batches with any kind of model, and write them as they come."""
+"""Labels batches of rows with any kind of model, and writes the labels batch by batch."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _ENDINGS = (".parquet", ".pq", ".feather", ".arrow", ".csv")
 
 
 class Labeller:
-    """Gives labels, distances and novelty for a block of rows.
+    """Returns labels, distances and novelty for a block of rows.
 
     Parameters
     ----------
     model : FCAC, Codebook or a clusterer
     tables : Tables
-        Checked to have the model's number of features.
+        Must have the model's number of features.
     """
 
     def __init__(self, model: Any, tables: Tables) -> None:
         self._model = model
         expected = model.n_features if isinstance(model, Codebook) else model.n_features_in_
         if tables.n_features != expected:
-            raise DataError(f"the data have {tables.n_features} features, the model has {expected}")
+            raise DataError(f"the data have {tables.n_features} features, but the model has {expected}")
 
     def __call__(self, block: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
         if not len(block):
@@ -48,12 +48,12 @@ class Labeller:
 
 
 class LabelWriter:
-    """Writes labels batch by batch; the file appears only when all is written.
+    """Writes labels batch by batch; the file appears only when it is complete.
 
     Parameters
     ----------
     path : Path
-        Its ending chooses the format.
+        Its extension determines the format.
     keep : list of str
         Columns to copy from the data.
     tables : Tables
@@ -64,7 +64,7 @@ class LabelWriter:
             raise BadUse(f"--out {path.name} must end in {', '.join(_ENDINGS)}")
         clash = [name for name in keep if name in ("site", "label", "distance", "novel")]
         if clash:
-            raise BadUse(f"--keep {clash[0]}: the output has a column of this name already")
+            raise BadUse(f"--keep {clash[0]}: the output already has a column of this name")
         self._path, self._keep = path, keep
         self._with_site = tables.has_sites
         self._writer: Any = None
@@ -74,7 +74,7 @@ class LabelWriter:
 
     @property
     def n_clusters(self) -> int:
-        """How many different labels were written."""
+        """Number of different labels written."""
         return len(self._clusters)
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class LabelWriter:
     def write(
         self, batch: Batch, label: NDArray[np.int64], distance: NDArray[np.float64], novel: NDArray[np.bool_]
     ) -> None:
-        """Write one line per row read; rows that were left out get empty cells."""
+        """Write one line per row read; rows that were dropped get empty cells."""
         columns: dict[str, pa.Array] = {}
         n = batch.table.num_rows
         if self._with_site:
@@ -138,7 +138,7 @@ class LabelWriter:
 
 
 def _spread(values: Any, kept: NDArray[np.bool_] | None, n: int, kind: pa.DataType) -> pa.Array:
-    """Put the values of the kept rows at their places among all n rows; the others are empty."""
+    """Put the values of the kept rows in their positions among all n rows; the others are empty."""
     if kept is None:
         return pa.array(values, type=kind)
     places = np.full(n, -1, np.int64)

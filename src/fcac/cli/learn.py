@@ -1,4 +1,4 @@
-"""Playing a round from tables: what `fit` and `update` share."""
+"""Learning a round from tables, for the commands `fit` and `update`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def learn_and_save(
     part: str | None,
     report: Path | None,
 ) -> None:
-    """Play a round from tables, write the model and say what came out."""
+    """Learn a round from tables, write the model and print a summary."""
     from fcac import save
 
     _check_records(model, record_id, part)
@@ -43,7 +43,7 @@ def learn_and_save(
     if report is not None:
         from fcac.cli.commands.report import write_report
 
-        # later on, this round's rows are only a part of what the model knows
+        # in later rounds, these rows are only a part of what the model has learned
         write_report(model, report, tables if model.n_rounds_ == 1 else None)
         say(f"Report: {report}")
     elif model.n_rounds_ == 1:
@@ -56,11 +56,11 @@ def _check_records(model: Any, record_id: str | None, part: str | None) -> None:
     if record_id is not None and part is not None:
         raise BadUse("give --record-id or --part, not both")
     if getattr(model.privacy, "ledger", None) is None:
-        raise BadUse("--record-id and --part say how a ledger adds up: they need --epsilon and --ledger")
+        raise BadUse("--record-id and --part determine how a ledger adds up costs: they need --epsilon and --ledger")
 
 
 def _with_ids(tables: Tables, pieces: Iterator[Any]) -> Iterator[Any]:
-    """Add the ids of its rows to each piece."""
+    """Add to each block the ids of its rows."""
     for site, rows in pieces:
         known = tables.record_ids[site]
         yield site, rows, known[len(known) - len(rows) :]
@@ -89,4 +89,4 @@ def _say_privacy(model: Any) -> None:
         for site in ledger.sites():
             say("Ledger, " + ledger.summary_line(site))
     elif hasattr(mechanism, "release"):
-        note("note: no --ledger: nobody adds up what later rounds cost")
+        note("note: without --ledger, the costs of later rounds are not added up")

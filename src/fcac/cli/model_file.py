@@ -1,4 +1,4 @@
-"""Model files of the command line: errors that name the file, and what a model says about its columns."""
+"""Model files for the command line: errors that name the file, and what a model knows about its columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fcac.tables.schema import Schema
 
 
 def load_model(path: Path) -> Any:
-    """Read a model file; every error names it."""
+    """Read a model file; every error names the file."""
     from fcac.estimators import models
 
     if not path.is_file():
@@ -19,13 +19,13 @@ def load_model(path: Path) -> Any:
 
 
 def schema_of(model: Any) -> Schema | None:
-    """Return the schema that the rows of a model came through, if it has one."""
+    """Return the schema with which a model's rows were converted, if it has one."""
     found: Schema | None = getattr(model, "schema_", None) or getattr(model, "schema", None)
     return found
 
 
 def columns_of(model: Any) -> list[str] | None:
-    """Names of the model's features, if it knows them."""
+    """Return the names of the model's features, if it has them."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         names = getattr(model, "feature_names", None)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they become tables and mechanisms."""
+"""Options shared by several commands, and their conversion to tables and mechanisms."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the output if it e
 SchemaPath = Annotated[
     Path | None,
     typer.Option(
-        "--schema", help="What the columns mean; see `fcac schema`.", rich_help_panel=_DATA, show_default=False
+        "--schema", help="Schema of the columns; see `fcac schema`.", rich_help_panel=_DATA, show_default=False
     ),
 ]
 Drop = Annotated[
     list[str] | None,
     typer.Option(
-        "--drop", help="Column to leave out (repeat).", metavar="COLUMN", rich_help_panel=_DATA, show_default=False
+        "--drop", help="Column to leave out (repeatable).", metavar="COLUMN", rich_help_panel=_DATA, show_default=False
     ),
 ]
 SiteColumn = Annotated[
@@ -47,7 +47,7 @@ SiteColumn = Annotated[
 Site = Annotated[
     str | None,
     typer.Option(
-        "--site", help="All rows belong to this site. Otherwise each file is a site, named by the file.",
+        "--site", help="All rows belong to this site. Otherwise each file is a site, named after the file.",
         metavar="NAME", rich_help_panel=_DATA, show_default=False,
     ),
 ]  # fmt: skip
@@ -61,34 +61,39 @@ Sites = Annotated[
 Partition = Annotated[
     str,
     typer.Option(
-        "--partition", help="With --sites: iid, dirichlet or classes; the last two follow --label-column.",
+        "--partition", help="With --sites: iid, dirichlet or classes; the last two need --label-column.",
         rich_help_panel=_DATA,
     ),
 ]  # fmt: skip
 Alpha = Annotated[
-    float, typer.Option("--alpha", help="With --partition dirichlet: small makes sites differ.", rich_help_panel=_DATA)
+    float,
+    typer.Option(
+        "--alpha", help="With --partition dirichlet: the smaller, the more sites differ.", rich_help_panel=_DATA
+    ),
 ]
 ClassesPerSite = Annotated[
-    int, typer.Option("--classes-per-site", help="With --partition classes.", min=1, rich_help_panel=_DATA)
+    int,
+    typer.Option("--classes-per-site", help="With --partition classes: labels per site.", min=1, rich_help_panel=_DATA),
 ]
 LabelColumn = Annotated[
     str | None,
     typer.Option(
-        "--label-column", help="Column of known labels: never clustered by.", metavar="COLUMN", rich_help_panel=_DATA,
-        show_default=False,
+        "--label-column", help="Column of known labels, never used for clustering.", metavar="COLUMN",
+        rich_help_panel=_DATA, show_default=False,
     ),
 ]  # fmt: skip
 RecordId = Annotated[
     str | None,
     typer.Option(
-        "--record-id", help="Column that names the person behind each row: the ledger then adds up per person.",
+        "--record-id", help="Column that identifies the person of each row: the ledger then adds up costs per person.",
         metavar="COLUMN", rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
 Part = Annotated[
     str | None,
     typer.Option(
-        "--part", help="Name of a part fixed without looking at values (a day): different parts do not add up.",
+        "--part", help="Part of the data, defined without looking at values (a day): the costs of different parts do "
+        "not add up.",
         metavar="NAME", rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
@@ -104,7 +109,7 @@ Delta = Annotated[float, typer.Option("--delta", help="With --epsilon.", rich_he
 LedgerPath = Annotated[
     Path | None,
     typer.Option(
-        "--ledger", help="With --epsilon: file in which spending is added up, charged before noise is drawn.",
+        "--ledger", help="With --epsilon: file that records spending; it is charged before noise is drawn.",
         rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
@@ -125,12 +130,12 @@ LocalEpsilon = Annotated[
 PaperNoise = Annotated[
     float | None,
     typer.Option(
-        "--paper-noise", help="The paper's noise, to reproduce it. It is no guarantee.", metavar="EPSILON",
+        "--paper-noise", help="The paper's noise, for reproduction. It is not a privacy guarantee.", metavar="EPSILON",
         rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
-Seed = Annotated[int, typer.Option("--seed", help="Of the server's shuffle and of simulated sites.", min=0)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling and of simulated sites.", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ReportPath = Annotated[
     Path | None, typer.Option("--report", help="Also write a report (HTML) here.", show_default=False)
 ]
@@ -153,7 +158,7 @@ def open_data(
     keep: list[str] | None = None,
     seed: int = 0,
 ) -> Tables:
-    """Open tables as the options of a command say."""
+    """Open tables according to the options of a command."""
     from fcac.tables import Split, open_tables, site_from_text
 
     if partition != "iid" and sites is None:
@@ -191,7 +196,7 @@ def make_mechanism(
     paper_noise: float | None,
     seed: int,
 ) -> Any:
-    """Return the privacy mechanism that the options ask for, or None."""
+    """Return the privacy mechanism that the options request, or None."""
     wished = {"--epsilon": epsilon, "--local-noise": local_noise, "--paper-noise": paper_noise}
     given = [name for name, value in wished.items() if value is not None]
     if len(given) > 1:
@@ -200,11 +205,11 @@ def make_mechanism(
         if value is not None and not 0 < value < float("inf"):
             raise BadUse(f"{name} must be a positive number, not {value}")
     if epsilon is None and (ledger is not None or budget is not None):
-        raise BadUse("--ledger and --budget are for --epsilon")
+        raise BadUse("--ledger and --budget need --epsilon")
     if not given:
         return None
     if given != ["--paper-noise"] and schema is None:
-        raise BadUse(f"{given[0]} needs --schema with public bounds; `fcac schema DATA --out schema.toml` starts one")
+        raise BadUse(f"{given[0]} needs --schema with public bounds; `fcac schema DATA --out schema.toml` drafts one")
 
     from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace
 
@@ -215,7 +220,7 @@ def make_mechanism(
         return LocalNoise(local_noise, schema.require_bounds())
     assert epsilon is not None
     mechanism = NodeRelease(epsilon, schema.require_bounds(), delta, _open_ledger(ledger, budget, delta))
-    mechanism.sampler.check_ready()  # a missing extra should not show only after all data were read
+    mechanism.sampler.check_ready()  # a missing extra should be reported before all data have been read
     return mechanism
 
 
@@ -224,9 +229,9 @@ def _open_ledger(path: Path | None, budget: float | None, delta: float) -> Any:
 
     if path is None:
         if budget is not None:
-            raise BadUse("--budget needs --ledger, the file in which spending is added up")
+            raise BadUse("--budget needs --ledger, the file that records spending")
         return None
-    # the model file remembers the ledger, and `fcac update` may be called from elsewhere
+    # the model file stores the path, and `fcac update` may be called from another directory
     path = path.resolve()
     if path.exists():
         ledger = Ledger.open(path)

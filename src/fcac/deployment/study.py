@@ -66,13 +66,13 @@ insecure = {insecure}
 {condensing}"""
 
 _CONDENSING = """
-[condensing]   # the same at every site; bundles made later carry it
-max_nodes = {max_nodes}   # most nodes that a site condenses its rows to
-min_rows = {min_rows}   # without --epsilon: fewest rows that a node stands for when it is sent
+[condensing]   # the same at every site; copied to the bundles of sites added later
+max_nodes = {max_nodes}   # maximum number of nodes to which a site condenses its rows
+min_rows = {min_rows}   # without --epsilon: minimum number of rows behind a node that is sent
 """
 
 _BUNDLE_CONDENSING = """
-[condensing]   # as the study has it; the same at every site
+[condensing]   # set by the study; the same at every site
 condenser = "reservoir"
 max_nodes = {max_nodes}
 min_rows = {min_rows}

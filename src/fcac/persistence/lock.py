@@ -1,4 +1,4 @@
-"""A lock between processes that a killed process loses by itself."""
+"""A lock between processes that is released even if the process that holds it is killed."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-# SQLite takes no "for ever"; nothing that holds a lock here lasts a day.
+# SQLite has no unlimited timeout; nothing that holds a lock here takes a day.
 _A_DAY = 86_400.0
 
 
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str], timeout: float | None = None) -> Iterator[None]:
-    """Hold the lock of a path; others that ask for it wait.
+    """Hold the lock of a path; others that request it wait.
 
     The lock is an exclusive transaction on an empty SQLite file: it works on every system, across threads and
-    processes, and goes with the process that holds it.
+    processes, and ends with the process that holds it.
 
     Parameters
     ----------
     path : path-like
-        A file of its own; made if it is not there. Its directory must exist.
+        A file used only for the lock; created if it does not exist. Its directory must exist.
     timeout : float, optional
-        Seconds to wait before a ``TimeoutError``; None waits as long as it takes.
+        Seconds to wait before a ``TimeoutError`` is raised; None waits as long as necessary.
 
     Examples
     --------

@@ -131,7 +131,7 @@ def audit(
     >>> from fcac.privacy import NodeRelease, audit
     >>> from fcac.privacy.samplers import InsecureTestSampler
     >>> half = InsecureTestSampler(seed=1, factor=0.5)  # a fault: half the noise
-    >>> audit(NodeRelease(8, bounds=[[0, 1]], sampler=half), n_runs=400).holds
+    >>> audit(NodeRelease(8, bounds=[[0, 1]], sampler=half), n_runs=100).holds
     False
     """
     if n_runs < 100:

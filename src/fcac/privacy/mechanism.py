@@ -1,4 +1,4 @@
-"""What a privacy mechanism is: the interface, its settings in model files, and its statement in contributions."""
+"""The interface of privacy mechanisms, their settings in model files, and their statements in contributions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Guarantee = Literal["central", "local", "none"]
 
 
 class Mechanism(PlainObject):
-    """Something done to records before anything leaves a site.
+    """A transformation of records before anything leaves a site.
 
     To add one, put a subclass into a file of ``fcac/privacy/mechanisms``, named like the class in lower case with
     underscores. A row mechanism (``kind = "row"``) has ``perturb(rows, site, round)``, which returns noised rows. A
     node mechanism (``kind = "node"``) has ``release(rows, state, site, round)``, which returns nodes, counts and the
-    state to go on from.
+    state for the next round.
 
     Attributes
     ----------
     kind : {"row", "node"}
     guarantee : {"central", "local", "none"}
     title : str
-        The mechanism in a report's words.
+        Short description for reports.
     per : str
-        What epsilon is counted for.
+        The unit to which epsilon applies.
     epsilon : float
     """
 
@@ -55,11 +55,11 @@ class Mechanism(PlainObject):
         return settings
 
     def statement(self, n_releases: int) -> dict[str, Any]:
-        """Return the short statement that travels with a contribution; it depends on settings only, never on rows.
+        """Return the short privacy statement that is sent with a contribution; it never depends on rows.
 
         Parameters
         ----------
         n_releases : int
-            Rounds in which the site has answered under this mechanism.
+            Number of rounds in which the site has contributed under this mechanism.
         """
         return {"mechanism": type(self).__name__, "epsilon": float(self.epsilon), "rounds": n_releases}

@@ -1,4 +1,4 @@
-"""What a site says about its privacy, put into words: the one place for commands, status and report."""
+"""Privacy statements as readable text, for commands, status and report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fcac.privacy import mechanisms
 
 
 def title(statement: dict[str, Any] | None) -> str:
-    """Say in a few words what was done to rows or nodes before they left.
+    """Return in a few words what was done to rows or nodes before they left the site.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def title(statement: dict[str, Any] | None) -> str:
 
 
 def cost(statement: dict[str, Any] | None) -> str:
-    """Say what one use costs, or "–" where there is no epsilon.
+    """Return the cost of one use, or "–" if there is no epsilon.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def cost(statement: dict[str, Any] | None) -> str:
 
 
 def in_a_line(statement: dict[str, Any] | None) -> str:
-    """Say in a line what was done and what it has cost so far.
+    """Return in one line what was done and what it has cost so far.
 
     Examples
     --------

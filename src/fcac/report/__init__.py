@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML file that shows what was found, round by round, and what it promises."""
+"""The report: one self-contained HTML file that shows the results, round by round, and the privacy statement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def render_report(
     feature_names: Sequence[str] | None = None,
     federation: bool | None = None,
 ) -> str:
-    """Return the report as text; parameters as in :func:`write_report`."""
+    """Return the report as text; for the parameters see :func:`write_report`."""
     data = gather(model, rows=rows, compare=compare, feature_names=feature_names, federation=federation)
     return page(data, title)
 
@@ -43,25 +43,25 @@ def write_report(
 
     The file needs nothing else: no network, no fonts, no scripts from elsewhere. Everything in it is computed from the
     contributions that the server keeps. Panels that need rows (novelty, exact sizes) appear only if `rows` is given,
-    which is allowed for in-process runs without privacy alone. No row is ever in the file: pictures show the
-    server's own nodes at three digits, and where the sites' nodes stand behind the clusters, dots that stand for at
-    least five rows each.
+    which is allowed only for in-process runs without privacy. The file never contains a row: pictures show the server's
+    own nodes to three digits and, where the clusters consist of the sites' own nodes, dots that stand for at least five
+    rows each.
 
     Parameters
     ----------
     model : FCAC or Server
-        Fitted. A Server is taken for the server of a federation.
+        A fitted model. A Server is assumed to be the server of a federation.
     path : path-like
         Written atomically.
     rows : array-like, dict of site to rows, or iterator of (site, rows), optional
-        Rows to count into clusters and into the histogram of novelty; read once, piece by piece.
+        Rows to be counted by cluster and in the histogram of novelty; read once, block by block.
     title : str, optional
     compare : FCAC or Server, optional
         Another read-out of the same contributions, shown beside this one.
     feature_names : sequence of str, optional
-        By default those the model was fitted with.
+        By default the names with which the model was fitted.
     federation : bool, optional
-        Whether contributions crossed from sites to a server; by default, whether `model` is a Server.
+        Whether contributions were sent from sites to a server; by default, whether `model` is a Server.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The pictures, as inline SVG: they scale, print, need no library and can be read by keyboard and screen reader."""
+"""Charts as inline SVG: they scale, print, need no library and can be read by keyboard and screen reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fcac.report.data import Novelty, Reading, RoundData
 from fcac.report.markup import Markup, tag
 from fcac.report.projection import Dots, Projection
 
-# Cluster numbers drawn into a picture; more would hide the nodes.
+# Maximum number of cluster numbers in a picture; more would hide the nodes.
 _MAX_NUMBERS = 24
 
 
@@ -21,7 +21,7 @@ _MAX_NUMBERS = 24
 class Frame:
     """Maps coordinates of a projection into a picture, both axes at the same scale.
 
-    Positions are whole units of a picture at most 1,000 wide: no coordinate is told to more than three digits.
+    Positions are whole units of a picture at most 1,000 wide: no coordinate is given to more than three digits.
     """
 
     low: Floats
@@ -31,7 +31,7 @@ class Frame:
 
     @classmethod
     def around(cls, points: Floats, width: int, height: int, margin: int) -> Frame:
-        """Frame in which all points are visible, centred."""
+        """Return a frame in which all points are visible and centred."""
         if not len(points):
             points = np.zeros((1, 2))
         low, high = points.min(axis=0), points.max(axis=0)
@@ -43,7 +43,7 @@ class Frame:
         return cls(low, scale, ((width - float(used[0])) / 2, (height - float(used[1])) / 2), height)
 
     def place(self, points: Floats) -> list[tuple[int, int]]:
-        """Whole picture units; y points up."""
+        """Return positions in whole picture units, with the y axis pointing up."""
         x = self.origin[0] + self.scale * (points[:, 0] - self.low[0])
         y = self.height - self.origin[1] - self.scale * (points[:, 1] - self.low[1])
         return [(round(a), round(b)) for a, b in zip(x, y, strict=True)]
@@ -72,17 +72,17 @@ def network(
     ----------
     dots : Dots
     style_of : callable
-        ClusterStyle of a cluster.
+        Returns the style of a cluster.
     projection : Projection
     frame_points : array of shape (n, 2)
-        What must be visible; pass the same to pictures that are compared.
+        Points that must be visible; pass the same ones to pictures that are to be compared.
     """
     frame = Frame.around(frame_points, width, height, margin=34 if axes else 14)
     places = frame.place(dots.points)
     radii = _radii(dots, largest)
     drawn: list[Markup | None] = [_axes(frame, projection, frame_points, width, height) if axes else None]
     drawn.append(_edges(dots, places))
-    # large clusters first, so that small ones lie on top
+    # large clusters first, so that small ones are drawn on top
     labels = sorted({int(label) for label in dots.labels}, key=lambda label: (style_of(label).rank, label))
     for label in labels:
         style, inside = style_of(label), np.flatnonzero(dots.labels == label)
@@ -120,7 +120,7 @@ def _edges(dots: Dots, places: Sequence[tuple[int, int]]) -> Markup | None:
 def _numbers(
     dots: Dots, places: Sequence[tuple[int, int]], labels: Sequence[int], width: int, height: int
 ) -> Markup | None:
-    """Cluster numbers at the clusters' centres, those of larger clusters first, none on top of another."""
+    """Return cluster numbers at the clusters' centres, largest clusters first, without overlaps."""
     boxes: list[tuple[float, float]] = []
     texts = []
     for label in labels[:_MAX_NUMBERS]:
@@ -166,7 +166,7 @@ def _ticks(frame: Frame, points: Floats, width: int, height: int, axis: int) -> 
 
 
 def nice_values(low: float, high: float, most: int = 5) -> list[float]:
-    """Round values between two numbers.
+    """Return round values between two numbers, for the ticks of an axis.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def nice_values(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def flow(rounds: Sequence[RoundData], read: Reading, names: Sequence[str]) -> Markup:
-    """Draw where rows went from round to round: bars are clusters, ribbons the rows they pass on."""
+    """Draw how rows move between clusters from round to round: bars are clusters, ribbons are rows."""
     width, height, top, bar, gap = 640, 320, 30, 14, 5
     columns = [_column(r, read) for r in rounds]
     tallest = max(sum(rows for _, rows in column) for column in columns) or 1
@@ -237,7 +237,7 @@ def _cluster_name(label: int) -> str:
 
 
 def _column(data: RoundData, read: Reading) -> list[tuple[int, int]]:
-    """Clusters of a round with their rows, in the order of what they become."""
+    """Return the clusters of a round with their rows, ordered by the clusters that they become."""
     rows = data.snapshot.cluster_rows
     return sorted(
         rows.items(), key=lambda item: (read.style(data.becomes.get(item[0], item[0])).rank, -item[1], item[0])
@@ -277,7 +277,7 @@ def _ribbons(
     for (source, target), rows in sorted(flows, key=lambda item: (sources[item[0][0]], order[item[0][1]])):
         thick = scale * rows
         a, b = leaving[source], entering[target]
-        # a cluster can hold fewer rows than flow in where nodes have moved since: its ribbons then share its height
+        # a cluster can have fewer rows than flow into it if nodes have moved since: its ribbons then share its height
         low, high = spans[1][target]
         thin = thick * min(1.0, (high - low) / (scale * arriving[target])) if arriving[target] else 0.0
         leaving[source], entering[target] = a + thick, b + thin
@@ -295,7 +295,7 @@ def _ribbons(
 
 
 def histogram(novelty: Novelty) -> Markup:
-    """Draw how far rows lie from their nearest node, with the threshold of novelty."""
+    """Draw a histogram of the distance between rows and their nearest nodes, with the threshold of novelty."""
     width, height, left, bottom, top = 640, 260, 10, 40, 26
     n = len(novelty.known)
     tallest = int((novelty.known + novelty.novel).max()) or 1

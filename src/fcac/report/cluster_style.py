@@ -1,4 +1,4 @@
-"""How clusters are told apart: eight colours that hold for colour-blind readers, six shapes, and always a number."""
+"""How clusters are distinguished: eight colours that suit colour-blind readers, six shapes, and always a number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 SHAPES = ("circle", "square", "diamond", "triangle", "wedge", "hexagon")
 N_STYLES = len(PALETTE) * len(SHAPES)
 
-# Corner points of the shapes around (0, 0), sized to weigh about as much to the eye as a circle of radius 1.
+# Corners of the shapes around (0, 0), sized to appear about as large as a circle of radius 1.
 _CORNERS = {
     "square": ((-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)),
     "diamond": ((0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)),
@@ -28,7 +28,7 @@ class ClusterStyle:
     Parameters
     ----------
     rank : int
-        0 for the largest cluster. From `N_STYLES` on clusters share one plain style and differ by number only.
+        0 for the largest cluster. From `N_STYLES` on, clusters share one plain style and differ only by number.
     """
 
     rank: int
@@ -44,14 +44,14 @@ class ClusterStyle:
         return SHAPES[self.rank // len(PALETTE)] if self.rank < N_STYLES else SHAPES[0]
 
     def mark(self, x: float, y: float, radius: float, **attributes: object) -> Markup:
-        """Return the mark at a place, as SVG."""
+        """Return the mark at a position, as SVG."""
         if self.shape == "circle":
             return tag("circle", cx=_short(x), cy=_short(y), r=_short(radius), **attributes)
         corners = " ".join(f"{_short(x + radius * dx)},{_short(y + radius * dy)}" for dx, dy in _CORNERS[self.shape])
         return tag("polygon", points=corners, **attributes)
 
     def chip(self) -> Markup:
-        """Return a small mark to stand beside a name."""
+        """Return a small mark to be shown beside a name."""
         mark = self.mark(8, 8, 5.5)
         return tag("svg", mark, class_=f"chip {self.colour}", viewBox="0 0 16 16", aria_hidden="true")
 

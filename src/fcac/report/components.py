@@ -1,4 +1,4 @@
-"""Pieces that sections are made of."""
+"""HTML components from which the sections are built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fcac.report.markup import Child, Markup, tag
 
 
 def shortened(text: str, most: int = 17) -> str:
-    """A long name without its middle, since names often differ at the end.
+    """Shorten a long name in the middle, since names often differ at the end.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def shortened(text: str, most: int = 17) -> str:
 
 
 def section(name: str, title: str, intro: Child, *content: Child | Iterable[Child]) -> Markup:
-    """A section that can be jumped to."""
+    """Return a section that can be linked to."""
     return tag(
         "section",
         tag("h2", title, id=f"{name}-title"),
@@ -35,7 +35,7 @@ def section(name: str, title: str, intro: Child, *content: Child | Iterable[Chil
 
 
 def table(head: Sequence[str], body: Iterable[Sequence[Child]], *, caption: str, class_: str | None = None) -> Markup:
-    """A table that scrolls sideways on its own where it is too wide, by keyboard too."""
+    """Return a table that scrolls sideways if it is too wide, also by keyboard."""
     lines = [tag("tr", tag("th", cells[0], scope="row"), [tag("td", cell) for cell in cells[1:]]) for cells in body]
     inner = tag(
         "table",
@@ -48,12 +48,12 @@ def table(head: Sequence[str], body: Iterable[Sequence[Child]], *, caption: str,
 
 
 def details(summary: str, *content: Child) -> Markup:
-    """Something to unfold."""
+    """Return content that can be unfolded."""
     return tag("details", tag("summary", summary), *content)
 
 
 def plot(picture: Markup, alt: str, *, id_: str | None = None) -> Markup:
-    """A picture that the arrow keys walk through; its description stands in for it."""
+    """Return a picture whose marks can be visited with the arrow keys, with a text alternative."""
     return tag(
         "div",
         picture,

@@ -1,4 +1,4 @@
-"""Everything a report shows, computed from contributions; from rows only where that is allowed."""
+"""The data shown in a report, computed from contributions, and from rows only where that is allowed."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from fcac.report.cluster_style import ClusterStyle
 from fcac.report.privacy_statement import PrivacyStatement, make_statement
 from fcac.report.projection import MIN_ROWS, Dots, Projection, condense, fit_projection, plain_dots
 
-# Nodes drawn one by one; beyond, neighbours share a dot.
+# Maximum number of nodes drawn one by one; beyond it, neighbouring nodes share a dot.
 _MAX_DOTS = 700
 _MAX_SMALL_DOTS = 250
 _N_BINS = 50
-# The histogram of novelty reaches this many thresholds; what is beyond shares the last bar.
+# The histogram of novelty extends to this many thresholds; larger distances share the last bar.
 _REACH = 2.0
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a cluster's mean lies from the mean of all in one feature, in standard units."""
+    """Distance of a cluster's mean from the overall mean in one feature, in standard deviations."""
 
     feature: str
     value: float
@@ -49,23 +49,23 @@ class Difference:
 
 @dataclass(frozen=True)
 class Cluster:
-    """One cluster, as the sites' nodes describe it.
+    """One cluster, as described by the sites' nodes.
 
     Attributes
     ----------
     label : int
-        As `predict` gives it.
+        As returned by `predict`.
     style : ClusterStyle
     rows : int
-        Rows that the nodes in it stand for; counted one by one where rows were given.
+        Number of rows represented by its nodes; counted one by one if rows were given.
     share : float
-        Of all rows.
+        Fraction of all rows.
     n_nodes : int
-        Nodes of the server in it.
+        Number of the server's nodes in it.
     site_shares : dict of site to float
-        Largest first; sites without rows in it are left out.
+        Largest first; sites without rows in it are omitted.
     differences : list of Difference or None
-        Most telling first; None where it stands for too few rows to be described.
+        Largest first; None if the cluster has too few rows to be described.
     """
 
     label: int
@@ -79,7 +79,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Participation:
-    """A site's part in one round."""
+    """A site's participation in one round."""
 
     n_nodes: int
     rows: int
@@ -104,9 +104,9 @@ class Novelty:
     ----------
     edges : array of shape (bins + 1,)
     known, novel : arrays of shape (bins,)
-        Rows like something seen, and rows unlike anything. The last bar also holds everything beyond the last edge.
+        Numbers of known and of novel rows. The last bar also includes everything beyond the last edge.
     threshold : float or None
-        Distance from which a row is novel; None where that depends on the place.
+        Distance beyond which a row is novel; None if it differs between nodes.
     """
 
     edges: Floats
@@ -116,18 +116,18 @@ class Novelty:
 
     @property
     def n_novel(self) -> int:
-        """Rows unlike anything seen."""
+        """Number of rows unlike anything seen."""
         return int(self.novel.sum())
 
     @property
     def n_rows(self) -> int:
-        """All rows."""
+        """Number of all rows."""
         return int(self.known.sum()) + self.n_novel
 
 
 @dataclass(frozen=True)
 class RoundData:
-    """One shown round: its picture, and where its clusters went."""
+    """One round shown in the report: its picture, and what its clusters become."""
 
     snapshot: Snapshot
     dots: Dots
@@ -136,7 +136,7 @@ class RoundData:
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read clusters off the contributions: what is drawn and listed for it."""
+    """The result of one read-out of the contributions: what is drawn and listed for it."""
 
     way: type[ServerReadOut]
     clusters: list[Cluster]
@@ -145,7 +145,7 @@ class Reading:
     labels: Integers
 
     def style(self, label: int) -> ClusterStyle:
-        """Colour and shape of a cluster."""
+        """Return the colour and shape of a cluster."""
         return next((c.style for c in self.clusters if c.label == label), ClusterStyle(10**6))
 
 
@@ -158,7 +158,7 @@ class Comparison:
     other : Reading
     rows : dict of (cluster, other's cluster) to rows
     agreement : float
-        Adjusted Rand index between the two, over rows.
+        Adjusted Rand index between the two clusterings of the rows.
     """
 
     other: Reading
@@ -168,7 +168,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ReportData:
-    """What the page shows; no raw row and no coordinate of more than three digits gets further than this."""
+    """What the page shows. Raw rows and coordinates of more than three digits do not leave this object."""
 
     read: Reading
     projection: Projection
@@ -199,7 +199,7 @@ def gather(
     feature_names: Sequence[str] | None = None,
     federation: bool | None = None,
 ) -> ReportData:
-    """Compute everything a report shows; parameters as in :func:`fcac.report.write_report`."""
+    """Compute the data of a report; for the parameters see :func:`fcac.report.write_report`."""
     server, estimator = _server_of(model, "model")
     in_federation = estimator is None if federation is None else bool(federation)
     _check_rows_allowed(server, estimator, rows, in_federation)
@@ -247,7 +247,7 @@ def _server_of(model: FCAC | Server, field: str) -> tuple[Server, FCAC | None]:
     else:
         raise TypeError(f"{field} must be a fitted FCAC or a Server, got {type(model).__name__}")
     if not server.n_rounds:
-        raise ValueError(f"{field} has no contributions yet: play a round before writing a report")
+        raise ValueError(f"{field} has no contributions yet: run a round before writing a report")
     return server, estimator
 
 
@@ -313,7 +313,7 @@ def _read_out(
 
 
 def _dots(server: Server, points: Floats, counts: Integers, labels: Integers, edges: Integers, most: int) -> Dots:
-    """Dots of a picture; the sites' own nodes are merged unless they were released, for one node can be one row."""
+    """Return the dots of a picture; the sites' own nodes are merged unless released, since a node can be a row."""
     if server.readout.nodes_are_contributed and not server.released:
         return condense(points, counts, labels, edges, min_rows=MIN_ROWS, cells=40 if most == _MAX_DOTS else 24)
     if len(points) > most:
@@ -328,7 +328,7 @@ def _site_shares(known: Material, inside: NDArray[np.bool_]) -> dict[SiteName, f
 
 
 def _differences(known: Material, labels: Integers, names: list[str]) -> dict[int, list[Difference]]:
-    """Distance of every cluster's mean from the mean of all, divided by the spread of all; most telling first."""
+    """Return the distance of every cluster's mean from the overall mean, in standard deviations, largest first."""
     if not len(labels):
         return {}
     weights = known.counts / known.counts.sum()
@@ -369,7 +369,7 @@ def _rounds(server: Server, snapshots: list[Snapshot], projection: Projection) -
 
 
 def _told_lineage(server: Server) -> list[Event]:
-    """The read-out's own account of its clusters over rounds, if it keeps one."""
+    """Return the lineage of clusters that the read-out itself records, if it does."""
     told = []
     for change in server.readout.lineage:
         own = (int(change.cluster),)
@@ -392,12 +392,12 @@ class _Counted:
 
 
 def _count_rows(server: Server, rows: Any) -> _Counted:
-    """Label rows piece by piece; only counts are kept."""
+    """Label rows block by block; only counts are kept."""
     from fcac._rows import Rows
 
     threshold = server.threshold
     is_same = bool((server.reach == threshold).all())
-    # where nodes reach differently far, a node of few rows must not stretch the picture
+    # if thresholds differ between nodes, a node of few rows must not stretch the histogram
     usual = threshold if is_same else float(np.average(server.reach, weights=server.counts))
     reach = _REACH * usual if 0 < usual < np.inf else 1.0
     edges = np.linspace(0.0, reach, _N_BINS + 1)
@@ -446,7 +446,7 @@ def _compare(
 
 
 def _matching_styles(second: Reading, first: Reading, rows: Mapping[tuple[int, int], int]) -> Reading:
-    """Give the second read-out's clusters the styles of the first's that they share most rows with, each once."""
+    """Give each cluster of the second read-out the style of the first's cluster with which it shares most rows."""
     free = len(first.clusters)
     taken: set[int] = set()
     clusters = []
@@ -465,7 +465,7 @@ def _keys(server: Server) -> set[tuple[SiteName, int, str]]:
 
 
 def adjusted_rand(table: Mapping[tuple[int, int], int]) -> float:
-    """Adjusted Rand index of two clusterings, from the rows in each pair of clusters.
+    """Return the adjusted Rand index of two clusterings, from the number of rows in each pair of clusters.
 
     Examples
     --------

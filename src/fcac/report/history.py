@@ -1,4 +1,4 @@
-"""What happened over the rounds, to clusters and at sites."""
+"""The sections on rounds and sites: what happened to clusters, and which sites took part."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MAX_LISTED = 6
 
 
 def rounds_section(data: ReportData) -> Markup | None:
-    """Rounds side by side, and what became of clusters."""
+    """Show the rounds side by side, and what became of the clusters."""
     if len(data.round_names) < 2:
         return None
     if data.rounds is None:
         return section(
             "rounds",
             "Round by round",
-            "The contributions are too many to play the rounds again for this report; the picture above is the last.",
+            "There are too many contributions to replay the rounds for this report; the picture above is of the last.",
         )
     rounds, read = data.rounds, data.read
     everything = np.concatenate([r.dots.points for r in rounds])
@@ -67,8 +67,8 @@ def rounds_section(data: ReportData) -> Markup | None:
         tag("h3", "What became of the clusters"),
         tag(
             "p",
-            "Bars are clusters, as tall as the rows they stand for; ribbons show where the rows known before went. "
-            "What no ribbon reaches is new.",
+            "Bars are clusters, with heights in proportion to their rows; ribbons show where earlier rows went. "
+            "Parts of a bar that no ribbon reaches are new.",
             class_="caption",
         ),
         plot(charts.flow(rounds, read, names), _flow_alt(data, names)),
@@ -81,8 +81,8 @@ def rounds_section(data: ReportData) -> Markup | None:
     )
     shown = "" if len(rounds) == len(data.round_names) else f" {len(rounds)} of {len(data.round_names)} are shown."
     intro = (
-        "The same picture after every round. A cluster has the colour of the one it ended up in, so what is learned "
-        f"can be followed.{shown}"
+        "The same picture after every round. A cluster has the colour of the cluster that it became in the last round."
+        f"{shown}"
     )
     return section(
         "rounds",
@@ -94,12 +94,12 @@ def rounds_section(data: ReportData) -> Markup | None:
 
 
 def _columns(n: int) -> int:
-    """Pictures in a row, so that no row is left with a single one."""
+    """Return the number of pictures per row, chosen so that no row has a single one."""
     return n if n <= 4 else 3
 
 
 def _later_style(read: Reading, becomes: dict[int, int], label: int) -> ClusterStyle:
-    """ClusterStyle of the last round's cluster that this one became."""
+    """Return the style of the cluster that this one became in the last round."""
     return read.style(becomes.get(label, label))
 
 
@@ -137,7 +137,7 @@ def _listed(lines: Sequence[str]) -> Markup:
 
 
 def _event_lines(events: Sequence[Event], round_names: Sequence[int]) -> list[str]:
-    """Births of a round in one line, then what else happened, one by one."""
+    """Return one line for all births of a round, then one line for each other event."""
     lines = []
     for number in sorted({event.round for event in events}):
         when = f"Round {round_names[number - 1]}"
@@ -170,7 +170,7 @@ def _clusters(labels: Sequence[int]) -> str:
 
 
 def sites_section(data: ReportData) -> Markup:
-    """Who took part, when."""
+    """Show which sites took part in which rounds."""
     largest = {s.name for s in sorted(data.sites, key=lambda s: -s.rows)[:_MAX_SITES_IN_GRID]}
     sites = [s for s in data.sites if s.name in largest]
     first = max(0, len(data.round_names) - _MAX_ROUNDS_IN_GRID)
@@ -204,7 +204,7 @@ def sites_section(data: ReportData) -> Markup:
     return section(
         "sites",
         "The sites",
-        "Who took part in which round. A site that is away changes nothing but its own absence.",
+        "Which sites took part in which round. A site that is away does not affect the others.",
         tag(
             "div",
             tag("div", grid, class_="scroll", tabindex="0", role="region", aria_label="Participation of sites"),

@@ -12,8 +12,8 @@ _EMPTY_ELEMENTS = frozenset({"meta", "br", "hr", "col"})
 class Markup(str):
     """Text that is markup already. Everything else that goes into a tag is escaped.
 
-    Site names, feature names and the words in a contribution come from strangers; since only this module turns text
-    into markup, none of them can.
+    Site names, feature names and the texts in a contribution are not trusted; since only this module turns text into
+    markup, none of them can become markup.
     """
 
     __slots__ = ()
@@ -73,5 +73,5 @@ def _attribute(key: str, value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    # characters that no HTML document may hold, and lone surrogates, which no encoder takes
+    # replaces characters that an HTML document must not contain, and lone surrogates, which cannot be encoded
     return "".join(c if c in "\t\n" or (c.isprintable() or c == " ") else "\N{REPLACEMENT CHARACTER}" for c in text)

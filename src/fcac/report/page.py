@@ -63,7 +63,7 @@ def page(data: ReportData, title: str | None = None) -> str:
 
 
 def _policy() -> str:
-    """Nothing may be loaded, and no script may run but ours, by its fingerprint."""
+    """Return a policy under which nothing is loaded and only our own script, identified by its hash, may run."""
     fingerprint = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'; base-uri 'none'"
 
@@ -78,9 +78,9 @@ def _foot(data: ReportData) -> Markup:
     )
     words = [
         ("Node", "A prototype: a point that stands for the rows most like it. Sites send nodes, not rows."),
-        ("Count", "How many rows (at a site) or nodes (at the server) a node has won so far."),
+        ("Count", "The number of rows (at a site) or nodes (at the server) that a node has won so far."),
         ("Cluster", "Nodes that belong together, numbered as predict numbers them."),
-        ("Round", "Sites send their nodes once, the server goes on from where it was."),
+        ("Round", "Each site sends its nodes once, and the server continues from where it was."),
     ]
     glossary = [part for term, text in words for part in (tag("dt", term), tag("dd", text))]
     today = datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -1,4 +1,4 @@
-"""The privacy statement, in plain words, from what the contributions say and show."""
+"""The privacy statement in plain language, derived from the contributions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fcac.privacy import mechanisms, statements
 
 @dataclass(frozen=True)
 class SiteGroup:
-    """Sites that say the same about their privacy."""
+    """Sites with the same privacy statement."""
 
     sites: list[SiteName]
     mechanism: str
@@ -27,25 +27,25 @@ class SiteGroup:
 
     @property
     def statement(self) -> dict[str, Any]:
-        """What these sites say, as a contribution has it."""
+        """The statement of these sites, in the form used in contributions."""
         return {"mechanism": self.mechanism, "epsilon": self.epsilon, "delta": self.delta, "spent": self.spent}
 
     @property
     def guarantee(self) -> str:
-        """What the mechanism promises: "central", "local", "none", or "unknown" for a strange one."""
+        """What the mechanism guarantees: "central", "local", "none", or "unknown" if it is not known here."""
         found = mechanisms.of_statement(self.statement)
         return ("none" if self.mechanism == "none" else "unknown") if found is None else found.guarantee
 
     def summary(self) -> str:
-        """What these sites did, in a few words."""
+        """Return what these sites did, in a few words."""
         return statements.title(self.statement)
 
     def cost(self) -> str:
-        """Epsilon, as the sites state it."""
+        """Return epsilon as stated by the sites."""
         return statements.cost(self.statement)
 
     def total(self) -> str:
-        """Epsilon over all rounds so far, as the sites state it."""
+        """Return epsilon over all rounds so far, as stated by the sites."""
         return "–" if self.spent is None else f"ε = {self.spent:.3g}"
 
 
@@ -61,9 +61,9 @@ class PrivacyStatement:
     headline : str
     paragraphs : list of str
     warning : str
-        What calls for attention, in one sentence; may be empty.
+        What needs attention, in one sentence; may be empty.
     figures : list of (str, str)
-        Number and what it counts: the warning figures.
+        Figures to be aware of: a number and what it counts.
     facts : list of (str, str)
         Term and statement, from the mechanism's own description.
     not_promised : list of str
@@ -84,16 +84,16 @@ class PrivacyStatement:
 def make_statement(
     history: Sequence[Sequence[Entry]], latest: Sequence[Contribution], mechanism: Any, *, federation: bool
 ) -> PrivacyStatement:
-    """Say what was promised to the records behind these contributions, and what was not.
+    """State what is guaranteed for the records behind these contributions, and what is not.
 
     Parameters
     ----------
     history : rounds of contributions, without their nodes
     latest : the newest contribution of every site
     mechanism : privacy mechanism or None
-        Of an in-process run; its own description is quoted.
+        The mechanism of an in-process run; its own description is quoted.
     federation : bool
-        Whether the contributions crossed from sites to a server.
+        Whether the contributions were sent from sites to a server.
     """
     items = [entry for batch in history for entry in batch]
     groups = _groups(items)
@@ -115,7 +115,7 @@ def make_statement(
             f"No privacy at {which}.",
             [
                 "Nodes were sent to the server as they are. A node that stands for a single row is that row, or very "
-                "nearly; whoever holds the server can read it.",
+                "nearly; whoever controls the server can read it.",
                 "Winning counts add up to the exact number of rows of each site.",
             ],
             figures=_single_figures([item for item in latest if _name(item) == "none"]),
@@ -128,7 +128,7 @@ def make_statement(
             "No privacy was set, and none was needed: nothing left this process.",
             [
                 "Sites and server ran in one process. If the same nodes were sent to a server on another machine, the "
-                "figures below say how many of them would show single rows.",
+                "figures below say how many of them would reveal single rows.",
             ],
             figures=_single_figures(latest),
             **common,
@@ -139,9 +139,9 @@ def make_statement(
             "No promise",
             "The paper's noise was used. It is not a privacy guarantee.",
             [
-                "Each site added Laplace noise scaled to the range of its own records. Since that range is read off "
-                "the records, the noise does not give ε-differential privacy for any ε; it is kept for reproducing the "
-                "paper. For a promise that holds, use NodeRelease.",
+                "Each site added Laplace noise scaled to the range of its own records. Since that range is computed "
+                "from the records, the noise does not give ε-differential privacy for any ε; it is kept for "
+                "reproducing the paper. For a guarantee, use NodeRelease.",
             ],
             figures=_paper_figures(latest),
             **common,
@@ -153,13 +153,13 @@ def make_statement(
             0,
             "What left each site is differentially private per record: adding or removing one record changes the "
             "probability of anything the server can see by at most a factor e^ε, except with probability δ. Sizes and "
-            "positions are noised, so they are close to the truth, not equal to it.",
+            "positions are noised, so they are close to the true values, but not equal to them.",
         )
     if "local" in promised:
         paragraphs.insert(
             0,
-            "Every record was noised before anything else saw it: whatever a record was, any report about it is at "
-            "most e^ε times as likely as if it had been any other record.",
+            "Every record was noised before it was used: whatever a record was, any report about it is at most e^ε "
+            "times as likely as if it had been any other record.",
         )
     if warning:
         paragraphs.append(warning)
@@ -209,10 +209,10 @@ def _cost_figures(groups: Sequence[SiteGroup]) -> list[tuple[str, str]]:
     costs = [group.epsilon for group in groups if group.epsilon is not None]
     spent = [group.spent for group in groups if group.spent is not None]
     rounds = max((group.n_rounds for group in groups), default=0)
-    figures = [(f"{max(costs):g}", "largest ε of one release, as the sites state it")] if costs else []
+    figures = [(f"{max(costs):g}", "largest ε of one release, as stated by the sites")] if costs else []
     if spent:
-        figures.append((f"{max(spent):.3g}", "largest ε that a site states over all its rounds, charges added up"))
-    return [*figures, (str(rounds), "contributions of the busiest site")]
+        figures.append((f"{max(spent):.3g}", "largest ε that a site states for all its rounds together"))
+    return [*figures, (str(rounds), "contributions of the most active site")]
 
 
 def _single_figures(latest: Sequence[Contribution]) -> list[tuple[str, str]]:
@@ -221,7 +221,7 @@ def _single_figures(latest: Sequence[Contribution]) -> list[tuple[str, str]]:
     share = single / len(counts) if len(counts) else 0.0
     return [
         (f"{single:,}", f"of {len(counts):,} nodes stand for a single row ({share:.0%})"),
-        (f"{int(counts.sum()):,}", "rows: the counts give the exact number away"),
+        (f"{int(counts.sum()):,}", "rows: the counts reveal the exact number"),
     ]
 
 

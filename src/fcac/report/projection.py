@@ -1,4 +1,4 @@
-"""From nodes in d dimensions to dots in a picture, without giving single rows away."""
+"""Projection of nodes in d dimensions to dots in a picture, without revealing single rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from fcac._typing import Floats, Integers
 
-#: A dot, or a description of a cluster, that is made from the sites' own nodes stands for at least this many rows.
+#: A dot, or the description of a cluster, based on the sites' own nodes stands for at least this many rows.
 MIN_ROWS = 5
 
-# Spreads that differ more than this between features would leave the picture to the widest feature alone.
+# If the standard deviations of features differ by more than this, the widest feature would dominate the picture.
 _MAX_RATIO_OF_SPREADS = 10.0
 
 
@@ -25,11 +25,11 @@ class Projection:
     centre, scale : arrays of shape (d,)
     x_label, y_label : str
     is_reduced : bool
-        Whether more than two features were brought down to two.
+        Whether more than two features were reduced to two dimensions.
     standardised : bool
-        Whether features were divided by their spread first.
+        Whether features were divided by their standard deviation first.
     shares : tuple of float
-        How much of the nodes' spread each direction shows.
+        Fraction of the nodes' variance that each direction shows.
     """
 
     directions: Floats
@@ -47,7 +47,7 @@ class Projection:
 
 
 def fit_projection(nodes: Floats, counts: Integers, names: list[str]) -> Projection:
-    """Choose the projection of a picture: the features themselves up to two, principal directions beyond.
+    """Choose the projection of a picture: up to two features are shown directly, more by principal components.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def fit_projection(nodes: Floats, counts: Integers, names: list[str]) -> Project
         (directions * signs[:, None]).T,
         centre,
         scale,
-        f"First principal direction ({shares[0]:.0%} of the spread)",
-        f"Second principal direction ({shares[1]:.0%})",
+        f"First principal component ({shares[0]:.0%} of the variance)",
+        f"Second principal component ({shares[1]:.0%})",
         is_reduced=True,
         standardised=standardised,
         shares=(shares[0], shares[1]),
@@ -89,7 +89,7 @@ def fit_projection(nodes: Floats, counts: Integers, names: list[str]) -> Project
 
 @dataclass(frozen=True)
 class Dots:
-    """What a picture of a network shows.
+    """The dots of a picture of a network.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Dots:
         How many nodes each dot stands for.
     edges : array of shape (m, 2)
     n_hidden : int
-        Nodes that are not drawn, because their whole cluster stands for too few rows.
+        Number of nodes that are not drawn because their whole cluster stands for too few rows.
     """
 
     points: Floats
@@ -116,7 +116,7 @@ class Dots:
 
 
 def plain_dots(points: Floats, counts: Integers, labels: Integers, edges: Integers) -> Dots:
-    """One dot per node."""
+    """Return one dot per node."""
     return Dots(points, counts, labels, np.ones(len(points), np.int64), edges)
 
 
@@ -142,9 +142,9 @@ def condense(
     edges : array of shape (m, 2)
     min_rows : int
     cells : int
-        Of the grid, along the wider side.
+        Number of grid cells along the wider side.
     max_edges : int
-        Most edges kept, those between most nodes first.
+        Maximum number of edges kept, those that join most nodes first.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def condense(
 
 
 def _join_light_groups(points: Floats, counts: Integers, owner: Integers, group: Integers, min_rows: int) -> Integers:
-    """Send each group that is too light to the nearest heavy one of its cluster, or together; -1 if still too light."""
+    """Join each group that is too light to the nearest heavy one of its cluster, or all together; -1 if too light."""
     from scipy.spatial import cKDTree
 
     n = len(owner)

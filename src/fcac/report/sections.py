@@ -1,4 +1,4 @@
-"""The sections of the page, one function each; every figure also stands in words or in a table."""
+"""The sections of the page, one function each; every figure is also given as text or in a table."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _HARDLY_CONDENSED = 0.9
 
 
 def opening(data: ReportData) -> list[Markup]:
-    """The one-sentence answer, the headline figures, and a banner where privacy calls for one."""
+    """Return the headline figures, and a banner if privacy requires one."""
     clusters = data.read.clusters
     privacy = data.privacy
     sent = f"{data.n_rows / data.n_sent_nodes:,.1f}" if data.n_sent_nodes else "–"
     about = "" if data.exact_counts else "≈ "
     tiles = [
-        ("Clusters found; nobody said how many", f"{len(clusters):,}"),
+        ("Clusters found", f"{len(clusters):,}"),
         (f"Rows behind them{'' if data.exact_counts else ' (noised)'}", f"{about}{data.n_rows:,}"),
         ("Sites", f"{len(data.sites):,}"),
         ("Rounds", f"{len(data.round_names):,}"),
@@ -58,7 +58,7 @@ def opening(data: ReportData) -> list[Markup]:
 
 
 def lead(data: ReportData) -> Markup:
-    """What was found, in one sentence."""
+    """Return the result in one sentence."""
     clusters = data.read.clusters
     rows, sites = counted(data.n_rows, "row"), counted(len(data.sites), "site")
     rounds = counted(len(data.round_names), "round")
@@ -83,7 +83,7 @@ def lead(data: ReportData) -> Markup:
 
 
 def network_section(data: ReportData) -> Markup:
-    """The picture of the network with its legend."""
+    """Show the picture of the network with its legend."""
     read = data.read
     picture = charts.network(read.dots, read.style, data.projection, read.dots.points, what_counts=read.way.count_noun)
     legend = [_legend_entry(cluster) for cluster in read.clusters[:_MAX_LEGEND]]
@@ -128,11 +128,11 @@ def _network_caption(data: ReportData) -> str:
     if data.read.way.count_noun == "wins":
         parts[0] = "Area grows with how often a node won; lines join nodes that won together."
     if projection.is_reduced:
-        scaled = "each divided by its spread, " if projection.standardised else ""
+        scaled = "each divided by its standard deviation, " if projection.standardised else ""
         shown = sum(projection.shares)
         parts.append(
-            f"The {len(data.feature_names)} features, {scaled}are brought down to the two directions in which nodes "
-            f"differ most ({shown:.0%} of the spread)."
+            f"The {len(data.feature_names)} features, {scaled}are projected onto the two directions in which nodes "
+            f"differ most ({shown:.0%} of the variance)."
         )
     if dots.condensed:
         least = f", so that each stands for at least {MIN_ROWS} rows" if data.read.way.nodes_are_contributed else ""
@@ -176,7 +176,7 @@ def _meter(share: float, colour: str = "") -> Markup:
 
 
 def clusters_section(data: ReportData) -> Markup | None:
-    """What each cluster is."""
+    """Describe each cluster."""
     clusters = data.read.clusters
     if not clusters:
         return None
@@ -194,14 +194,14 @@ def clusters_section(data: ReportData) -> Markup | None:
         more = details(
             f"Show the {counted(len(rest), 'smaller cluster')}",
             table(
-                ["Cluster", "Rows", "Share", "Mostly at", "Most telling"],
+                ["Cluster", "Rows", "Share", "Mostly at", "Largest difference"],
                 body,
                 caption="Smaller clusters",
             ),
         )
     intro = (
-        "How large it is, where its rows are, and what sets it apart: how far its mean lies from the mean of all rows, "
-        "in standard units (spreads of all nodes), most telling feature first."
+        "The size of each cluster, the sites of its rows, and what sets it apart: the distance of its mean from the "
+        "mean of all rows, in standard deviations of all nodes, largest first."
     )
     return section("clusters", "The clusters", intro, few or tag("div", cards, class_="cards"), more)
 
@@ -256,12 +256,12 @@ def _difference_list(cluster: Cluster, widest: float) -> Markup:
     return (
         listed
         if not more
-        else tag("div", listed, tag("p", f"and {counted(more, 'less telling feature')}", class_="caption"))
+        else tag("div", listed, tag("p", f"and {counted(more, 'feature')} with smaller differences", class_="caption"))
     )
 
 
 def signed(value: float) -> str:
-    """A number with its sign."""
+    """Return a number with its sign."""
     return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}") if abs(value) >= 0.005 else "0.00"
 
 
@@ -282,7 +282,7 @@ def _top_difference(cluster: Cluster) -> str:
 
 
 def comparison_section(data: ReportData) -> Markup | None:
-    """Two ways to read the same contributions."""
+    """Compare two read-outs of the same contributions."""
     if data.comparison is None:
         return None
     second = data.comparison.other
@@ -337,12 +337,12 @@ def _cross_table(read: Reading, comparison: Comparison) -> Markup:
 
 
 def novelty_section(data: ReportData) -> Markup | None:
-    """How far rows lie from what was learned."""
+    """Show how far rows are from what was learned."""
     novelty = data.novelty
     if novelty is None:
         return None
     share = novelty.n_novel / novelty.n_rows
-    beyond = "their place allows" if novelty.threshold is None else f"the threshold {novelty.threshold:.3g}"
+    beyond = "the nearest node's threshold" if novelty.threshold is None else f"the threshold {novelty.threshold:.3g}"
     alt = (
         f"Histogram of the distance of {novelty.n_rows:,} rows to their nearest node; {novelty.n_novel:,} "
         f"({share:.1%}) are further than {beyond}."
@@ -368,7 +368,7 @@ def novelty_section(data: ReportData) -> Markup | None:
 
 
 def privacy_section(privacy: PrivacyStatement) -> Markup:
-    """What is promised about the records, and what is not."""
+    """State what is guaranteed for the records, and what is not."""
     figures = tag(
         "dl", [tag("div", tag("dt", text), tag("dd", number)) for number, text in privacy.figures], class_="figures"
     )

@@ -1,4 +1,4 @@
-"""The page's style sheet and its small script; no file, font or picture is loaded from anywhere."""
+"""The page's style sheet and its small script; no file, font or picture is loaded from elsewhere."""
 
 from __future__ import annotations
 

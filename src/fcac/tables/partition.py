@@ -37,7 +37,7 @@ def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
     Parameters
     ----------
     y : array-like of shape (n,)
-        Label of each row. Without labels, any constant will do.
+        Label of each row. Without labels, use any constant.
     n_sites : int
     seed : int
 
@@ -64,9 +64,9 @@ def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
 def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int = 1) -> list[Rows]:
     """Give the sites different mixes of labels and different numbers of rows.
 
-    For each label, the sites' shares of its rows are drawn from a symmetric Dirichlet distribution. A small
-    ``alpha`` leaves most of a label with a few sites; a large one comes close to :func:`iid`. The draw is
-    repeated until every site has at least ``min_rows`` rows.
+    For each label, the sites' shares of its rows are drawn from a symmetric Dirichlet distribution. With a small
+    ``alpha`` most rows of a label go to a few sites; a large one comes close to :func:`iid`. The draw is repeated until
+    every site has at least ``min_rows`` rows.
 
     Parameters
     ----------
@@ -74,10 +74,10 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
         Label of each row.
     n_sites : int
     alpha : float
-        Concentration; 0.5 is usual for "quite different", 100 for "nearly the same".
+        Concentration; common choices are 0.5 for very different sites and 100 for nearly identical ones.
     seed : int
     min_rows : int, default=1
-        Fewest rows a site may have.
+        Minimum number of rows per site.
 
     Returns
     -------
@@ -112,10 +112,10 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
 
 
 def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> list[Rows]:
-    """Give every site rows of ``n_classes`` labels only.
+    """Give every site rows of only ``n_classes`` labels.
 
-    Labels are handed out so that each goes to the same number of sites, to within one; a label's rows are
-    then divided evenly among its sites.
+    Labels are assigned so that each goes to the same number of sites, to within one; the rows of a label are then
+    divided evenly among its sites.
 
     Parameters
     ----------
@@ -144,14 +144,14 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
         raise ValueError(f"n_classes must be between 1 and the number of labels, {len(labels)}; it is {n_classes}")
     if n_sites * n_classes < len(labels):
         raise ValueError(
-            f"{n_sites} sites with {n_classes} labels each cannot hold all {len(labels)} labels: "
+            f"{n_sites} sites with {n_classes} labels each cannot cover all {len(labels)} labels: "
             f"raise n_sites or n_classes so that their product is at least {len(labels)}"
         )
     generator = np.random.default_rng(seed)
     holders: list[list[int]] = [[] for _ in labels]
     for site in range(n_sites):
-        # The labels with the fewest sites so far go first, ties at random: this keeps them level and leaves
-        # none out.
+        # Labels with the fewest sites so far come first, with ties broken at random: this keeps them balanced and
+        # leaves none out.
         load = np.array([len(sites) for sites in holders])
         order = np.lexsort(np.stack([generator.random(len(labels)), load]))
         for label in order[:n_classes]:
@@ -161,7 +161,7 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
         if len(rows) < len(sites):
             raise ValueError(
                 f"label {labels[label]} has {len(rows)} rows, too few for the {len(sites)} sites that "
-                "should hold it: use fewer sites or fewer labels per site"
+                "should have it: use fewer sites or fewer labels per site"
             )
         for site, piece in zip(sites, np.array_split(generator.permutation(rows), len(sites)), strict=True):
             parts[site].append(piece)
@@ -169,7 +169,7 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
 
 
 def by_column(values: ArrayLike) -> list[Rows]:
-    """Let a column say which site each row belongs to.
+    """Divide rows by a column that names the site of each row.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def by_column(values: ArrayLike) -> list[Rows]:
 
 
 def site_names(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
-    """List the distinct sites, sorted: numbers as numbers and before names, names as text.
+    """List the distinct sites, sorted: first numbers, by value, then names.
 
     Examples
     --------
@@ -207,12 +207,12 @@ def site_names(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
 
 
 def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) -> tuple[Rows, NDArray[Any]]:
-    """Turn a split into the rows to present, in order, and the site of each.
+    """Convert a split into the rows to present, in order, and the site of each.
 
     Parameters
     ----------
     parts : sequence of ndarray
-        One array of row numbers per site, as the functions of this module return.
+        One array of row numbers per site, as returned by the functions of this module.
     names : sequence, optional
         Names of the sites; default 0, 1, ...
 
@@ -242,7 +242,7 @@ def check_labels(y: ArrayLike, n_sites: int) -> tuple[Rows, NDArray[Any]]:
     """Return the labels as codes 0, 1, ... and the label of each code."""
     labels = np.asarray(y)
     if labels.ndim != 1 or not len(labels):
-        raise ValueError(f"y must hold one label per row; it has shape {labels.shape}")
+        raise ValueError(f"y must have one label per row; it has shape {labels.shape}")
     if isinstance(n_sites, bool) or not isinstance(n_sites, (int, np.integer)) or n_sites < 1:
         raise ValueError(f"n_sites must be a whole number of at least 1; it is {n_sites!r}")
     if n_sites > len(labels):
@@ -285,11 +285,11 @@ def cuts(shares: NDArray[np.float64], n: int) -> Rows:
 
 def _site_column(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
     """Return the entries as plain Python values; a missing one is an error."""
-    # An array of a mixed list would turn its numbers into text, so only arrays and the like are asked for
-    # their form.
+    # Converting a mixed list to an array would turn its numbers into text, so only array-like objects are converted as
+    # a whole.
     column: list[Any] = values.tolist() if hasattr(values, "tolist") else [_plain(name) for name in _listed(values)]
     if not isinstance(column, list) or not column or any(isinstance(name, (list, dict)) for name in column):
-        raise ValueError("the site column must hold one site per row: it is empty or not one-dimensional")
+        raise ValueError("the site column must have one site per row: it is empty or not one-dimensional")
     missing = [i for i, name in enumerate(column) if not isinstance(name, str) and str(name) in _MISSING]
     if missing:
         raise ValueError(

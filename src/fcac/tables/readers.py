@@ -1,7 +1,7 @@
-"""Tables on disk that are read batch by batch, in little memory whatever their size.
+"""Tables on disk that are read batch by batch, using little memory whatever their size.
 
-One small class per format, all with the same three things: the Arrow schema, the number of rows if it is known cheaply,
-and the batches of the columns asked for. CSV, the format without types, has a module of its own
+There is one small class per format, each with the Arrow schema, the number of rows if it is cheap to determine, and the
+batches of the columns requested. CSV, the format without types, has a module of its own
 (:mod:`fcac.tables.delimited`).
 """
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 from fcac.exceptions import DataError
 from fcac.tables.schema import is_numeric, kind_in_words
 
-# A batch is at most this many bytes as float64; readers hold a few of them at a time.
+# A batch has at most this many bytes as float64; readers keep a few of them at a time.
 _BATCH_BYTES = 8_000_000
 _MOST_ROWS = 65_536
 # All columns of a Parquet file are read side by side, each through its own buffer; this is their total size.

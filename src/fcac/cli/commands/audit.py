@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    epsilon: Annotated[float, typer.Option("--epsilon", help="The promise to test.", show_default=False)],
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The guarantee to test.", show_default=False)],
     mechanism: Annotated[
         str, typer.Option("--mechanism", help="release (what --epsilon of fit uses), local, or paper.")
     ] = "release",
@@ -23,9 +23,9 @@ def audit(
     runs: Annotated[int, typer.Option("--runs", help="Test runs per side and pair of data sets.", min=100)] = 10_000,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Attack the shipped code: try to tell neighbouring data sets apart better than the promise allows.
+    """Attack the shipped code: try to distinguish neighbouring data sets better than the guarantee allows.
 
-    Exit code 1 if the promise is broken.
+    The exit code is 1 if the guarantee is broken.
 
     [bold]Examples[/bold]
 
@@ -49,7 +49,7 @@ def audit(
     else:
         tested = LocalNoise(epsilon, bounds) if mechanism == "local" else PaperLaplace(epsilon)
     with Progress("attacking", "runs") as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyWarning)  # the verdict says it better
+        warnings.simplefilter("ignore", PrivacyWarning)  # the verdict is clearer
         result = run_audit(tested, n_runs=runs, progress=lambda done, in_all: progress(done, done / in_all))
     if as_json:
         say(json.dumps(result.to_dict(), indent=2))
@@ -60,10 +60,10 @@ def audit(
 
 
 def _show_audit(result: Any) -> None:
-    say(f"{result.n_runs:,} runs a side for each of {len(result.pairs)} pairs of neighbouring data sets.")
+    say(f"{result.n_runs:,} runs per side for each of {len(result.pairs)} pairs of neighbouring data sets.")
     for pair in result.pairs:
-        say(f"  {pair.name}: told apart with {pair.true_alarms:.1%} true and {pair.false_alarms:.1%} false alarms")
-    say(f"Promised {result.measure} = {result.promised:.3g}; certain loss found {result.found:.3g}.")
+        say(f"  {pair.name}: distinguished with {pair.true_alarms:.1%} true and {pair.false_alarms:.1%} false alarms")
+    say(f"Promised {result.measure} = {result.promised:.3g}; lower bound found {result.found:.3g}.")
     say(result.verdict)
     if result.holds:
-        note("An audit can find a broken promise; that it finds none is evidence, not proof. The proof is in the docs.")
+        note("An audit can find a broken guarantee; finding none is evidence, not proof. The proof is in the docs.")

@@ -1,4 +1,4 @@
-"""``fcac demo``: the paper's three Gaussians, told round by round."""
+"""``fcac demo``: the paper's three Gaussians, round by round."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def demo(
     server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
     show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
-    """Watch it work: three Gaussians arrive at two sites over three rounds, and nothing is forgotten.
+    """See it work: three Gaussians arrive at two sites over three rounds, and nothing is forgotten.
 
     [bold]Example[/bold]
 
@@ -35,7 +35,7 @@ def demo(
 
 
 def run(out: Path, seed: int, server: str, show: bool) -> None:
-    """Play the demo, write its report and its model, and print the path of the report last."""
+    """Run the demo, write its report and its model, and finally print the path of the report."""
     import numpy as np
     from sklearn.metrics import homogeneity_score
 
@@ -48,7 +48,7 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
     if server not in readouts.names():
         raise BadUse(f"--server must be one of {', '.join(readouts.names())}, not {server}")
     if out.exists() and not out.is_dir():
-        raise BadUse(f"--out {out} is a file: name a directory")
+        raise BadUse(f"--out {out} is a file: give a directory")
     out.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     model = FCAC(server=server, random_state=seed)
@@ -88,7 +88,7 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
 
 
 def _other_server(model: Any) -> Any:
-    """Return the other kind of server, given the same contributions."""
+    """Return the other kind of server after absorbing the same contributions."""
     from fcac.federation import Server, readouts
 
     other = Server(next(name for name in readouts.names() if name != model.server), model.server_.random_state)

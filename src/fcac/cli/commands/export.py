@@ -1,4 +1,4 @@
-"""``fcac export``: write only what predict needs."""
+"""``fcac export``: write only what `predict` needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def export(
     share_nodes: Annotated[
         bool,
         typer.Option(
-            "--share-nodes", help="With --server communities: give out the sites' own nodes, which can be raw records."
+            "--share-nodes", help="With --server communities: export the sites' own nodes, which can be raw records."
         ),
     ] = False,
     force: opt.Force = False,
@@ -37,11 +37,11 @@ def export(
     check_out(out, force)
     known = load_model(model)
     if not hasattr(known, "export"):
-        raise BadUse(f"{model} holds a {type(known).__name__}, which has nothing more to leave out")
+        raise BadUse(f"{model} is a {type(known).__name__}, which contains nothing that could be left out")
     book = known.export(share_nodes=share_nodes)
     save(book, out)
     clusters = counted(len(set(book.labels.tolist())), "cluster")
     say(f"Exported {counted(len(book.nodes), 'labelled node')} of {clusters}; no site states, no contributions.")
     if known.privacy is None or not hasattr(known.privacy, "release"):
-        note("note: without --epsilon a node can still be close to a record; see the privacy guide before sharing it")
+        note("note: without --epsilon, a node can still be close to a record; see the privacy guide before sharing it")
     say(f"Codebook: {out}")

@@ -1,4 +1,4 @@
-"""``fcac federation``: a server, sites on their own machines, and rounds between them."""
+"""``fcac federation``: run a server, sites on their own machines, and rounds between them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def init(
         Path, typer.Option("--schema", help="Columns and bounds; see `fcac schema`.", show_default=False)
     ],
     address: Annotated[
-        str, typer.Option("--address", help="Where sites reach the server, as host:port.")
+        str, typer.Option("--address", help="Address at which sites reach the server, as host:port.")
     ] = "127.0.0.1:18000",
     insecure: Annotated[
         bool, typer.Option("--insecure", help="No encryption and no keys; loopback addresses only.")
@@ -44,18 +44,24 @@ def init(
     server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = ("communities"),
     max_nodes: Annotated[
         int | None,
-        typer.Option("--max-nodes", help="Most nodes a site condenses its rows to [8000].", min=2, show_default=False),
+        typer.Option(
+            "--max-nodes",
+            help="Maximum number of nodes to which a site condenses its rows [8000].",
+            min=2,
+            show_default=False,
+        ),
     ] = None,
     min_rows: Annotated[
-        int, typer.Option("--min-rows", help="Without --epsilon: fewest rows behind a node that is sent.", min=1)
+        int,
+        typer.Option("--min-rows", help="Without --epsilon: minimum number of rows behind a node that is sent.", min=1),
     ] = 3,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffles.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling.")] = 0,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
 ) -> None:
-    """Make a federation: a directory with everything the server needs, and one bundle per site.
+    """Create a federation: a directory with everything the server needs, and one bundle per site.
 
-    Hand each site its bundle (DIR/bundles/NAME) over a safe channel: it holds the site's private key.
+    Give each site its bundle (DIR/bundles/NAME) over a secure channel: it contains the site's private key.
 
     [bold]Example[/bold]
 
@@ -69,9 +75,9 @@ def init(
             directory, names, schema, address=address, insecure=insecure, server=server, max_nodes=max_nodes,
             min_rows=min_rows, seed=seed, timeout=timeout, wait=wait,
         )  # fmt: skip
-    say(f"Made {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
+    say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     if insecure:
-        note("note: no encryption and no keys: for trying things out on this machine")
+        note("note: no encryption and no keys: only for experiments on this machine")
     say(f"1. here:           fcac federation server {root}")
     say(f"2. at every site:  fcac federation site {root / 'bundles'}/NAME --data DATA --state STATE --epsilon E")
     say(f"3. here:           fcac federation run {root} --rounds 1")
@@ -80,10 +86,11 @@ def init(
 def server(
     directory: Directory,
     host: Annotated[
-        str | None, typer.Option("--host", help="Address to listen on, if not what init was told.", show_default=False)
+        str | None,
+        typer.Option("--host", help="Address to listen on, if not the one given to init.", show_default=False),
     ] = None,
 ) -> None:
-    """Run the server until Ctrl-C. Sites that are added or revoked meanwhile are noticed."""
+    """Run the server until Ctrl-C. It notices sites that are added or revoked meanwhile."""
     from fcac.flower import processes
     from fcac.flower.service import ServerProcess
 
@@ -111,19 +118,19 @@ def site(
         float | None,
         typer.Option(
             "--budget",
-            help="Privacy cost allowed over all rounds; by default 5 x epsilon, later what the site's ledger says.",
+            help="Privacy cost allowed over all rounds; by default 5 x epsilon, or the budget in the site's ledger.",
             show_default=False,
         ),
     ] = None,
     delta: Annotated[float, typer.Option("--delta", help="At most 1e-5.")] = 1e-6,
     no_privacy: Annotated[
-        bool, typer.Option("--no-privacy", help="Send nodes as they are; about half of them are single records.")
+        bool, typer.Option("--no-privacy", help="Send nodes without noise; they can reveal single records.")
     ] = False,
     record_id: Annotated[
         str | None,
         typer.Option(
             "--record-id",
-            help="Column that names the person behind each row: the ledger then adds up per person.",
+            help="Column that identifies the person of each row: the ledger then adds up costs per person.",
             metavar="COLUMN",
             show_default=False,
         ),
@@ -132,8 +139,8 @@ def site(
         str | None,
         typer.Option(
             "--part-column",
-            help="Column that names the part a row is in (a day), fixed without looking at values: releases of "
-            "different parts do not add up.",
+            help="Column that names the part of the data a row belongs to (a day), defined without looking at values: "
+            "the costs of different parts do not add up.",
             metavar="COLUMN",
             show_default=False,
         ),
@@ -144,9 +151,9 @@ def site(
 ) -> None:
     """Take part as a site until Ctrl-C: answer rounds with what is new in DATA.
 
-    New are new files and lines added at the end of files. Rows never leave; with [bold]--epsilon[/bold] what leaves is
-    differentially private per record, and each round is charged to the ledger in the state directory. The site decides
-    this, not the server. Charges of rounds add up, unless you name a record id or parts.
+    New files, and lines added at the end of files, are new. Rows never leave; with [bold]--epsilon[/bold], what leaves
+    is differentially private per record, and each round is charged to the ledger in the state directory. The site
+    decides this, not the server. The costs of rounds add up, unless you name a record id or parts.
 
     [bold]Examples[/bold]
 
@@ -158,16 +165,16 @@ def site(
     """
     if (epsilon is None) != no_privacy:
         raise BadUse(
-            "decide: --epsilon E (with bounds in the schema), or --no-privacy"
+            "choose --epsilon E (with bounds in the schema) or --no-privacy"
             if epsilon is None
             else "give --epsilon or --no-privacy, not both"
         )
     if epsilon is None and budget is not None:
-        raise BadUse("--budget goes with --epsilon")
+        raise BadUse("--budget needs --epsilon")
     if epsilon is None and (record_id or part_column or part_by_file):
-        raise BadUse("--record-id, --part-column and --part-by-file say how charges add up: they go with --epsilon")
+        raise BadUse("--record-id, --part-column and --part-by-file determine how costs add up: they need --epsilon")
     if sum([record_id is not None, part_column is not None, part_by_file]) > 1:
-        raise BadUse("give one of --record-id, --part-column and --part-by-file")
+        raise BadUse("give only one of --record-id, --part-column and --part-by-file")
     if epsilon is not None and not epsilon > 0:
         raise BadUse("--epsilon must be above 0")
     from fcac.deployment.site_agent import SiteAgent
@@ -191,7 +198,7 @@ def site(
             say(f"Site {settings.name}: {cost}; budget {total:g} ({origin}).")
             say(f"Rounds add up {_adding_up(settings)}; spent so far: {agent.spent() or 'nothing'}.")
         else:
-            note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: many nodes it sends are records.")
+            note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: the nodes it sends can reveal records.")
         service = SiteProcess(bundle, settings)
         try:
             service.start()
@@ -213,17 +220,17 @@ def _adding_up(settings: Any) -> str:
 
 def run(
     directory: Directory,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Rounds to play.", min=1, show_default=False)] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Rounds to run.", min=1, show_default=False)] = None,
     every: Annotated[
         str | None,
-        typer.Option("--every", help="Ask again and again, as in 30s, 15m, 1h or 1d.", show_default=False),
+        typer.Option("--every", help="Run a round at this interval, as in 30s, 15m, 1h or 1d.", show_default=False),
     ] = None,
 ) -> None:
-    """Play rounds: ask every site for what is new, and learn from what they send.
+    """Run rounds: ask every site for what is new, and learn from what they send.
 
-    A round that a crash interrupted is finished first; what had arrived is not asked for again. With
-    [bold]--every[/bold] the sites are asked at that pace until Ctrl-C. A site without privacy that has nothing new says
-    so; a site with privacy answers, and pays for, every round.
+    A round that was interrupted by a crash is finished first; what had arrived is not requested again. With
+    [bold]--every[/bold], the sites are asked at that interval until Ctrl-C. A site without privacy that has nothing new
+    says so; a site with privacy answers, and pays for, every round.
 
     [bold]Examples[/bold]
 
@@ -232,7 +239,7 @@ def run(
     fcac federation run study --every 1h
     """
     if (rounds is None) == (every is None):
-        raise BadUse("give --rounds N or --every PACE")
+        raise BadUse("give --rounds N or --every INTERVAL")
     pause = None if every is None else seconds(every)
     from fcac.exceptions import FlowerError
     from fcac.flower import processes
@@ -248,12 +255,12 @@ def run(
                 except FlowerError as error:
                     if pause is None:
                         raise
-                    note(f"this time it failed: {error}")
+                    note(f"this run failed: {error}")
                 if pause is None:
                     return
                 time.sleep(max(0.0, started + pause - time.monotonic()))
         except KeyboardInterrupt:
-            say("Stopped. What has arrived is kept; the next run goes on from there.")
+            say("Stopped. What has arrived is kept; the next run continues from there.")
 
 
 def _say_result(directory: Path, result: dict[str, Any], wanted: int) -> None:
@@ -266,7 +273,7 @@ def status(
     directory: Directory,
     rejected: Annotated[bool, typer.Option("--rejected", help="List what was rejected, and why.")] = False,
 ) -> None:
-    """Show sites, rounds, contributions, clusters, and the privacy spent as the sites report it."""
+    """Show sites, rounds, contributions, clusters, and the privacy spent as reported by the sites."""
     from fcac.deployment.status import describe
 
     with _plain_errors():
@@ -281,11 +288,11 @@ def label(
     state: StateOption = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option("--keep", help="Column to copy to the output (repeat).", metavar="COLUMN", show_default=False),
+        typer.Option("--keep", help="Column to copy to the output (repeatable).", metavar="COLUMN", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
-    """Label the site's rows, at the site, with the global model it has received.
+    """Label the site's rows, at the site, with the global model that it has received.
 
     Labels never leave the site. The model arrives after each run, while [bold]fcac federation site[/bold] is running.
     """
@@ -307,13 +314,13 @@ def label(
         for batch in tables.batches():
             writer.write(batch, *labeller(batch.block))
     say(
-        f"Labelled {counted(writer.n_rows, 'row')}: {counted(writer.n_clusters, 'cluster')} met, "
+        f"Labelled {counted(writer.n_rows, 'row')}: {counted(writer.n_clusters, 'cluster')} found, "
         f"{counted(writer.n_novel, 'row')} unlike anything seen. Labels: {out}"
     )
 
 
 def add(directory: Directory, site: SiteArgument) -> None:
-    """Add a site, or take back one that was forgotten or revoked, also while the server runs."""
+    """Add a site, or re-admit one that was forgotten or revoked; this works while the server is running."""
     from fcac.deployment import study
 
     with _plain_errors():
@@ -321,29 +328,29 @@ def add(directory: Directory, site: SiteArgument) -> None:
 
 
 def forget(directory: Directory, site: SiteArgument) -> None:
-    """Take a site's contributions out of the model, exactly, and ask it no more; also while the server runs.
+    """Remove a site's contributions from the model, exactly, and do not ask it again; works while the server runs.
 
-    Models that sites have fetched before, and backups, are beyond its reach.
+    Models that sites have already fetched, and backups, are not changed.
     """
     from fcac.deployment import study
 
     with _plain_errors():
         known = study.forget(directory, site)
-    say(f"Site {site} is forgotten{'' if known else ' (it had contributed nothing)'} and is asked no more.")
-    say(f"`fcac federation add {directory} {site}` takes it back; `revoke` also shuts its key out.")
+    say(f"Site {site} is forgotten{'' if known else ' (it had contributed nothing)'} and will not be asked again.")
+    say(f"`fcac federation add {directory} {site}` re-admits it; `revoke` also blocks its key.")
 
 
 def revoke(directory: Directory, site: SiteArgument) -> None:
-    """Shut a site's key out; what it contributed stays (see forget); also while the server runs."""
+    """Block a site's key; what it contributed stays in the model (see forget); works while the server runs."""
     from fcac.deployment import study
 
     with _plain_errors():
         study.revoke(directory, site)
-    say(f"The key of {site} is revoked. A running server shuts it out within seconds.")
+    say(f"The key of {site} is revoked. A running server blocks it within seconds.")
 
 
 def renew(directory: Directory) -> None:
-    """Make a new server certificate from the same authority; sites need nothing new. Restart the server after it."""
+    """Create a new server certificate from the same authority. Restart the server afterwards; sites change nothing."""
     from fcac.deployment import study
 
     with _plain_errors():
@@ -352,7 +359,7 @@ def renew(directory: Directory) -> None:
 
 
 def seconds(pace: str) -> float:
-    """Read a pace such as 30s, 15m, 1h or 1d.
+    """Return the seconds of an interval such as 30s, 15m, 1h or 1d.
 
     Examples
     --------
@@ -371,7 +378,7 @@ def seconds(pace: str) -> float:
 
 
 class _plain_errors:
-    """Say what went wrong with a federation in one line."""
+    """Report errors of a federation in one line."""
 
     def __enter__(self) -> None:
         return None

@@ -30,13 +30,18 @@ def fit(
     server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
     n_clusters: Annotated[
         int | None,
-        typer.Option("--clusters", help="With --server communities, if you know it.", min=1, show_default=False),
+        typer.Option(
+            "--clusters",
+            help="Number of clusters, if you know it (with --server communities).",
+            min=1,
+            show_default=False,
+        ),
     ] = None,
     max_nodes: Annotated[
         int | None,
         typer.Option(
             "--max-nodes",
-            help="Most nodes a site condenses its rows to [8000]; not for --server cae-fc.",
+            help="Maximum number of nodes to which a site condenses its rows [8000]; not for --server cae-fc.",
             min=2,
             show_default=False,
         ),
@@ -50,7 +55,9 @@ def fit(
     local_noise: opt.LocalEpsilon = None,
     paper_noise: opt.PaperNoise = None,
     seed: opt.Seed = 0,
-    jobs: Annotated[int | None, typer.Option("--jobs", help="Sites at work at once.", show_default=False)] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="Number of sites that learn in parallel.", show_default=False)
+    ] = None,
     report: opt.ReportPath = None,
     force: opt.Force = False,
 ) -> None:
@@ -75,7 +82,7 @@ def fit(
     if server not in readouts.names():
         raise BadUse(f"--server must be one of {', '.join(readouts.names())}, not {server}")
     if n_clusters is not None and not readouts.find(server).accepts_n_clusters:
-        raise BadUse(f"--clusters: the {server} server finds the number itself; use --server communities")
+        raise BadUse(f"--clusters: the {server} server determines the number itself; use --server communities")
     known = opt.load_schema(schema)
     mechanism = opt.make_mechanism(
         known,
@@ -88,7 +95,7 @@ def fit(
         seed=seed,
     )
     if label_column is None and partition != "iid":
-        raise RequestError(f"--partition {partition} follows labels: give --label-column")
+        raise RequestError(f"--partition {partition} depends on labels: give --label-column")
     tables = opt.open_data(
         data,
         known,

@@ -1,4 +1,4 @@
-"""``fcac forget``: take a site out of a model."""
+"""``fcac forget``: remove a site from a model."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def forget(
     ] = None,
     force: opt.Force = False,
 ) -> None:
-    """Forget a site, exactly: the model becomes what it would have been without it.
+    """Forget a site exactly: the model becomes what it would have been without the site.
 
-    Copies, exports and reports made earlier still know the site.
+    Copies, exports and reports made earlier still contain the site.
 
     [bold]Example[/bold]
 
@@ -39,12 +39,12 @@ def forget(
         check_out(out, force or out.resolve() == model.resolve())
     known = load_model(model)
     if not hasattr(known, "forget"):
-        raise BadUse(f"{model} holds a {type(known).__name__}: it has no sites to forget")
+        raise BadUse(f"{model} is a {type(known).__name__}: it has no sites to forget")
     sites = known.server_.sites
     name = site_from_text(site)
     if name not in sites and site not in sites:
         shown = ", ".join(map(str, sites[:12])) + (" ..." if len(sites) > 12 else "")
-        raise BadUse(f"no site {site} in {model}; it knows {shown}")
+        raise BadUse(f"no site {site} in {model}; its sites are {shown}")
     known.forget(name if name in sites else site)
     save(known, out or model)
     left = counted(len(known.server_.sites), "site")

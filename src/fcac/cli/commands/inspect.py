@@ -1,4 +1,4 @@
-"""``fcac inspect``: what a model file holds, for people and for programs."""
+"""``fcac inspect``: describe the contents of a model file, as text or JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def inspect(
     model: opt.ModelPath,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Say what a model file holds, and whether it may be given away.
+    """Describe the contents of a model file, and say whether it may be shared.
 
     [bold]Examples[/bold]
 
@@ -35,7 +35,7 @@ def inspect(
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Return the facts about a model file as plain values."""
+    """Return a description of a model file as plain values."""
     from fcac import persistence
     from fcac.cli.model_file import columns_of, load_model, schema_of
 
@@ -95,7 +95,7 @@ def _federation(model: Any) -> dict[str, Any]:
 
 
 def show(facts: dict[str, Any]) -> None:
-    """Print the facts for a person."""
+    """Print a description as text."""
     from fcac.privacy.mechanisms import may_be_shared
     from fcac.privacy.statements import in_a_line
 
@@ -110,7 +110,7 @@ def show(facts: dict[str, Any]) -> None:
         say(f"  rounds       {facts['rounds']:,}")
     say(f"  features     {facts['n_features']:,}{_names(facts['features'])}")
     if facts["schema"] is not None:
-        say("  schema       inside; update and predict use it")
+        say("  schema       included; update and predict use it")
     if "sites" in facts:
         say(f"  privacy      {in_a_line(facts['privacy'])}")
         _show_sites(facts["sites"])
@@ -122,9 +122,7 @@ def show(facts: dict[str, Any]) -> None:
             f"{counted(facts['contributions'], 'contribution')}, for update and forget."
         )
         if not may_be_shared(facts["privacy"]):
-            say(
-                "               Nodes can be raw records: do not give this file away; `fcac export` makes one to share."
-            )
+            say("               Nodes can be raw records: do not share this file; `fcac export` makes one to share.")
     else:
         say("  inside       no site states, no contributions")
 

@@ -1,4 +1,4 @@
-"""``fcac ledger``: what was spent of a privacy budget."""
+"""``fcac ledger``: show what has been spent of a privacy budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ledger(
     set_budget: Annotated[
         float | None,
         typer.Option(
-            "--set-budget", help="Change the budget; the change is entered for all to see.", show_default=False
+            "--set-budget", help="Change the budget; the change is recorded in the ledger.", show_default=False
         ),
     ] = None,
     as_json: opt.AsJson = False,
@@ -46,7 +46,7 @@ def ledger(
     sites = book.sites()
     if site is not None:
         if site not in sites:
-            raise BadUse(f"no site {site} in {path}; it knows {', '.join(sites) or 'none'}")
+            raise BadUse(f"no site {site} in {path}; its sites are {', '.join(sites) or 'none'}")
         sites = [site]
     entries = book.entries(site)
     if as_json:

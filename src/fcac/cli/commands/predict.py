@@ -21,7 +21,7 @@ def predict(
     out: opt.Out,
     keep: Annotated[
         list[str] | None,
-        typer.Option("--keep", help="Column to copy to the output (repeat).", metavar="COLUMN", show_default=False),
+        typer.Option("--keep", help="Column to copy to the output (repeatable).", metavar="COLUMN", show_default=False),
     ] = None,
     site_column: opt.SiteColumn = None,
     schema: opt.SchemaPath = None,
@@ -29,8 +29,8 @@ def predict(
 ) -> None:
     """Label rows: cluster, distance to the nearest node, and whether the row is unlike anything seen.
 
-    Writes one row per row read, in order: [bold]label[/bold], [bold]distance[/bold], [bold]novel[/bold]. The output is
-    Parquet, Feather or CSV by its name. Works with models and with exported codebooks.
+    Writes one row per row read, in order: [bold]label[/bold], [bold]distance[/bold], [bold]novel[/bold]. The extension
+    of the output file selects Parquet, Feather or CSV. Works with models and with exported codebooks.
 
     [bold]Examples[/bold]
 
@@ -53,7 +53,7 @@ def predict(
             writer.write(batch, *labeller(batch.block))
     say(
         f"Labelled {counted(writer.n_rows, 'row')} in {duration(time.monotonic() - started)}: "
-        f"{counted(writer.n_clusters, 'cluster')} met, {counted(writer.n_novel, 'row')} unlike anything seen "
+        f"{counted(writer.n_clusters, 'cluster')} found, {counted(writer.n_novel, 'row')} unlike anything seen "
         f"({writer.n_novel / max(1, writer.n_rows):.1%})."
     )
     if tables.n_dropped:

@@ -20,14 +20,14 @@ def report(
     data: Annotated[
         list[Path] | None,
         typer.Option(
-            "--data", help="Rows for novelty and exact sizes (repeat); never used with privacy.", show_default=False
+            "--data", help="Rows for novelty and exact sizes (repeatable); never used with privacy.", show_default=False
         ),
     ] = None,
     site_column: opt.SiteColumn = None,
     title: Annotated[str | None, typer.Option("--title", help="Heading of the report.", show_default=False)] = None,
     force: opt.Force = False,
 ) -> None:
-    """Write a report: one HTML file that works offline and holds no rows.
+    """Write a report: one HTML file that works offline and contains no rows.
 
     [bold]Examples[/bold]
 
@@ -40,7 +40,7 @@ def report(
     check_out(out, force)
     known = load_model(model)
     if not hasattr(known, "server_"):
-        raise BadUse(f"{model} holds a {type(known).__name__}: a report needs a model made by `fcac fit`")
+        raise BadUse(f"{model} is a {type(known).__name__}: a report needs a model made by `fcac fit`")
     tables = None
     if data:
         stored = schema_of(known)
@@ -53,7 +53,7 @@ def report(
 
 
 def write_report(model: Any, path: Path, tables: Tables | None, title: str | None = None) -> None:
-    """Write the report of a model; rows are read again for the panels that need them, unless there is privacy."""
+    """Write the report of a model; unless there is privacy, rows are read again for the panels that need them."""
     from fcac import report as reporting
 
     if tables is None or model.privacy is not None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def schema(
     data: opt.Data,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write; otherwise it is printed.", show_default=False)
+        Path | None,
+        typer.Option("--out", "-o", help="File to write; by default the schema is printed.", show_default=False),
     ] = None,
     drop: opt.Drop = None,
     site_column: opt.SiteColumn = None,
@@ -26,14 +27,14 @@ def schema(
         bool,
         typer.Option(
             "--suggestions/--no-suggestions",
-            help="Write ranges seen in the data as comments. They are private: delete them before sharing the file.",
+            help="Write the ranges of the data as comments. They are private: delete them before sharing the file.",
         ),
     ] = True,
     force: opt.Force = False,
 ) -> None:
-    """Start a schema: which columns are used, their public bounds, scaling, missing values.
+    """Draft a schema: which columns are used, their public bounds, scaling and missing values.
 
-    The file is TOML, to be edited by you; the same file then serves every site.
+    The file is TOML, for you to edit; all sites then use the same file.
 
     [bold]Examples[/bold]
 
@@ -56,7 +57,7 @@ def schema(
     write_atomic(out, text.encode())
     say(f"Schema: {out}")
     note(
-        "Next: put in public bounds, then write bounds_are_public = true"
+        "Next: enter public bounds, then write bounds_are_public = true"
         + (", and delete the suggestions" if suggestions else "")
         + "."
     )

@@ -1,4 +1,4 @@
-"""``fcac update``: play the next round."""
+"""``fcac update``: learn the next round."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def update(
     ledger: Annotated[
         Path | None,
         typer.Option(
-            "--ledger", help="Where the ledger is now, if it was moved.", rich_help_panel="Privacy", show_default=False
+            "--ledger", help="Path of the ledger, if it has been moved.", rich_help_panel="Privacy", show_default=False
         ),
     ] = None,
     seed: opt.Seed = 0,
     report: opt.ReportPath = None,
     force: opt.Force = False,
 ) -> None:
-    """Play the next round: add new rows to a model. Nothing learned before is lost.
+    """Learn the next round: add new rows to a model. Nothing learned before is lost.
 
     Columns, scaling and privacy are those of the model. A file named like a known site, or [bold]--site NAME[/bold],
-    goes on with that site; other names are new sites.
+    continues that site; other names are new sites.
 
     [bold]Examples[/bold]
 
@@ -62,7 +62,7 @@ def update(
     schema = schema_of(known)
     if not hasattr(known, "play_stream"):
         raise BadUse(
-            f"{model} holds a {type(known).__name__}, which cannot learn in rounds: use a model made by `fcac fit`"
+            f"{model} is a {type(known).__name__}, which cannot learn in rounds: use a model made by `fcac fit`"
         )
     tables = opt.open_data(
         data,
@@ -84,15 +84,15 @@ def update(
     new = [str(name) for name in known.sites_ if name not in before]
     if new and before:
         shown = ", ".join(new[:5]) + (" ..." if len(new) > 5 else "")
-        note(f"note: new {'site' if len(new) == 1 else 'sites'} {shown} (rows of a known site: --site NAME)")
+        note(f"note: new {'site' if len(new) == 1 else 'sites'} {shown} (for rows of a known site use --site NAME)")
 
 
 def _open_ledger_again(model: Any, moved_to: Path | None) -> None:
-    """Go on with the ledger as it is now: its budget may have been changed, the file may have been moved."""
+    """Open the ledger as it is now: its budget may have been changed, and the file may have been moved."""
     from fcac.privacy import Ledger
 
     known = getattr(model.privacy, "ledger", None)
     if known is None and moved_to is not None:
-        raise BadUse("the model was made without a ledger: --ledger has nothing to go on with")
+        raise BadUse("the model was made without a ledger: leave out --ledger")
     if known is not None:
         model.privacy.ledger = Ledger.open(known.path if moved_to is None else moved_to.resolve())

@@ -1,7 +1,7 @@
-"""The privacy mechanisms there are: one file each, named like its class in lower case with underscores.
+"""The registry of privacy mechanisms: one file each, named after its class in lower case with underscores.
 
-A file of this folder that holds a subclass of :class:`~fcac.privacy.mechanism.Mechanism` is a mechanism: model files,
-contributions, commands and the report find it by its class's name, and nothing else has to be told of it.
+Every subclass of :class:`~fcac.privacy.mechanism.Mechanism` in a file of this package is a mechanism: model files,
+contributions, commands and the report find it by the name of its class, and no other code needs to be changed.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def names() -> list[str]:
 
 
 def register(mechanism: type[Mechanism]) -> type[Mechanism]:
-    """Make a mechanism of another package known by its class's name."""
+    """Register a mechanism of another package under the name of its class."""
     _registered[mechanism.__name__] = mechanism
     return mechanism
 
 
 def of_statement(statement: dict[str, Any] | None) -> type[Mechanism] | None:
-    """Return the mechanism that a contribution says it went through; None for none or an unknown one."""
+    """Return the mechanism named in a contribution's statement; None if there is none or it is unknown."""
     return None if statement is None else find(statement.get("mechanism"))
 
 
 def may_be_shared(statement: dict[str, Any] | None) -> bool:
-    """Tell whether nodes with this statement are differentially private, so that anybody may see them."""
+    """Return whether nodes with this statement are differentially private, so that anybody may see them."""
     mechanism = of_statement(statement)
     return mechanism is not None and mechanism.guarantee == "central"
 
@@ -78,7 +78,7 @@ def from_params(stored: Any) -> Any:
 
 
 def statement(mechanism: Any, n_releases: int) -> dict[str, Any]:
-    """Return what a site says about its privacy, with or without a mechanism."""
+    """Return a site's privacy statement, with or without a mechanism."""
     if mechanism is None:
         return {"mechanism": "none"}
     said: dict[str, Any] = Mechanism.statement(mechanism, n_releases)
