@@ -246,3 +246,124 @@ def test_a_reach_that_makes_no_sense_is_refused() -> None:
 def test_one_node_alone_knows_only_itself() -> None:
     model = Communities().set_site("a", [[1.0, 2.0]], [5.0]).fit()
     assert model.is_novel([[1.0, 2.0], [1.0, 2.1]]).tolist() == [False, True]
+
+
+# ------------------------------------------------------------ a rate of false alarms
+
+KINDS = {
+    "gauss2": lambda n, rng: gaussians(n, 2, rng),
+    "gauss50": lambda n, rng: gaussians(n, 50, rng),
+    "cube": lambda n, rng: rng.uniform(size=(n, 3)),
+    "t3": lambda n, rng: rng.standard_t(3, size=(n, 5)),
+    "lognormal": lambda n, rng: np.exp(rng.normal(size=(n, 4))),
+}
+
+
+def gaussians(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    centres = np.random.default_rng(d).normal(size=(8, d)) * 8
+    return centres[rng.integers(8, size=n)] + rng.normal(size=(n, d))
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("n_sites", [1, 20])
+@pytest.mark.parametrize("kind", KINDS)
+def test_about_alpha_of_fresh_rows_are_novel(kind: str, n_sites: int, server: str) -> None:
+    rng = np.random.default_rng(11)
+    X, fresh = KINDS[kind](8000, rng), KINDS[kind](8000, rng)
+    settings = {} if server == "cae-fc" else {"max_nodes": 4000 // n_sites}
+    model = FCAC(server=server, random_state=0, **settings).fit(X, groups=np.arange(len(X)) % n_sites)
+    assert 0.003 < model.is_novel(fresh).mean() < 0.03
+    assert 0.06 < model.is_novel(fresh, alpha=0.1).mean() < 0.15
+    assert 0.003 < model.export().is_novel(fresh).mean() < 0.03
+    far = X.mean(axis=0) + 10 * X.std(axis=0) + rng.normal(size=(200, X.shape[1]))
+    assert model.is_novel(far).mean() > 0.99
+    assert model.export().is_novel(far).mean() > 0.99
+
+
+def test_the_rate_holds_where_many_rows_share_a_node() -> None:
+    rng = np.random.default_rng(2)
+    for kind in ("gauss50", "cube"):
+        model = FCAC(max_nodes=200).fit(KINDS[kind](40_000, rng))
+        assert 0.003 < model.is_novel(KINDS[kind](20_000, rng)).mean() < 0.03
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("alpha", [0.001, 0.2])
+def test_a_rate_means_the_same_everywhere(server: str, alpha: float, tmp_path: Path) -> None:
+    model, X = fitted(server, 4), mixed()
+    novel = model.is_novel(X, alpha=alpha)
+    assert (novel != model.is_novel(X)).any()
+    for kind in (model, model.export(share_nodes=True)):
+        save(kind, tmp_path / "m.fcac")
+        np.testing.assert_array_equal(load(tmp_path / "m.fcac").is_novel(X, alpha=alpha), novel)
+        pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / "rows.parquet")
+        out = tmp_path / "out.parquet"
+        words = ["predict", str(tmp_path / "m.fcac"), str(tmp_path / "rows.parquet"), "--out", str(out), "--force"]
+        assert run([*words, "--alpha", str(alpha)]) == 0
+        assert pq.read_table(out)["novel"].to_pylist() == novel.tolist()
+    assert run([*words, "--alpha", "2"]) == 2
+
+
+def test_rounds_and_forgetting_a_site_measure_anew() -> None:
+    rng = np.random.default_rng(4)
+    here, there = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2)) + 50
+    model = FCAC().fit({"a": here})
+    assert model.is_novel(there).all()
+    model.partial_fit({"b": there})
+    assert not model.is_novel(there).all()
+    model.forget("b")
+    assert model.is_novel(there).all()
+    np.testing.assert_array_equal(model.is_novel(here), FCAC().fit({"a": here}).is_novel(here))
+
+
+def test_chunks_and_order_do_not_change_the_rate() -> None:
+    rows, X = learned(), mixed()
+    whole = FCAC(max_nodes=500).fit({"a": rows})
+    pieces = iter([("a", rows[:700]), ("a", rows[700:701]), ("a", rows[701:])])
+    streamed = FCAC(max_nodes=500).play_stream(pieces, 2)
+    assert streamed.novelty_reach(0.05) == whole.novelty_reach(0.05)
+    np.testing.assert_array_equal(whole.is_novel(X), streamed.is_novel(X))
+
+
+def test_released_nodes_give_a_guess_and_no_more() -> None:
+    from fcac.privacy import NodeRelease
+
+    rows, X = learned(), mixed()
+    bounds = np.column_stack([rows.min(axis=0), rows.max(axis=0)])
+    model = FCAC(privacy=NodeRelease(8.0, bounds)).fit(rows)
+    assert model.novelty_reach() is None
+    np.testing.assert_array_equal(model.is_novel(X), model.server_.is_novel(X))
+    book = model.export()
+    np.testing.assert_array_equal(model.is_novel(X, alpha=0.05), book.is_novel(X, alpha=0.05))
+    assert model.is_novel(X, alpha=0.01).sum() <= model.is_novel(X, alpha=0.2).sum()
+
+
+def test_what_is_no_rate_is_refused() -> None:
+    model = fitted("communities", 1)
+    for alpha in (0, 1, -0.1, 2.0, "0.1", True, np.nan):
+        with pytest.raises(ValueError, match="alpha"):
+            model.is_novel(mixed(), alpha=alpha)
+    for distances in (np.zeros(3), np.arange(49.0), np.full(49, np.nan)):
+        with pytest.raises(ValueError, match="calibration"):
+            novelty.Calibration(distances)
+
+
+def test_a_site_measures_the_model_it_fetches_by_its_own_rows(tmp_path: Path) -> None:
+    from fcac.federation.asking import calibrated_at_site
+
+    rng = np.random.default_rng(5)
+    for server in SERVERS:
+        condenser = FCAC(server=server)._condenser(True)
+        sites = [Site(f"s{i}", condenser=condenser) for i in range(5)]
+        hub = Server(server)
+        hub.absorb([site.contribute(gaussians(3000, 4, rng)) for site in sites])
+        book = for_sites(hub)
+        assert book is not None
+        assert book.calibration is None
+        own = calibrated_at_site(book, sites[2])
+        assert 0.002 < own.is_novel(gaussians(10_000, 4, rng)).mean() < 0.03
+        again = models.from_bytes(models.to_bytes(own))
+        X = gaussians(500, 4, rng) * 1.5
+        np.testing.assert_array_equal(again.is_novel(X, alpha=0.05), own.is_novel(X, alpha=0.05))
+        # a site whose rows may not be looked at takes the model as it is
+        assert calibrated_at_site(book, Site("new")) is book

@@ -2,7 +2,12 @@
 
 Rows are compared with prototypes: nodes, or means of nodes where nodes may not be handed out. Every prototype has a
 reach, a distance in the metric in which rows are compared with it. A row is novel if it lies farther from its nearest
-prototype than that prototype reaches. Servers differ in where reaches come from, and in nothing else:
+prototype than that prototype reaches.
+
+Where sites keep a sample of their rows, the reach follows from a false-alarm rate alpha, and is the same for all
+prototypes: the rows of the sample are measured as if they had not been learned, and alpha of them lie farther away than
+the reach; see :class:`Calibration`. Otherwise (models of earlier versions, released nodes, codebooks at the hub of a
+federation) servers differ in where reaches come from:
 
 - the paper's server: the similarity threshold V for every node, the distance at which learning would open a new node;
 - communities: the spacing of nodes around each node, see :func:`reach_from_spacing`;
@@ -17,6 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats
+
+#: False-alarm rate where none is asked for.
+ALPHA = 0.01
+
+# Shares of rows for which a calibration keeps the distance that they exceed: twelve a decade down to one in 10,000.
+_SHARES = np.geomspace(1e-4, 1.0, 49)
 
 # Nodes lie within the common multiple of the spacing of their nearest node, all but this share of them.
 _FARTHER_OUT = 0.001
@@ -94,3 +105,58 @@ def reach_of_means(n_means: int, position: NDArray[Any], distance: Floats, reach
     np.maximum.at(covered, position, np.hypot(distance, reach))
     is_used = covered >= 0
     return np.where(is_used, covered, covered[is_used].min(initial=np.inf))
+
+
+class Calibration:
+    """How far fresh rows lie from the prototypes: for every share of rows, the distance that this share exceeds.
+
+    Parameters
+    ----------
+    distances : array of shape (49,)
+        Distances that 1 in 10,000 to all of the rows exceed, in equal steps of the logarithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.novelty import Calibration
+    >>> measured = np.random.default_rng(0).exponential(size=100_000)
+    >>> reach = Calibration.of(measured, np.ones(100_000)).reach(0.01)
+    >>> bool(abs((measured > reach).mean() - 0.01) < 1e-4)
+    True
+    """
+
+    def __init__(self, distances: Any) -> None:
+        self.distances: Floats = np.ascontiguousarray(distances, dtype=np.float64)
+        falls = self.distances.shape == _SHARES.shape and (np.diff(self.distances) <= 0).all()
+        if not falls or not np.isfinite(self.distances).all() or self.distances[-1] < 0:
+            raise ValueError(f"a calibration needs {len(_SHARES)} finite distances that do not rise")
+
+    @classmethod
+    def of(cls, distances: Floats, weights: Floats) -> Calibration | None:
+        """Return the calibration from distances of rows that stand for `weights` rows each.
+
+        Infinite distances are passed over; None if fewer than two are left.
+        """
+        usable = np.isfinite(distances) & (weights > 0)
+        distances, weights = distances[usable], weights[usable]
+        if len(distances) < 2:
+            return None
+        order = np.argsort(-distances, kind="stable")
+        # the one more row is the fresh one: of n rows the farthest is exceeded by one in n + 1
+        exceeded = np.cumsum(weights[order]) / (weights.sum() + weights.mean())
+        return cls(np.interp(np.log(_SHARES), np.log(exceeded), distances[order]))
+
+    def reach(self, alpha: float | None = None) -> float:
+        """Return the distance that a share alpha of fresh rows exceeds.
+
+        With fewer than 1 / alpha rows in the sample it is the distance of the farthest.
+        """
+        alpha = check_alpha(ALPHA if alpha is None else alpha)
+        return float(np.interp(np.log(alpha), np.log(_SHARES), self.distances))
+
+
+def check_alpha(alpha: Any) -> float:
+    """Return a false-alarm rate, or say why it is none."""
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number) or not 0 < alpha < 1:
+        raise ValueError(f"alpha, the share of false alarms, must be between 0 and 1; it is {alpha!r}")
+    return float(alpha)

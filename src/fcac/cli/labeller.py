@@ -29,10 +29,19 @@ class Labeller:
     model : FCAC, Codebook or a clusterer
     tables : Tables
         Must have the model's number of features.
+    alpha : float, optional
+        Rate of false alarms; see :meth:`fcac.FCAC.is_novel`.
     """
 
-    def __init__(self, model: Any, tables: Tables) -> None:
+    def __init__(self, model: Any, tables: Tables, alpha: float | None = None) -> None:
         self._model = model
+        self._options: dict[str, float] = {}
+        if alpha is not None:
+            if not 0 < alpha < 1:
+                raise BadUse(f"--alpha {alpha:g}: a rate of false alarms lies between 0 and 1")
+            if not hasattr(model, "novelty_reach") and not isinstance(model, Codebook):
+                raise BadUse(f"--alpha: a {type(model).__name__} knows no rate of false alarms; leave it out")
+            self._options["alpha"] = alpha
         expected = model.n_features if isinstance(model, Codebook) else model.n_features_in_
         if tables.n_features != expected:
             raise DataError(f"the data have {tables.n_features} features, but the model has {expected}")
@@ -43,7 +52,7 @@ class Labeller:
         with warnings.catch_warnings():
             # names were checked when the tables were opened
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            label, distance, novel = self._model.label_rows(block)
+            label, distance, novel = self._model.label_rows(block, **self._options)
         return label, distance, novel
 
 

@@ -71,6 +71,15 @@ Alpha = Annotated[
         "--alpha", help="With --partition dirichlet: the smaller, the more sites differ.", rich_help_panel=_DATA
     ),
 ]
+NoveltyRate = Annotated[
+    float | None,
+    typer.Option(
+        "--alpha",
+        help="Share of fresh rows like those learned that may be called novel (default 0.01).",
+        metavar="RATE",
+        show_default=False,
+    ),
+]
 ClassesPerSite = Annotated[
     int,
     typer.Option("--classes-per-site", help="With --partition classes: labels per site.", min=1, rich_help_panel=_DATA),

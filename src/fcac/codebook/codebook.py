@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fcac._rows import Rows
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
-from fcac.novelty import is_novel
+from fcac.novelty import Calibration, is_novel
 from fcac.tables.schema import Schema, schema_in
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # What a network accepts as a bandwidth at least; next to any real bandwidth it is nothing.
 _NO_WIDTH = 1e-170
 _LARGEST_SUM = 1e150
+_PREPARED = ("_network", "_searcher", "_nodes_alone")
 
 
 class Codebook:
@@ -44,6 +45,8 @@ class Codebook:
         Records behind each node, where they may be known; an exported codebook has none.
     schema : Schema, optional
         How rows become the features meant here; `fcac predict` reads tables by it.
+    calibration : Calibration, optional
+        How far fresh rows lie from the nodes. With it a row is novel by a false-alarm rate, and `reach` is of no use.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Codebook:
         feature_names: list[str] | None = None,
         counts: Any = None,
         schema: Schema | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self.nodes: Floats = np.ascontiguousarray(nodes, dtype=np.float64)
         self.labels: Integers = np.ascontiguousarray(labels, dtype=np.int64)
@@ -85,6 +89,7 @@ class Codebook:
         self.feature_names = feature_names
         self.counts: Floats | None = None if counts is None else np.ascontiguousarray(counts, dtype=np.float64)
         self.schema = schema
+        self.calibration = calibration
         self._check()
 
     def _check(self) -> None:
@@ -133,6 +138,7 @@ class Codebook:
             "feature_names": self.feature_names,
             "counts": self.counts,
             "schema": self.schema,
+            "calibration": self.calibration,
         }
         kept |= {"scale": self.scale} if self._factors is None else {"scales": self._factors}
         if "threshold" not in changes:
@@ -142,7 +148,9 @@ class Codebook:
     def only(self, which: NDArray[Any]) -> Codebook:
         """Return a codebook of some of the nodes, named by position or by a mask."""
         counts = None if self.counts is None else self.counts[which]
-        return self.replace(nodes=self.nodes[which], labels=self.labels[which], reach=self.reach[which], counts=counts)
+        kept = {"nodes": self.nodes[which], "labels": self.labels[which], "reach": self.reach[which]}
+        # rows lie farther from fewer nodes
+        return self.replace(**kept, counts=counts, calibration=None)
 
     def nearest(self, X: Any) -> tuple[Integers, Floats]:
         """Return position of, and distance to, the nearest node of every row."""
@@ -153,18 +161,63 @@ class Codebook:
         parts = [read(block) for block in rows.blocks()]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
+    def nearest_few(self, rows: Floats, k: int) -> tuple[Integers, Floats]:
+        """Return positions of, and distances to, the k nearest nodes of every row, or all nodes if there are fewer."""
+        k = min(k, len(self.nodes))
+        if self.bandwidth is None:
+            position, squared = self._searcher.nearest(rows * self.scales, k)
+            return position, np.sqrt(squared)
+        apart = self._network.distances(rows)
+        position = np.argsort(apart, axis=1, kind="stable")[:, :k].astype(np.int64)
+        return position, np.take_along_axis(apart, position, axis=1)
+
     def predict(self, X: Any) -> Integers:
         """Return the cluster of every row."""
         return self.labels[self.nearest(X)[0]]
 
-    def is_novel(self, X: Any) -> NDArray[np.bool_]:
-        """Tell for every row whether it is unlike anything seen."""
-        return self.label_rows(X)[2]
+    def is_novel(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
+        """Tell for every row whether it is unlike anything seen.
 
-    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        alpha : float, optional
+            Share of fresh rows from what was learned that may be called novel; 0.01 by default. A codebook without
+            calibration goes by the reach of its nodes; asked for a rate, it guesses from its nodes alone.
+
+        Returns
+        -------
+        novel : ndarray of bool, shape (n,)
+        """
+        return self.label_rows(X, alpha)[2]
+
+    def label_rows(self, X: Any, alpha: float | None = None) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         """Cluster, distance to the nearest node, and novelty of every row, from one search."""
+        reach = self.reach_for(alpha)
         position, distance = self.nearest(X)
-        return self.labels[position], distance, is_novel(position, distance, self.reach)
+        return self.labels[position], distance, is_novel(position, distance, reach)
+
+    def reach_for(self, alpha: float | None = None) -> Floats:
+        """Return the distance from every node beyond which a row is novel, at a rate of false alarms."""
+        if self.calibration is not None:
+            return np.full(len(self.nodes), self.calibration.reach(alpha))
+        if alpha is None:
+            return self.reach
+        alone = self._nodes_alone
+        return self.reach if alone is None else np.full(len(self.nodes), alone.reach(alpha))
+
+    @cached_property
+    def _nodes_alone(self) -> Calibration | None:
+        """What can be said without rows: nodes stand for rows, each measured against the others."""
+        n = len(self.nodes)
+        if n < 2:
+            return None
+        if self.bandwidth is None:
+            _, squared = self._searcher.nearest(self.nodes * self.scales, 1, np.arange(n))
+            return Calibration.of(np.sqrt(squared[:, 0]), np.ones(n))
+        apart = self._network.distances(self.nodes)
+        np.fill_diagonal(apart, np.inf)
+        return Calibration.of(apart.min(axis=1), np.ones(n))
 
     @cached_property
     def _network(self) -> Network:
@@ -204,7 +257,7 @@ class Codebook:
 
     def __getstate__(self) -> dict[str, Any]:
         # copies prepare their search themselves
-        return {name: value for name, value in self.__dict__.items() if name not in ("_network", "_searcher")}
+        return {name: value for name, value in self.__dict__.items() if name not in _PREPARED}
 
     # ------------------------------------------------------------ storage
 
@@ -221,6 +274,8 @@ class Codebook:
             arrays["counts"] = self.counts
         if self.reach.min() != self.reach.max():
             arrays["reach"] = self.reach
+        if self.calibration is not None:
+            arrays["calibration"] = self.calibration.distances
         # with a reach for every node this is for versions that know one threshold only
         threshold = self.threshold if np.isfinite(self.threshold) else None
         meta: dict[str, Any] = {
@@ -245,6 +300,7 @@ class Codebook:
             feature_names=meta["feature_names"],
             counts=arrays.get("counts"),
             schema=schema_in(meta),
+            calibration=Calibration(arrays["calibration"]) if "calibration" in arrays else None,
         )
 
 

@@ -39,6 +39,16 @@ def check_form(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> N
         value = meta.get(name)
         whole = isinstance(value, int) and not isinstance(value, bool) and low <= value < high
         _require(whole, f"{name} is not a whole number it could have")
+    # while every distinct row is a seed, no other sample of rows is needed
+    _require(("sample" in arrays) == (meta["bar"] != 2**64 - 1), "it has no sample of rows, or one too many")
+    if "sample" in arrays:
+        bar = meta.get("sample_bar")
+        _require(isinstance(bar, int) and not isinstance(bar, bool) and 0 < bar < 2**64, "sample_bar is no bar of keys")
+        for name, ndim in (("sample", 2), ("sample_weights", 1)):
+            array = arrays.get(name)
+            fits = isinstance(array, np.ndarray) and array.ndim == ndim and array.dtype == np.float64
+            _require(fits, f"array {name!r} is missing or has the wrong form")
+        _require(arrays["sample"].shape[1] == meta["n_features"], "the sample has another number of features")
     d, k = meta["n_features"], len(arrays["seeds"])
     for name in ("seeds", "means", "squares"):
         _require(arrays[name].shape == (k, d), f"array {name!r} does not fit the number of seeds and features")

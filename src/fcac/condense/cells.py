@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from fcac._typing import Floats, Integers
 from fcac.communities.snn_graph import moments, scales_for
 from fcac.condense import _cells as kernels
+from fcac.condense.sample import OPEN, RowSample
 from fcac.condense.seeds import SeedIndex, pivots_for
 from fcac.condense.trail import Trail
 
-#: Bar below which every key lies (but one in 2^64, which is no seed).
-OPEN = 2**64 - 1
+#: Rows kept beside the cells once these no longer hold every row.
+SAMPLE_ROWS = 4000
 
 # When there are too many seeds, this share of the most allowed is left, so that it seldom happens.
 _KEEP = 0.9
@@ -51,6 +52,8 @@ class Cells:
         self.k = len(keys)
         self.keys, self.seeds, self.means, self.squares, self.totals = keys, seeds, means, squares, totals
         self.scales, self.bar = scales, bar
+        # a sample of single rows; not needed while every distinct row is a seed
+        self.sample: RowSample | None = None
         # only a help: what it answers depends on the seeds and their order alone
         self._index: SeedIndex | None = None
 
@@ -63,7 +66,16 @@ class Cells:
     def copy(self) -> Cells:
         """Return an independent copy, with no room to spare."""
         arrays = {name: getattr(self, name)[: self.k].copy() for name in _ARRAYS}
-        return Cells(**arrays, scales=self.scales.copy(), bar=self.bar)
+        other = Cells(**arrays, scales=self.scales.copy(), bar=self.bar)
+        other.sample = None if self.sample is None else self.sample.copy()
+        return other
+
+    def row_sample(self) -> RowSample:
+        """Return a fair sample of the rows counted."""
+        if self.sample is not None:
+            return self.sample
+        counted = np.flatnonzero(self.totals[: self.k] > 0)
+        return RowSample.of(self.seeds[counted], self.totals[counted], SAMPLE_ROWS)
 
     def order(self) -> Integers:
         """Positions of the cells by key: the same whatever the order of rows was."""
@@ -104,11 +116,16 @@ class Cells:
         if len(away):
             owner[away] = self._nearest(rows[away] * self.scales, most, over)
         kernels.add_rows(rows, weights, owner, self.means, self.squares, self.totals)
+        if self.sample is not None:
+            self.sample.add(rows, weights)
         if trail is not None:
             trail.count(self.keys[owner])
 
     def absorb(self, other: Cells, most: int) -> None:
         """Add the cells of another state."""
+        if self.sample is not None or other.sample is not None:
+            self.sample = self.row_sample().copy()
+            self.sample.merge(other.row_sample())
         self.bar = min(self.bar, other.bar)
         self._reserve(self.k + other.k)
         owner, newcomers = np.empty(other.k, np.int64), np.empty(other.k, np.int64)
@@ -137,6 +154,8 @@ class Cells:
     def _shrink(self, most: int, left: int | None = None, over: Any = None, trail: Trail | None = None) -> Integers:
         """Keep the seeds of the smallest keys; returns the new place of every seed, -1 for those that are gone."""
         k = self.k
+        if self.sample is None:
+            self.sample = self.row_sample()
         self.scales = self.scales_now()
         order = self.order()
         if left is None:

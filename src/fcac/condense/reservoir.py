@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from fcac._typing import Floats
 from fcac.condense import _cells as kernels
 from fcac.condense._check import LARGEST, check_content, check_form
-from fcac.condense.cells import Cells
+from fcac.condense.cells import SAMPLE_ROWS, Cells
 from fcac.condense.coarsen import merge_small
+from fcac.condense.sample import RowSample
 from fcac.condense.trail import Trail
 
 #: Nodes that a reservoir holds at most, unless told otherwise.
@@ -208,6 +209,11 @@ class Reservoir:
         result: Floats = self.variances @ self.scales**2
         return result
 
+    @property
+    def sample(self) -> RowSample:
+        """A fair sample of the rows learned, of at most 4,000 distinct rows with the times each of them came."""
+        return self._settled.row_sample()
+
     def nodes_of(self, trail: Trail) -> NDArray[np.int64]:
         """Return the node that counts each row learned with ``trail``, in the order in which they came.
 
@@ -296,6 +302,9 @@ class Reservoir:
             "waiting": self._waiting.copy(),
             "waiting_weights": self._waiting_weights.copy(),
         }
+        if cells.sample is not None:
+            meta["sample_bar"] = cells.sample.bar
+            arrays["sample"], arrays["sample_weights"] = cells.sample.rows, cells.sample.weights
         return meta, arrays
 
     @classmethod
@@ -317,6 +326,9 @@ class Reservoir:
             scales=np.array(arrays["scales"]),
             bar=meta["bar"],
         )
+        if "sample" in arrays:
+            sample = arrays["sample"], arrays["sample_weights"], meta["sample_bar"]
+            state._cells.sample = RowSample.from_parts(*sample, SAMPLE_ROWS)
         return state
 
 

@@ -26,6 +26,7 @@ from fcac.codebook import Codebook
 from fcac.deployment.settings import SiteSettings
 from fcac.estimators import models
 from fcac.federation import Contribution, Site
+from fcac.federation.asking import calibrated_at_site
 from fcac.privacy.budget_groups import group_for
 from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.schema import Schema
@@ -131,7 +132,12 @@ class SiteAgent:
         model = models.from_bytes(data)
         if not isinstance(model, Codebook) or model.n_features != self.schema.n_features:
             raise ValueError("the model received does not match this site's schema")
-        persistence.write_atomic(self.state / _MODEL_FILE, data)
+        site = Site(self.settings.name, self._mechanism, self.state, self.settings.make_condenser())
+        # by the site's own rows, which stay here: with NodeRelease there are none
+        model = calibrated_at_site(model, site)
+        persistence.write_atomic(
+            self.state / _MODEL_FILE, data if model.calibration is None else models.to_bytes(model)
+        )
         write_log(self.state, f"model of round {round} received: {len(model.nodes)} nodes")
 
     # ------------------------------------------------------------ what is on disk

@@ -17,10 +17,13 @@ from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
 from fcac.art.clusterers import _threads
 from fcac.codebook import Codebook
+from fcac.condense.sample import RowSample
 from fcac.estimators.columns import in_order, warn_of_names, without_column
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
 from fcac.federation import Server, Site, play_round, readouts
+from fcac.federation.asking import calibrate, samples_of
 from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser, condenser_for
+from fcac.novelty import Calibration
 from fcac.persistence.pack_many import pack_many, unpack_many
 from fcac.tables.schema import Schema, schema_in
 
@@ -293,6 +296,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         self.sites_ = {name: sites[name] for name in site_order(sites)}
         self.n_features_in_ = n_features
         self._last_labels: Integers | None = None
+        self._calibration: tuple[Calibration | Codebook | None] | None = None
 
     def forget(self, site: Any) -> Self:
         """Drop a site: the server becomes what it would have been without it, exactly.
@@ -311,7 +315,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             raise ValueError(f"site {name!r} is the only one: without it there is no model")
         self.server_.forget(name)
         self.sites_.pop(name, None)
-        self._last_labels = None
+        self._last_labels = self._calibration = None
         return self
 
     # ------------------------------------------------------------ reading
@@ -359,25 +363,60 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         rows = self._rows_to_read(X)
         return -np.concatenate([self.server_.distance_to_nearest(b, _threads(len(b))) for b in rows.blocks()])
 
-    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+    def is_novel(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
         """Tell for each row whether it is unlike anything seen; see :mod:`fcac.novelty`.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+        alpha : float, optional
+            Rate of false alarms, 0.01 by default: of fresh rows from what was learned, about this share is called
+            novel. With `NodeRelease`, and for models of earlier versions, there are no rows to measure it by: then
+            the default is the reach of the server's own nodes, and a rate that is asked for is a guess from nodes.
 
         Returns
         -------
         novel : ndarray of bool, shape (n,)
         """
-        return self.label_rows(X)[2]
+        return self.label_rows(X, alpha)[2]
 
-    def label_rows(self, X: Any) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+    def label_rows(self, X: Any, alpha: float | None = None) -> tuple[Integers, Floats, NDArray[np.bool_]]:
         """Cluster, distance to the nearest node, and novelty of every row, from one search."""
         rows = self._rows_to_read(X)
-        parts = [self.server_.label_rows(b, _threads(len(b))) for b in rows.blocks()]
+        reach = self.novelty_reach(alpha)
+        parts = [self.server_.label_rows(b, _threads(len(b)), reach) for b in rows.blocks()]
         label, distance, novel = (np.concatenate(part) for part in zip(*parts, strict=True))
         return label, distance, novel
+
+    def novelty_reach(self, alpha: float | None = None) -> float | None:
+        """Return the distance to the nearest node beyond which a row is novel, at a rate of false alarms.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            As in :meth:`is_novel`.
+
+        Returns
+        -------
+        reach : float or None
+            None where it is another one for every node: that is ``server_.reach``.
+        """
+        check_is_fitted(self, "server_")
+        if self._calibration is None:
+            samples = self._samples()
+            # an export of all nodes measures as the model does
+            self._calibration = (
+                self.server_.readout.export(True) if samples is None else calibrate(self.server_.readout, samples),
+            )
+        (found,) = self._calibration
+        if isinstance(found, Codebook):
+            return None if alpha is None else float(found.reach_for(alpha)[0])
+        return None if found is None else found.reach(alpha)
+
+    def _samples(self) -> dict[SiteName, RowSample] | None:
+        """Samples of all sites' rows; None unless every site that contributed has one."""
+        samples = samples_of(self.sites_)
+        return samples if samples is not None and set(samples) >= set(self.server_.sites) else None
 
     def predict_with_confidence(self, X: Any) -> tuple[Integers, Floats]:
         """Return the cluster of each row and how firmly it belongs; for ``server="communities"``.
@@ -500,7 +539,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self, "server_")
         names = getattr(self, "feature_names_in_", None)
-        return self.server_.export(share_nodes, None if names is None else [str(n) for n in names], self.schema_)
+        columns = None if names is None else [str(n) for n in names]
+        return self.server_.export(share_nodes, columns, self.schema_, self._samples())
 
     # ------------------------------------------------------------ storage
 
@@ -510,6 +550,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             from fcac.privacy.mechanisms import to_params
 
             params["privacy"] = to_params(params["privacy"])
+        if params["max_nodes"] is None:
+            del params["max_nodes"]  # as in files of versions that did not know it
         if not isinstance(params["random_state"], int | np.integer | None):
             params["random_state"] = None  # the seed drawn from it is stored with the server
         return params
@@ -527,6 +569,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         }
         if isinstance(self._site_condenser, ReservoirCondenser):
             meta["max_nodes"] = self._site_condenser.max_nodes  # files without it are of CA+ sites
+        elif self._site_condenser != CA_PLUS:
+            meta["sample_rows"] = True  # new sites keep a sample of their rows
         if self._site_column is not None:
             meta["site_column"] = self._site_column
         if self.schema_ is not None:
@@ -540,7 +584,9 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
 
         server = Server.from_parts(meta["server"], under("server."))
-        condenser: Condenser = CA_PLUS if "max_nodes" not in meta else ReservoirCondenser(meta["max_nodes"])
+        condenser: Condenser = CA_PLUS if not meta.get("sample_rows") else condenser_for("ca-plus")
+        if "max_nodes" in meta:
+            condenser = ReservoirCondenser(meta["max_nodes"])
         sites = {}
         for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)

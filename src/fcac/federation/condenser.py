@@ -16,8 +16,12 @@ from fcac._typing import Floats
 from fcac.art.compact_network import CompactNetwork
 from fcac.art.network import Network, Rules
 from fcac.condense import MAX_NODES, Reservoir
+from fcac.condense.sample import RowSample
 
 _CA_PLUS = Rules(topological=False)
+
+# Rows that a new site with CA+ keeps: at a rate of 1 %, ten of them decide.
+_SAMPLE_ROWS = 1000
 
 Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
@@ -43,6 +47,10 @@ class Condenser(ABC):
     @abstractmethod
     def nodes(self, state: Any) -> tuple[Floats, NDArray[Any]]:
         """Return what is sent: nodes, and how many rows each stands for."""
+
+    def sample(self, state: Any) -> RowSample | None:
+        """Return a fair sample of the rows that a state has learned; None if it has none."""
+        return None
 
     @abstractmethod
     def to_parts(self, state: Any) -> Parts:
@@ -94,6 +102,9 @@ class ReservoirCondenser(Condenser):
             array.setflags(write=False)  # what was sent stays as it was
         return nodes, counts
 
+    def sample(self, state: Reservoir) -> RowSample:
+        return state.sample
+
     def to_parts(self, state: Reservoir) -> Parts:
         return state.to_parts()
 
@@ -101,34 +112,88 @@ class ReservoirCondenser(Condenser):
         return Reservoir.from_parts(meta, arrays)
 
 
+class _SampledNetwork(CompactNetwork):
+    """A network at rest, and a sample of the rows it has learned."""
+
+    __slots__ = ("sample",)
+
+    def __init__(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], sample: RowSample | None) -> None:
+        super().__init__(meta, arrays)
+        self.sample = sample
+
+
+@dataclass
+class _Learning:
+    """A network that learns, and a sample of its rows where one is kept."""
+
+    network: Network
+    sample: RowSample | None
+
+    @property
+    def n_features(self) -> int:
+        return self.network.n_features
+
+
 @dataclass(frozen=True)
 class CAPlusCondenser(Condenser):
-    """The paper's CA+: nodes grow as the data ask for, without a bound."""
+    """The paper's CA+: nodes grow as the data ask for, without a bound.
 
+    Parameters
+    ----------
+    sample_rows : int, default=0
+        Rows that are kept beside the network, for novelty with a rate of false alarms. A state that began without them
+        goes on without them.
+    """
+
+    sample_rows: int = 0
     key: ClassVar[str] = "network"
 
-    def draft(self, state: CompactNetwork | None, n_features: int) -> Network:
-        return Network(n_features, _CA_PLUS) if state is None else state.to_network()
+    def draft(self, state: CompactNetwork | None, n_features: int) -> _Learning:
+        if state is None:
+            sample = RowSample(n_features, self.sample_rows) if self.sample_rows else None
+            return _Learning(Network(n_features, _CA_PLUS), sample)
+        held = self.sample(state)
+        return _Learning(state.to_network(), None if held is None else held.copy())
 
-    def learn(self, draft: Network, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
+    def learn(self, draft: _Learning, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
         if weights is not None:
             raise ValueError('sample_weight: the paper\'s CA+ has no use for weights; use server="communities"')
-        draft.learn(block)
+        draft.network.learn(block)
+        if draft.sample is not None:
+            draft.sample.add(block)
 
-    def settle(self, draft: Network) -> CompactNetwork:
-        return CompactNetwork(*draft.to_parts())
+    def settle(self, draft: _Learning) -> CompactNetwork:
+        return _SampledNetwork(*draft.network.to_parts(), draft.sample)
 
     def nodes(self, state: CompactNetwork) -> tuple[Floats, NDArray[Any]]:
         return state.settled_nodes()
 
+    def sample(self, state: CompactNetwork) -> RowSample | None:
+        return state.sample if isinstance(state, _SampledNetwork) else None
+
     def to_parts(self, state: CompactNetwork) -> Parts:
-        return state.to_parts()
+        meta, arrays = state.to_parts()
+        sample = self.sample(state)
+        if sample is not None:
+            meta |= {"sample_bar": sample.bar, "sample_rows": sample.size}
+            arrays |= {"sample": sample.rows, "sample_weights": sample.weights}
+        return meta, arrays
 
     def from_parts(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompactNetwork:
+        meta, arrays = dict(meta), dict(arrays)
+        bar, size = meta.pop("sample_bar", None), meta.pop("sample_rows", None)
+        rows, weights = arrays.pop("sample", None), arrays.pop("sample_weights", None)
+        sample = None
+        if size is not None and rows is not None and weights is not None:
+            whole = isinstance(size, int) and isinstance(bar, int) and size > 0 and 0 < bar < 2**64
+            if not whole or rows.dtype != np.float64 or rows.shape != (len(weights), meta["n_features"]):
+                raise ValueError("the sample of rows of this site does not fit its network")
+            sample = RowSample.from_parts(rows, weights, bar, size)
         # checked as a network before it is kept as one
-        return CompactNetwork(*Network.from_parts(meta, arrays).to_parts())
+        return _SampledNetwork(*Network.from_parts(meta, arrays).to_parts(), sample)
 
 
+#: The paper's CA+ as it was before sites kept a sample.
 CA_PLUS = CAPlusCondenser()
 
 
@@ -137,5 +202,5 @@ def condenser_for(kind: str, max_nodes: int | None = None, min_rows: int = 1) ->
     if kind == "ca-plus":
         if max_nodes is not None:
             raise ValueError('max_nodes: the paper\'s CA+ has no bound; leave it out, or use server="communities"')
-        return CA_PLUS
+        return CAPlusCondenser(_SAMPLE_ROWS)
     return ReservoirCondenser(MAX_NODES if max_nodes is None else max_nodes, min_rows)

@@ -19,6 +19,9 @@ from fcac.federation.log import Log
 #: Gives the random generator of a round, from the server's seed and the round's number only.
 Shuffler = Callable[[Sequence[Contribution]], np.random.RandomState]
 
+# A node this near a row is the row.
+_SAME = 1e-6
+
 
 class ReadOut(ABC):
     """Turns the nodes that sites contribute into clusters.
@@ -120,6 +123,25 @@ class ReadOut(ABC):
     @abstractmethod
     def distances(self, X: Floats, n_threads: int) -> Floats:
         """Return the distance of every row to every node."""
+
+    def left_out_distance(self, rows: Floats, weights: Floats, site: SiteName) -> Floats:
+        """Return the distance of rows that a site has learned to their nearest node, as if they had not been learned.
+
+        Here a row is left out of a node only if the node is this row and nothing else.
+
+        Parameters
+        ----------
+        rows : array of shape (n, d)
+        weights : array of shape (n,)
+            How often each of them came.
+        site : str or int
+        """
+        nearest = np.empty(len(rows))
+        for start in range(0, len(rows), 256):
+            apart = self.distances(rows[start : start + 256], 1)
+            apart[apart < _SAME] = np.inf
+            nearest[start : start + 256] = apart.min(axis=1)
+        return nearest
 
     def predict_with_confidence(self, X: Floats) -> tuple[Integers, Floats]:
         """Return the cluster of every row and how firmly it belongs, where the server can tell."""

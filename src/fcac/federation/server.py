@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fcac._sites import SiteName, order_key, plain_site
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network
 from fcac.codebook import Codebook
+from fcac.condense.sample import RowSample
 from fcac.federation import readouts
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Entry, Log
@@ -252,13 +253,24 @@ class Server:
         return self._readout.distance_to_nearest(X, n_threads)
 
     def is_novel(self, X: Floats, n_threads: int = 1) -> NDArray[np.bool_]:
-        """Tell for every row whether it is unlike anything seen."""
+        """Tell for every row whether it is unlike anything seen, by the reach of the server's nodes."""
         return self.label_rows(X, n_threads)[2]
 
-    def label_rows(self, X: Floats, n_threads: int = 1) -> tuple[Integers, Floats, NDArray[np.bool_]]:
-        """Return cluster, distance to the nearest node, and novelty of every row, from one search."""
+    def label_rows(
+        self, X: Floats, n_threads: int = 1, reach: float | None = None
+    ) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Return cluster, distance to the nearest node, and novelty of every row, from one search.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        n_threads : int, default=1
+        reach : float, optional
+            Distance beyond which a row is novel; by default that of the nearest node, see :attr:`reach`.
+        """
         self._require_nodes()
-        return self._readout.label_rows(X, n_threads)
+        labels, distance, novel = self._readout.label_rows(X, n_threads)
+        return labels, distance, novel if reach is None else distance > reach
 
     def distances(self, X: Floats, n_threads: int = 1) -> Floats:
         """Return the distance of every row to every node."""
@@ -266,11 +278,27 @@ class Server:
         return self._readout.distances(X, n_threads)
 
     def export(
-        self, share_nodes: bool = False, feature_names: list[str] | None = None, schema: Schema | None = None
+        self,
+        share_nodes: bool = False,
+        feature_names: list[str] | None = None,
+        schema: Schema | None = None,
+        samples: Mapping[SiteName, RowSample] | None = None,
     ) -> Codebook:
-        """Return only what predict needs; see :meth:`fcac.FCAC.export`."""
+        """Return only what predict needs; see :meth:`fcac.FCAC.export`.
+
+        With samples of the sites' rows the codebook knows rates of false alarms.
+        """
         self._require_nodes()
-        book = self._readout.export(share_nodes or self.released)
+        share_nodes = share_nodes or self.released
+        book = self._readout.export(share_nodes)
+        if samples:
+            from fcac.federation.asking import calibrate, calibrate_codebook
+
+            if share_nodes or not self._readout.nodes_are_contributed or book.counts is None:
+                book = book.replace(calibration=calibrate(self._readout, samples))
+            else:
+                nodes = {site: item.nodes for site, item in self.latest().items()}
+                book = book.replace(calibration=calibrate_codebook(book, samples, nodes, book.counts))
         return book.replace(feature_names=feature_names, schema=schema, counts=None)
 
     def _require_nodes(self) -> None:

@@ -15,6 +15,7 @@ from fcac import persistence
 from fcac._rows import Rows
 from fcac._sites import SiteName, plain_site
 from fcac.art.clusterers import CAPlus
+from fcac.condense.sample import RowSample
 from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser
 from fcac.federation.contribution import Contribution
 from fcac.privacy.mechanisms import statement
@@ -271,12 +272,19 @@ class Site:
         """What the site has learned: a `Reservoir`, a `CAPlus` model or a released state; None before any round."""
         if self._released is not None:
             return self._released
-        if self._state is None or self.condenser != CA_PLUS:
+        if self._state is None or self.condenser.key != CA_PLUS.key:
             return self._state
         model = CAPlus()
         meta, arrays = self._state.to_parts()
         model._restore({"network": meta, "feature_names": None}, arrays)
         return model
+
+    def sample(self) -> RowSample | None:
+        """Return a fair sample of the rows learned, for rates of false alarms; it never leaves the site.
+
+        None where the site keeps none: with `NodeRelease`, or if its state is of an earlier version.
+        """
+        return None if self._state is None or self._released is not None else self.condenser.sample(self._state)
 
     @property
     def n_features(self) -> int | None:

@@ -209,7 +209,7 @@ def gather(
     known = material(server.latest(), d)
     basis = (server.nodes, server.counts) if len(server.nodes) else (known.nodes, known.counts)
     projection = fit_projection(basis[0], basis[1], names) if len(basis[0]) else _empty_projection(d, names)
-    counted = None if rows is None else _count_rows(server, rows)
+    counted = None if rows is None else _count_rows(server, rows, estimator and estimator.novelty_reach())
     read = _read_out(server, known, projection, names, counted)
     snapshots = replay(server) if server.n_rounds > 1 else None
     comparison = None if compare is None else _compare(server, read, known, projection, names, compare)
@@ -391,12 +391,12 @@ class _Counted:
     novelty: Novelty
 
 
-def _count_rows(server: Server, rows: Any) -> _Counted:
+def _count_rows(server: Server, rows: Any, limit: float | None) -> _Counted:
     """Label rows block by block; only counts are kept."""
     from fcac._rows import Rows
 
-    threshold = server.threshold
-    is_same = bool((server.reach == threshold).all())
+    threshold = server.threshold if limit is None else limit
+    is_same = limit is not None or bool((server.reach == threshold).all())
     # if thresholds differ between nodes, a node of few rows must not stretch the histogram
     usual = threshold if is_same else float(np.average(server.reach, weights=server.counts))
     reach = _REACH * usual if 0 < usual < np.inf else 1.0
@@ -408,7 +408,7 @@ def _count_rows(server: Server, rows: Any) -> _Counted:
         if table.n_features != server.n_features:
             raise ValueError(f"rows have {table.n_features} features, the model has {server.n_features}")
         for block in table.blocks():
-            labels, distance, novel = server.label_rows(block)
+            labels, distance, novel = server.label_rows(block, reach=limit)
             distance = np.minimum(distance, reach)
             bars[0] += np.histogram(distance[~novel], edges)[0]
             bars[1] += np.histogram(distance[novel], edges)[0]

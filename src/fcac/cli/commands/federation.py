@@ -11,6 +11,7 @@ import click
 import typer
 
 from fcac._text import counted
+from fcac.cli import options as opt
 from fcac.cli.console import BadUse, check_out, help_text, note, say
 
 app = typer.Typer(
@@ -290,6 +291,7 @@ def label(
         list[str] | None,
         typer.Option("--keep", help="Column to copy to the output (repeatable).", metavar="COLUMN", show_default=False),
     ] = None,
+    alpha: opt.NoveltyRate = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
     """Label the site's rows, at the site, with the global model that it has received.
@@ -309,7 +311,7 @@ def label(
         model = load_model(state_of(bundle, state))
         schema = Schema.load(bundle / "schema.toml")
     tables = open_tables([data], schema, site=name, keep=keep or [])
-    labeller = Labeller(model, tables)
+    labeller = Labeller(model, tables, alpha)
     with LabelWriter(out, keep or [], tables) as writer:
         for batch in tables.batches():
             writer.write(batch, *labeller(batch.block))

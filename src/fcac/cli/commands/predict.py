@@ -25,6 +25,7 @@ def predict(
     ] = None,
     site_column: opt.SiteColumn = None,
     schema: opt.SchemaPath = None,
+    alpha: opt.NoveltyRate = None,
     force: opt.Force = False,
 ) -> None:
     """Label rows: cluster, distance to the nearest node, and whether the row is unlike anything seen.
@@ -37,6 +38,8 @@ def predict(
     fcac predict model.fcac new.csv --out labels.parquet
 
     fcac predict codebook.fcac new.csv --out labels.csv --keep patient_id
+
+    fcac predict model.fcac new.csv --out labels.csv --alpha 0.001   [dim]one false alarm in 1,000 rows[/dim]
     """
     from fcac.cli.labeller import Labeller, LabelWriter
     from fcac.cli.model_file import columns_of, load_model, schema_of
@@ -46,7 +49,7 @@ def predict(
     chosen = opt.load_schema(schema) or schema_of(known)
     columns = columns_of(known) if chosen is None else None
     tables = opt.open_data(data, chosen, columns, site_column=site_column, keep=keep)
-    labeller = Labeller(known, tables)
+    labeller = Labeller(known, tables, alpha)
     started = time.monotonic()
     with Progress("labelling") as progress, LabelWriter(out, keep or [], tables) as writer:
         for batch in tables.batches(progress):

@@ -32,6 +32,7 @@ class CommunityReadOut(ReadOut):
         super().__init__(n_clusters)
         self._model = Communities(n_clusters)
         self._rounds: dict[SiteName, int] = {}
+        self._asked: tuple[Communities, Codebook, Integers, list[SiteName]] | None = None
 
     def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
         """Store a round's nodes and cluster anew; the shuffle is for the paper's server only."""
@@ -98,6 +99,35 @@ class CommunityReadOut(ReadOut):
 
     def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
         return self._model.distance_to_nearest(X)
+
+    def left_out_distance(self, rows: Floats, weights: Floats, site: SiteName) -> Floats:
+        """Take every row out of the node of its site that is nearest to it; other nodes stay as they are."""
+        book, own = self._held_by(site)
+        position, distance = book.nearest_few(rows, 3)
+        assert book.counts is not None
+        mass, mine = book.counts[position], own[position]
+        holds = mine & (np.cumsum(mine, axis=1) == 1)
+        rest = mass - np.minimum(weights, 1.0)[:, None]
+        alone = rest <= 1e-6 * mass
+        moved = distance * mass / np.where(alone, mass, rest)
+        # a node of one row is either this row, and goes with it, or another one
+        itself = (book.nodes[position] == rows[:, None, :]).all(axis=2)
+        moved = np.where(alone, np.where(itself, np.inf, distance), moved)
+        nearest: Floats = np.where(holds, moved, distance).min(axis=1)
+        return nearest
+
+    def _held_by(self, site: SiteName) -> tuple[Codebook, Booleans]:
+        """All nodes as a codebook, and which of them came from this site alone."""
+        if self._asked is None or self._asked[0] is not self._model:
+            # cached for one model: preparing the search takes longer than a site's share of it
+            result = self._model._result()
+            owner = np.repeat(np.arange(len(result.sites)), result.sizes)
+            first, last = np.full(len(result.points), len(result.sites)), np.full(len(result.points), -1)
+            np.minimum.at(first, result.point_of, owner)
+            np.maximum.at(last, result.point_of, owner)
+            self._asked = self._model, self._model.codebook(), np.where(first == last, first, -1), list(result.sites)
+        _, book, owner, sites = self._asked
+        return book, owner == sites.index(site)
 
     def distances(self, X: Floats, n_threads: int) -> Floats:
         from scipy.spatial.distance import cdist
