@@ -1,10 +1,10 @@
 """From a graph to clusters: every part is looked at again, alone, until no border is left in it.
 
-Modularity has a resolution limit (Fortunato and Barthelemy 2007): among many clusters it finds some together, and of a
-large one it finds tiles. So the tiles of the whole are joined where :mod:`fcac.communities.border_test` finds no
-border, and what is left is taken apart in the same way, each part as if there were nothing else. The first cut sees the long
-borders whole, later ones the small clusters. Joining tiles by the borders between them is close to CHAMELEON (Karypis,
-Han and Kumar 1999); what differs is that a border is tested against its sampling error.
+Modularity has a resolution limit (Fortunato and Barthelemy 2007): among many clusters it finds some together, and of
+a large one it finds tiles. So the tiles of the whole are joined where :mod:`fcac.communities.border_test` finds no
+border, and what is left is taken apart in the same way, each part as if there were nothing else. The first cut sees
+the long borders whole, later ones the small clusters. Joining tiles by the borders between them is close to CHAMELEON
+(Karypis, Han and Kumar 1999); what differs is that a border is tested against its sampling error.
 """
 
 from __future__ import annotations

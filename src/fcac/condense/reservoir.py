@@ -20,7 +20,7 @@ from fcac.condense.sample import RowSample
 from fcac.condense.trail import Trail
 
 #: Nodes that a reservoir holds at most, unless told otherwise.
-MAX_NODES = 8000
+MAX_NODES = 4000
 
 # Rows worked on together. Blocks are counted from the first row of the stream, so calls may split it anywhere.
 BLOCK = 2048
@@ -42,7 +42,7 @@ class Reservoir:
     Parameters
     ----------
     n_features : int
-    max_nodes : int, default=8000
+    max_nodes : int, default=4000
     salt : int, default=0
         Another number draws another sample.
 

@@ -141,7 +141,7 @@ def init(
     server : str
         "communities", or "cae-fc", the paper's.
     max_nodes : int, optional
-        Most nodes that a site condenses its rows to; by default 8,000. Not for "cae-fc".
+        Most nodes that a site condenses its rows to; by default 4,000. Not for "cae-fc".
     min_rows : int
         Fewest rows that a node stands for when a site sends it without privacy. Not for "cae-fc".
     seed : int

@@ -45,7 +45,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     n_clusters : int, optional
         Number of clusters, if it is known; by default it is found. Only ``server="communities"`` takes it.
     max_nodes : int, optional
-        Most nodes that a site condenses its rows to (default 8,000): more keep finer clusters apart and take longer.
+        Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
         ``server="cae-fc"`` has no use for it: there CA+ decides.
     n_jobs : int, optional
         Sites working at the same time (None or -1: one per processor). The result does not depend on it.

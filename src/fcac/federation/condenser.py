@@ -67,7 +67,7 @@ class ReservoirCondenser(Condenser):
 
     Parameters
     ----------
-    max_nodes : int, default=8000
+    max_nodes : int, default=4000
         Most nodes a site holds and sends.
     min_rows : int, default=1
         Fewest rows that a node which is sent may stand for. Above 1 no node is a single row; small clusters suffer.

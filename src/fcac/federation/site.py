@@ -39,7 +39,7 @@ class Site:
         Directory in which the site keeps its state between rounds and runs (written atomically). If it already holds
         the state of this site, the site goes on from there.
     condenser : Condenser, optional
-        How rows become nodes: `ReservoirCondenser`, at most 8,000 nodes, by default; `CAPlusCondenser` is the paper's.
+        How rows become nodes: `ReservoirCondenser`, at most 4,000 nodes, by default; `CAPlusCondenser` is the paper's.
 
     Examples
     --------

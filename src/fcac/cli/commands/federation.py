@@ -47,7 +47,7 @@ def init(
         int | None,
         typer.Option(
             "--max-nodes",
-            help="Maximum number of nodes to which a site condenses its rows [8000].",
+            help="Maximum number of nodes to which a site condenses its rows [4000].",
             min=2,
             show_default=False,
         ),

@@ -41,7 +41,7 @@ def fit(
         int | None,
         typer.Option(
             "--max-nodes",
-            help="Maximum number of nodes to which a site condenses its rows [8000]; not for --server cae-fc.",
+            help="Maximum number of nodes to which a site condenses its rows [4000]; not for --server cae-fc.",
             min=2,
             show_default=False,
         ),
