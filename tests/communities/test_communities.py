@@ -18,6 +18,7 @@ from fcac.estimators import CAPlusCommunities
 from fcac.knn.exact import Searcher, distinct, nearest
 from fcac.knn.knn_lists import made, mended
 from fcac.knn.nn_descent import nearest_approximate
+from fcac.paper.splits import paper_dirichlet
 from testing.data import sites_with_nodes
 
 

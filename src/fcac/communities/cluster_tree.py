@@ -59,6 +59,9 @@ class Tree:
         Communities joined, in order (the second vanishes into the first), down to one.
     n_joined : int
         How many of the joins the rule makes; the others are made only for who wants fewer clusters.
+    stability : ndarray
+        Between 0 and 1 for each cluster of ``labels()``: how far its borders and its own joins are from being decided
+        otherwise. NaN where nodes are too few to measure it.
     """
 
     atom_of: Integers
@@ -66,6 +69,7 @@ class Tree:
     base: list[Integers]
     joins: list[tuple[int, int]] = field(default_factory=list)
     n_joined: int = 0
+    stability: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def n_clusters(self) -> int:
@@ -143,6 +147,7 @@ def finished(tree: Tree, made: list[tuple[int, int]]) -> Tree:
     """Return a tree with the joins that the rule makes, and after them those for who wants fewer clusters."""
     tree.n_joined = len(made)
     tree.joins = _joins_by_size(tree, made)
+    tree.stability = np.full(tree.n_clusters, np.nan)
     return tree
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fcac._typing import Integers
+from fcac._typing import Floats, Integers
 from fcac.communities.border_test import Borders, Noise
 from fcac.communities.cluster_tree import (
     RESOLUTION,
@@ -81,7 +81,9 @@ def grow_hierarchy(
         for piece in pieces[::-1]:
             chosen = np.flatnonzero(piece_of == piece)
             waiting.append((members[chosen], *_within(part, dense, chosen)))
-    return _tree(graph, search, tile_of, joins, steadiness(n, dimension))
+    tree = _tree(graph, search, tile_of, joins, steadiness(n, dimension))
+    tree.stability = _stability(graph, density, search, tree, tile_of, joins, later)
+    return tree
 
 
 def _within(
@@ -150,3 +152,33 @@ def _in_order(joins: list[Join]) -> list[float]:
         worst[a] = so_far
         margins.append(so_far)
     return margins
+
+
+def _stability(
+    graph: sparse.csr_matrix,
+    density: NDArray[np.float32],
+    search: Search,
+    tree: Tree,
+    tile_of: Integers,
+    joins: list[Join],
+    noise: Noise,
+) -> Floats:
+    """How firmly each cluster stands: by its weakest border, and by the join inside it that came nearest to a border.
+
+    Margins are logarithms, so the smaller of the two is turned to 1 - exp(-margin): 0 if another decision was as near.
+    """
+    labels = tree.labels()
+    n_clusters = int(labels.max()) + 1
+    firm = np.full(n_clusters, np.inf)
+    if joins:
+        cluster_of_tile = np.zeros(int(tile_of.max()) + 1, dtype=np.int64)
+        cluster_of_tile[tile_of] = labels
+        np.minimum.at(firm, cluster_of_tile[[into for into, _, _ in joins]], [-margin for _, _, margin in joins])
+    if n_clusters > 1:
+        cluster_of_atom = np.zeros(len(tree.ties), dtype=np.int64)
+        cluster_of_atom[tree.atom_of] = labels
+        cuts = [weakest_cut(tree.ties, np.flatnonzero(cluster_of_atom == c))[0] for c in range(n_clusters)]
+        margins = Borders(graph, density, search, labels, np.array(cuts), noise).margins()
+        firm = np.minimum(firm, np.minimum(margins.min(axis=0), margins.min(axis=1)))
+    stability: Floats = 1 - np.exp(-np.maximum(firm, 0.0))
+    return stability
