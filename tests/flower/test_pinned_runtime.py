@@ -24,7 +24,7 @@ TICKET = "pinned.Ticket('127.0.0.1:1', 'token', True, None, None)"
 def script(text: str, **variables: str) -> str:
     """Run Python in a process of its own, because it changes Flower's modules; return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-c", "import os\nfrom fcac.flower import pinned\n" + text],
+        [sys.executable, "-c", "import os\nfrom fcac.flower import pinned_runtime as pinned\n" + text],
         capture_output=True,
         text=True,
         check=False,

@@ -156,7 +156,7 @@ def test_rows_flow_on_without_loss(demo):
 
 
 def test_lineage_of_communities_is_told_in_words():
-    result = run_demo(0, server="communities")
+    result = run_demo(1, server="communities")
     html = render_report(result.model)
     assert "Round 1: cluster 0 was born." in html
     assert "Round 2: clusters 1 and 2 were born." in html

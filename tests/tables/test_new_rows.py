@@ -26,7 +26,7 @@ class Reader:
     """Looks again and again, using up what it finds."""
 
     def __init__(self, path: Path, schema: Schema = SCHEMA, settle: float = 3600.0) -> None:
-        self.watcher, self.cursor = NewRowFinder(path, schema, settle), Cursor()
+        self.finder, self.cursor = NewRowFinder(path, schema, settle), Cursor()
 
     def new(self) -> list[list[float]]:
         parts = self.finder.find(self.cursor)

@@ -136,6 +136,6 @@ def test_as_groups_keeps_the_order_within_sites():
     ],
 )
 def test_impossible_demands_are_named(call, message, monkeypatch):
-    monkeypatch.setattr(partition, "_MAX_DRAWS", 50)  # how long it tries is not what this test is about
+    monkeypatch.setattr(partition, "MAX_DRAWS", 50)  # how long it tries is not what this test is about
     with pytest.raises(ValueError, match=message):
         call()

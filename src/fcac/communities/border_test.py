@@ -33,8 +33,9 @@ from fcac.communities.midpoints import NODES_IN_BALL, power_of
 _SMOOTH_SHARE = 0.3
 # What the bottleneck counts: it and the gap both come from the weights across the border and partly say the same.
 _BOTTLENECK = 0.7
-# How many errors the score must exceed zero by: a fit looks at some hundred borders, nearly all of them chance.
-_ERRORS = 3.0
+# How many errors the score must exceed zero by: a fit looks at some hundred borders, nearly all of them chance. Where a
+# part is looked at again there are as many more chances to be wrong as there are parts, so more is asked.
+_ERRORS, _ERRORS_AGAIN = 3.0, 4.0
 # Error of the score if one node carries the border and stands for one record, squared, and what is left of it if nodes
 # stand for very many records: then records are known exactly, but not where the nodes are. Measured on single clusters
 # in 1 to 100 dimensions.
@@ -53,10 +54,13 @@ class Noise:
     error : float
         Standard error of a score, times the square root of the number of nodes that carry the border.
     doubt : float
+    errors : float
+        How many errors a score must exceed zero by.
     """
 
     error: float
     doubt: float
+    errors: float = _ERRORS
 
     @classmethod
     def of(cls, records_per_node: float, dimension: float, n_neighbours: int, again: bool = False) -> Noise:
@@ -80,7 +84,8 @@ class Noise:
         share = 1.0 if again else power_of(dimension) / max(dimension, 1.0)
         in_ball = max(min(NODES_IN_BALL, n_neighbours - 1), 1)
         variance = (_ERROR_OF_RECORDS / records_per_node + _ERROR_OF_PLACES) * NODES_IN_BALL / in_ball
-        return cls(share * math.sqrt(variance), _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT))
+        errors = _ERRORS_AGAIN if again else _ERRORS
+        return cls(share * math.sqrt(variance), _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT), errors)
 
 
 @kernel
@@ -184,5 +189,5 @@ class Borders:
         # the mean of both sides' variances
         error = self._noise.error * np.sqrt((1 / carriers).mean(axis=0))
         margins = np.full((n_parts, n_parts), np.inf)
-        margins[a, b] = gap + dip + _BOTTLENECK * bottleneck - _ERRORS * error
+        margins[a, b] = gap + dip + _BOTTLENECK * bottleneck - self._noise.errors * error
         return margins
