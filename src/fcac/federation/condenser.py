@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fcac._typing import Floats
 from fcac.art.compact_network import CompactNetwork
 from fcac.art.network import Network, Rules
-from fcac.condense import MAX_NODES, Reservoir
+from fcac.condense import MAX_NODES, Reservoir, Trail
 
 _CA_PLUS = Rules(topological=False)
 
@@ -33,8 +33,10 @@ class Condenser(ABC):
         """Return something that learns on from a state, or from nothing (None), without changing the state."""
 
     @abstractmethod
-    def learn(self, draft: Any, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
-        """Let a draft learn rows."""
+    def learn(
+        self, draft: Any, block: Floats, weights: Floats | None, n_threads: int | None, trail: Trail | None = None
+    ) -> None:
+        """Let a draft learn rows; a trail notes where they go, if this condenser can tell."""
 
     @abstractmethod
     def settle(self, draft: Any) -> Any:
@@ -77,8 +79,10 @@ class ReservoirCondenser(Condenser):
     def draft(self, state: Reservoir | None, n_features: int) -> Reservoir:
         return Reservoir(n_features, self.max_nodes) if state is None else state.copy()
 
-    def learn(self, draft: Reservoir, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
-        draft.learn(block, weights, n_threads)
+    def learn(
+        self, draft: Reservoir, block: Floats, weights: Floats | None, n_threads: int | None, trail: Trail | None = None
+    ) -> None:
+        draft.learn(block, weights, n_threads, trail)
 
     def settle(self, draft: Reservoir) -> Reservoir:
         return draft
@@ -110,7 +114,9 @@ class CAPlusCondenser(Condenser):
     def draft(self, state: CompactNetwork | None, n_features: int) -> Network:
         return Network(n_features, _CA_PLUS) if state is None else state.to_network()
 
-    def learn(self, draft: Network, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
+    def learn(
+        self, draft: Network, block: Floats, weights: Floats | None, n_threads: int | None, trail: Trail | None = None
+    ) -> None:
         if weights is not None:
             raise ValueError('sample_weight: the paper\'s CA+ has no use for weights; use server="communities"')
         draft.learn(block)
