@@ -27,6 +27,8 @@ from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser, co
 from fcac.persistence.pack_many import pack_many, unpack_many
 from fcac.tables.schema import Schema, schema_in
 
+_FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
+
 
 class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
     """Federated clustering via adaptive resonance theory: sites condense, a server clusters, nobody says how many.
@@ -541,7 +543,10 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
     # ------------------------------------------------------------ storage
 
     def _storable_params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self.get_params(deep=False)
+        # settings that 0.1.0 did not have are stored only if they were touched, so that its files stay as they are
+        usual = type(self)().get_params(deep=False)
+        given = self.get_params(deep=False).items()
+        params: dict[str, Any] = {name: value for name, value in given if name in _FIRST or value != usual[name]}
         if params["privacy"] is not None:
             from fcac.privacy.mechanisms import to_params
 
