@@ -33,10 +33,8 @@ class Condenser(ABC):
         """Return something that learns on from a state, or from nothing (None), without changing the state."""
 
     @abstractmethod
-    def learn(
-        self, draft: Any, block: Floats, weights: Floats | None, n_threads: int | None, trail: Trail | None = None
-    ) -> None:
-        """Let a draft learn rows; a trail notes where they go, if this condenser can tell."""
+    def learn(self, draft: Any, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
+        """Let a draft learn rows."""
 
     @abstractmethod
     def settle(self, draft: Any) -> Any:
@@ -114,9 +112,7 @@ class CAPlusCondenser(Condenser):
     def draft(self, state: CompactNetwork | None, n_features: int) -> Network:
         return Network(n_features, _CA_PLUS) if state is None else state.to_network()
 
-    def learn(
-        self, draft: Network, block: Floats, weights: Floats | None, n_threads: int | None, trail: Trail | None = None
-    ) -> None:
+    def learn(self, draft: Network, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
         if weights is not None:
             raise ValueError('sample_weight: the paper\'s CA+ has no use for weights; use server="communities"')
         draft.learn(block)

@@ -86,7 +86,7 @@ def play_round(
                 partition=partition,
                 weights=None if weights is None else weights[name],
                 n_threads=n_threads,
-                trail=None if trails is None else trails[name],
+                trail=None if trails is None else trails.get(name),
             )
             if progress is not None:
                 progress(next(done))

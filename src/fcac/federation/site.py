@@ -174,6 +174,12 @@ class Site:
         partition : str, optional
             For `NodeRelease` with a ledger, instead of ids: name of a part of the data that was fixed without looking
             at values, such as a day. Releases of different parts do not add up.
+        weights : array-like of shape (n,), optional
+            How many rows each row stands for.
+        n_threads : int, optional
+            All cores that this process may use by default. The result does not depend on it.
+        trail : Trail, optional
+            Without privacy: takes note of where rows go, for :meth:`nodes_of`.
 
         Returns
         -------
@@ -327,13 +333,15 @@ class Site:
         return self._draft
 
     def _learn(self, table: Any, weights: Any, n_threads: int | None, trail: Trail | None) -> None:
+        # only a reservoir can tell where rows go
+        follow: dict[str, Any] = {} if trail is None else {"trail": trail}
         given = None if weights is None else np.asarray(weights, dtype=np.float64)
         if given is not None and given.shape != (table.n_rows,):
             raise ValueError(f"sample_weight must hold one number per row ({table.n_rows}); its shape is {given.shape}")
         start = 0
         for block in table.blocks():
             own = None if given is None else given[start : start + len(block)]
-            self.condenser.learn(self._drafted(table.n_features), block, own, n_threads, trail)
+            self.condenser.learn(self._drafted(table.n_features), block, own, n_threads, **follow)
             start += len(block)
 
     def _joined_rows(self) -> NDArray[np.float64]:
