@@ -26,7 +26,8 @@ from fcac.deployment.certificates import public_pem
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
 from fcac.estimators import models
-from fcac.federation import Contribution, Server, Site
+from fcac.federation import Contribution, Server, Site, readouts
+from fcac.federation.condenser import condenser_for
 from fcac.flower import server_app
 from fcac.flower.in_process import Fault, InProcessGrid
 from fcac.flower.service import site_settings
@@ -132,10 +133,11 @@ class Reference:
     def __init__(self, kind: str = "cae-fc") -> None:
         self.sites: dict[str, Site] = {}
         self.server = Server(kind)
+        self.condenser = condenser_for(readouts.find(kind).condenser)
 
     def contribute(self, rows: Mapping[str, np.ndarray], round: int) -> list[Contribution]:
         return [
-            self.sites.setdefault(name, Site(name)).contribute(block, round=round)
+            self.sites.setdefault(name, Site(name, condenser=self.condenser)).contribute(block, round=round)
             for name, block in sorted(rows.items())
         ]
 
