@@ -147,6 +147,6 @@ def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     lines: list[str] = []
     calls, _ = work.of(lambda: lines.extend(status.describe(root)))
     assert not calls
-    assert f"model: {expected.n_clusters} clusters, {len(expected.nodes)} nodes (cae-fc)" in lines
+    assert f"model: {expected.n_clusters} clusters, {len(expected.nodes)} nodes (communities)" in lines
     assert "arrived for the open round: s003" in lines
     assert "rounds closed: 3; round 4 is open" in lines

@@ -10,8 +10,10 @@ import pytest
 from flwr.app import Error, Message
 
 from fcac import persistence
-from fcac.deployment import study as directory
 from fcac.deployment.shared_codebook import for_sites
+from fcac.deployment.study import add as add_site
+from fcac.deployment.study import forget as forget_site
+from fcac.deployment.study import revoke as revoke_site
 from fcac.estimators import models
 from fcac.federation import Contribution, Server
 from fcac.flower import messages
@@ -126,7 +128,7 @@ def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
     first = site_rows("abc", 1)
     study.give(first)
     study.play()
-    directory.add(study.root, "d")
+    add_site(study.root, "d")
     study.join("d")
     second = site_rows("abcd", 2)
     study.give(second)
@@ -330,14 +332,14 @@ def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path)
     first, second = site_rows("abc", 1), site_rows("abc", 2)
     study.give(first)
     study.play()
-    assert directory.forget(study.root, "b")
+    assert forget_site(study.root, "b")
     study.give(second)
     study.play()
     without = [{site: block for site, block in rows.items() if site != "b"} for rows in (first, second)]
     reference.play(without[0], 1)
     reference.play(without[1], 2)
     assert_same_server(study.server, reference.server)
-    directory.add(study.root, "b")
+    add_site(study.root, "b")
     study.play()
     assert "b" in study.server.sites
     assert study.server.latest()["b"].counts.sum() == 240
@@ -348,7 +350,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     first, second = site_rows("abc", 1), site_rows("abc", 2)
     study.give(first)
     study.play()
-    directory.revoke(study.root, "b")
+    revoke_site(study.root, "b")
     study.give(second)
     study.play()
     reference.play(first, 1)
@@ -365,7 +367,7 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
     study.give(rows)
 
     def revoke(message: Message, reply: Message) -> list[Message]:
-        directory.revoke(study.root, "b")
+        revoke_site(study.root, "b")
         return [reply]
 
     study.fault = only("b", study, messages.CONTRIBUTE, revoke)

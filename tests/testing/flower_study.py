@@ -133,7 +133,7 @@ class Reference:
     def __init__(self, kind: str = "cae-fc") -> None:
         self.sites: dict[str, Site] = {}
         self.server = Server(kind)
-        self.condenser = condenser_for(readouts.find(kind).condenser, min_rows=3)  # what a study asks of its sites
+        self.condenser = condenser_for(readouts.find(kind).condenser, min_rows=3)
 
     def contribute(self, rows: Mapping[str, np.ndarray], round: int) -> list[Contribution]:
         return [

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._rows import Rows
+from fcac._text import counted
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
 from fcac.novelty import Calibration, is_novel
@@ -111,6 +112,10 @@ class Codebook:
             raise ValueError(
                 f"the schema has {self.schema.n_features} features, the nodes of this codebook {self.n_features}"
             )
+
+    def __repr__(self) -> str:
+        sizes = [(len(self.nodes), "node"), (len(np.unique(self.labels)), "cluster"), (self.n_features, "feature")]
+        return f"Codebook({', '.join(counted(n, word) for n, word in sizes)})"
 
     @property
     def n_features(self) -> int:

@@ -269,6 +269,14 @@ class Communities:
             labels = np.where(is_novel(near[:, 0], np.sqrt(squared[:, 0]), result.reach()), -1, labels)
         return (labels, confidence) if return_confidence else labels
 
+    def inner_nodes(self, n_neighbors: int = 20) -> NDArray[np.bool_]:
+        """Tell for every node whether its nearest nodes are all of its own cluster: whether no border is near."""
+        result = self._result()
+        near, _ = result.searcher().nearest(result.points, min(n_neighbors, len(result.points)))
+        ids = result.point_ids()
+        inner: NDArray[np.bool_] = (ids[near] == ids[:, None]).all(axis=1)
+        return inner[result.point_of]
+
     def distance_to_nearest(self, X: ArrayLike) -> Floats:
         """Return the distance of each row to its nearest node, in the scaled features the clusters were found in."""
         return np.sqrt(self._result().searcher().nearest(self._rows(X), 1)[1][:, 0])

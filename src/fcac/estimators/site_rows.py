@@ -84,6 +84,10 @@ class SiteRows(Mapping[SiteName, Any]):
         for name, end, start in zip(unique, ends, np.append(0, ends[:-1]), strict=True):
             self._index[plain_site(name)] = by_site[start:end]
 
+    def places(self) -> list[tuple[SiteName, NDArray[np.int64] | None]]:
+        """Where the rows of each site are among all rows; None: after those of the sites before it."""
+        return [(name, None if isinstance(rows, Rows) else rows) for name, rows in self._index.items()]
+
     def by_site(self, values: Any, what: str) -> dict[SiteName, list[Any]]:
         """Return a value for each of every site's rows, such as an id, in the order of its rows."""
         if is_dict_of_sites(self._X):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fcac._typing import Floats
 from fcac.art.compact_network import CompactNetwork
 from fcac.art.network import Network, Rules
-from fcac.condense import MAX_NODES, Reservoir
+from fcac.condense import MAX_NODES, Reservoir, Trail
 from fcac.condense.sample import RowSample
 
 _CA_PLUS = Rules(topological=False)
@@ -85,8 +85,10 @@ class ReservoirCondenser(Condenser):
     def draft(self, state: Reservoir | None, n_features: int) -> Reservoir:
         return Reservoir(n_features, self.max_nodes) if state is None else state.copy()
 
-    def learn(self, draft: Reservoir, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
-        draft.learn(block, weights, n_threads)
+    def learn(
+        self, draft: Reservoir, block: Floats, weights: Floats | None, n_threads: int | None, trail: Trail | None = None
+    ) -> None:
+        draft.learn(block, weights, n_threads, trail)
 
     def settle(self, draft: Reservoir) -> Reservoir:
         return draft

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from fcac import persistence
 from fcac._sites import SiteName, plain_site
+from fcac._text import counted
 
 # A statement about privacy travels with every contribution; it is short by design (the message may exceed its nodes by
 # less than 2 kB).
 _MAX_STATEMENT = 1000
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Contribution:
     """Nodes and counts of one site in one round.
 
@@ -74,6 +75,12 @@ class Contribution:
         set_field(self, "nodes", np.ascontiguousarray(nodes))
         kind = np.float64 if counts.dtype.kind == "f" else np.int64
         set_field(self, "counts", np.ascontiguousarray(counts, dtype=kind))
+
+    def __repr__(self) -> str:
+        total = counted(round(float(self.counts.sum())), "row")
+        how = self.privacy.get("mechanism", "none")
+        private = "" if how == "none" else f", {how}"
+        return f"Contribution({self.site!r}, round {self.round}, {counted(len(self.nodes), 'node')}, {total}{private})"
 
     @property
     def n_features(self) -> int:

@@ -143,6 +143,10 @@ class ReadOut(ABC):
             nearest[start : start + 256] = apart.min(axis=1)
         return nearest
 
+    def inner_nodes(self) -> Booleans | None:
+        """Tell for every node whether the nodes around it are all of its cluster; None if the server cannot tell."""
+        return None
+
     def predict_with_confidence(self, X: Floats) -> tuple[Integers, Floats]:
         """Return the cluster of every row and how firmly it belongs, where the server can tell."""
         raise AttributeError(f'confidence: server="{self.name}" has no soft membership; use server="communities"')

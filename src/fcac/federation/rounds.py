@@ -8,6 +8,7 @@ from typing import Any
 
 from fcac._parallel import in_threads, n_workers
 from fcac._sites import SiteName, site_order
+from fcac.condense import Trail
 from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server
 from fcac.federation.site import Site
@@ -24,6 +25,7 @@ def play_round(
     record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
     partition: str | None = None,
     weights: Mapping[SiteName, Any] | None = None,
+    trails: Mapping[SiteName, Trail] | None = None,
 ) -> list[Contribution]:
     """Let every site that has new rows contribute, and the server absorb what they send.
 
@@ -48,6 +50,8 @@ def play_round(
         Part of the data that this round is, fixed without looking at values; see :meth:`Site.contribute`.
     weights : mapping of name to weights, optional
         With a mapping of rows: how many rows each row stands for.
+    trails : mapping of name to Trail, optional
+        With a mapping of rows: take note of where each site's rows go; see :meth:`Site.nodes_of`.
 
     Returns
     -------
@@ -82,6 +86,7 @@ def play_round(
                 partition=partition,
                 weights=None if weights is None else weights[name],
                 n_threads=n_threads,
+                trail=None if trails is None else trails.get(name),
             )
             if progress is not None:
                 progress(next(done))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._sites import SiteName, order_key, plain_site
+from fcac._text import counted
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network
 from fcac.codebook import Codebook
@@ -61,6 +62,12 @@ class Server:
         #: returns this server as it was after its first n rounds, where those states were kept; None where not
         self.past: Callable[[int], Server | None] | None = None
         self._log = Log()
+
+    def __repr__(self) -> str:
+        told = [repr(self.kind), counted(self.n_rounds, "round"), counted(len(self.sites), "site")]
+        if self.n_rounds:
+            told += [counted(len(self.nodes), "node"), counted(self.n_clusters, "cluster")]
+        return f"Server({', '.join(told)})"
 
     # ------------------------------------------------------------ rounds
 

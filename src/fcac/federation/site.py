@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from fcac import persistence
 from fcac._rows import Rows
 from fcac._sites import SiteName, plain_site
+from fcac._text import counted
+from fcac._typing import Integers
 from fcac.art.clusterers import CAPlus
+from fcac.condense import Reservoir, Trail
 from fcac.condense.sample import RowSample
 from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser
 from fcac.federation.contribution import Contribution
@@ -98,6 +101,7 @@ class Site:
         *,
         weights: Any = None,
         n_threads: int | None = None,
+        trail: Trail | None = None,
     ) -> None:
         """Take rows of the coming round; they count once :meth:`contribute` closes the round.
 
@@ -113,12 +117,14 @@ class Site:
             How many rows each row stands for.
         n_threads : int, optional
             All cores that this process may use by default. The result does not depend on it.
+        trail : Trail, optional
+            Without privacy: takes note of where rows go, for :meth:`nodes_of`.
         """
         ids = self.checked_records(record_ids)
         table = rows if hasattr(rows, "blocks") else Rows(rows, "Site", allow_empty=True)
         self._check_width(table.n_features)
         if self.privacy is None:
-            self._learn(table, weights, n_threads)
+            self._learn(table, weights, n_threads, trail)
             return
         if weights is not None:
             raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
@@ -152,6 +158,7 @@ class Site:
         partition: str | None = None,
         weights: Any = None,
         n_threads: int | None = None,
+        trail: Trail | None = None,
     ) -> Contribution:
         """Close a round: learn the new rows and return what leaves the site.
 
@@ -168,6 +175,12 @@ class Site:
         partition : str, optional
             For `NodeRelease` with a ledger, instead of ids: name of a part of the data that was fixed without looking
             at values, such as a day. Releases of different parts do not add up.
+        weights : array-like of shape (n,), optional
+            How many rows each row stands for.
+        n_threads : int, optional
+            All cores that this process may use by default. The result does not depend on it.
+        trail : Trail, optional
+            Without privacy: takes note of where rows go, for :meth:`nodes_of`.
 
         Returns
         -------
@@ -182,7 +195,7 @@ class Site:
             return self._current()
         try:
             if rows is not None:
-                self.observe(rows, ids, weights=weights, n_threads=n_threads)
+                self.observe(rows, ids, weights=weights, n_threads=n_threads, trail=trail)
             elif ids is not None:
                 self._note_ids(ids)
             self._check_draft_ids(partition)
@@ -267,6 +280,26 @@ class Site:
 
     # ------------------------------------------------------------ state
 
+    def nodes_of(self, trail: Trail) -> Integers:
+        """Return the node that counts each row, if all rows of this site were learned with this trail.
+
+        Positions are those of the nodes in the latest contribution. Only for sites that condense with a reservoir and
+        send all of its nodes.
+        """
+        if not isinstance(self._state, Reservoir) or getattr(self.condenser, "min_rows", 1) > 1:
+            raise ValueError(f"site {self.name} cannot tell which node counts a row")
+        return self._state.nodes_of(trail)
+
+    def __repr__(self) -> str:
+        told = [repr(self.name), f"round {self.round}"]
+        if self._state is not None or self._released is not None:
+            sent = self._current()
+            about = "about " if self._released is not None else ""
+            told += [counted(len(sent.nodes), "node"), about + counted(round(sent.counts.sum()), "row")]
+        if self.privacy is not None:
+            told.append(type(self.privacy).__name__)
+        return f"Site({', '.join(told)})"
+
     @property
     def model(self) -> Any:
         """What the site has learned: a `Reservoir`, a `CAPlus` model or a released state; None before any round."""
@@ -307,14 +340,16 @@ class Site:
             self._draft = self.condenser.draft(self._state, d)
         return self._draft
 
-    def _learn(self, table: Any, weights: Any, n_threads: int | None) -> None:
+    def _learn(self, table: Any, weights: Any, n_threads: int | None, trail: Trail | None) -> None:
+        # only a reservoir can tell where rows go
+        follow: dict[str, Any] = {} if trail is None else {"trail": trail}
         given = None if weights is None else np.asarray(weights, dtype=np.float64)
         if given is not None and given.shape != (table.n_rows,):
             raise ValueError(f"sample_weight must hold one number per row ({table.n_rows}); its shape is {given.shape}")
         start = 0
         for block in table.blocks():
             own = None if given is None else given[start : start + len(block)]
-            self.condenser.learn(self._drafted(table.n_features), block, own, n_threads)
+            self.condenser.learn(self._drafted(table.n_features), block, own, n_threads, **follow)
             start += len(block)
 
     def _joined_rows(self) -> NDArray[np.float64]:

@@ -136,6 +136,18 @@ class Column:
             return (values - self.center) / self.spread
         return values
 
+    def unscaled(self, values: Floats) -> Floats:
+        """Return values in the units of the table: the inverse of :meth:`scaled`."""
+        if self.scaling == "range":
+            assert self.min is not None
+            assert self.max is not None
+            return self.min + values * (self.max - self.min)
+        if self.scaling == "standard":
+            assert self.center is not None
+            assert self.spread is not None
+            return self.center + values * self.spread
+        return values
+
     def settings(self) -> dict[str, Any]:
         """Return the settings that differ from the defaults, as plain values."""
         plain = Column(self.name) if self.categories is None else None
@@ -214,6 +226,14 @@ class Schema:
     def n_features(self) -> int:
         """Number of features."""
         return len(self.feature_names)
+
+    def unscaled(self, rows: Floats) -> Floats:
+        """Return features in the units of the table's columns; categories stay shares between 0 and 1."""
+        fields = [field for field in self.fields for _ in field.feature_names]
+        parts = [
+            rows[:, j] if field.categories is not None else field.unscaled(rows[:, j]) for j, field in enumerate(fields)
+        ]
+        return np.column_stack(parts)
 
     @property
     def bounds(self) -> Floats | None:

@@ -136,6 +136,9 @@ class CommunityReadOut(ReadOut):
         distances: Floats = cdist(X * scales, self.nodes * scales)
         return distances
 
+    def inner_nodes(self) -> Booleans | None:
+        return self._model.inner_nodes()
+
     def predict_with_confidence(self, X: Floats) -> tuple[Integers, Floats]:
         return self._model.predict(X, return_confidence=True)
 
