@@ -72,7 +72,9 @@ def table(title: str, server: str, sites: tuple[int, ...] = (1, 5, 20), **settin
     for kind in KINDS:
         for n_sites in sites:
             shares = measure(kind, n_sites, server, **settings)
-            print(f"{kind:24s}{n_sites:6d}{shares[0]:9.2f}{shares[1]:8.1f}{shares[2]:8.1f}{shares[3]:16.2f}", flush=True)
+            print(
+                f"{kind:24s}{n_sites:6d}{shares[0]:9.2f}{shares[1]:8.1f}{shares[2]:8.1f}{shares[3]:16.2f}", flush=True
+            )
 
 
 if __name__ == "__main__":

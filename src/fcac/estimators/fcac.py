@@ -22,7 +22,7 @@ from fcac.estimators.columns import in_order, warn_of_names, without_column
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
 from fcac.federation import Server, Site, play_round, readouts
 from fcac.federation.asking import calibrate, samples_of
-from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser, condenser_for
+from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.novelty import Calibration
 from fcac.persistence.pack_many import pack_many, unpack_many
 from fcac.tables.schema import Schema, schema_in
@@ -47,6 +47,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
     max_nodes : int, optional
         Most nodes that a site condenses its rows to (default 8,000): more keep finer clusters apart and take longer.
         ``server="cae-fc"`` has no use for it: there CA+ decides.
+    forgetting : str, default="none"
+        How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
+        keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
+        count for ever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
     n_jobs : int, optional
         Sites working at the same time (None or -1: one per processor). The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -91,6 +95,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         "privacy": [HasMethods("perturb"), HasMethods("release"), None],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "forgetting": [str],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
@@ -102,6 +107,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         privacy: Any = None,
         n_clusters: int | None = None,
         max_nodes: int | None = None,
+        forgetting: str = "none",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -109,6 +115,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         self.privacy = privacy
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
+        self.forgetting = forgetting
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -286,7 +293,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         """How new sites condense: as the model began, or, in a new model, as its server and settings ask."""
         if not reset:
             return self._site_condenser
-        return condenser_for(readouts.find(self.server).condenser, self.max_nodes)
+        return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
 
     def _adopt(
         self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser = CA_PLUS
@@ -552,6 +559,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             params["privacy"] = to_params(params["privacy"])
         if params["max_nodes"] is None:
             del params["max_nodes"]  # as in files of versions that did not know it
+        if params["forgetting"] == "none":
+            del params["forgetting"]
         if not isinstance(params["random_state"], int | np.integer | None):
             params["random_state"] = None  # the seed drawn from it is stored with the server
         return params
@@ -567,7 +576,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             "server": server_meta,
             "sites": sites_meta,
         }
-        if isinstance(self._site_condenser, ReservoirCondenser):
+        if isinstance(self._site_condenser, ReservoirCondenser | AgingCondenser):
             meta["max_nodes"] = self._site_condenser.max_nodes  # files without it are of CA+ sites
         elif self._site_condenser != CA_PLUS:
             meta["sample_rows"] = True  # new sites keep a sample of their rows
@@ -586,7 +595,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         server = Server.from_parts(meta["server"], under("server."))
         condenser: Condenser = CA_PLUS if not meta.get("sample_rows") else condenser_for("ca-plus")
         if "max_nodes" in meta:
-            condenser = ReservoirCondenser(meta["max_nodes"])
+            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting)
         sites = {}
         for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)

@@ -15,6 +15,7 @@ from fcac.communities import Communities
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.federation.readout import ReadOut, Shuffler
+from fcac.privacy.mechanisms import may_be_shared
 
 
 class CommunityReadOut(ReadOut):
@@ -39,9 +40,15 @@ class CommunityReadOut(ReadOut):
         model = self._copy()
         rounds = dict(self._rounds)
         for item in batch:
-            if item.round >= rounds.get(item.site, 0) and len(item.nodes):
+            if item.round < rounds.get(item.site, 0):
+                continue
+            if len(item.nodes):
                 model.set_site(item.site, item.nodes, item.counts)
                 rounds[item.site] = item.round
+            elif item.site in rounds and len(rounds) > 1 and not may_be_shared(item.privacy):
+                # its rows have all grown too old; a release may be empty by its noise
+                model.drop_site(item.site)
+                del rounds[item.site]
         if model.sites:
             model.fit()
         self._model, self._rounds = model, rounds
