@@ -107,8 +107,8 @@ class Aged(NamedTuple):
 def combined(weighed: Sequence[tuple[Reservoir, float]], n_features: int, max_nodes: int) -> Reservoir:
     """Return one state for the rows of several, each counted with a factor; for reading only.
 
-    A seed stays as likely as its rows count, by its key (forward decay); the cell of one that goes joins the nearest that
-    stays. So nodes weigh about the same, old or new, and are many where weight is.
+    A seed stays as likely as its rows count, by its key (forward decay); the cell of one that goes joins the nearest
+    that stays. So nodes weigh about the same, old or new, and are many where weight is.
 
     References
     ----------

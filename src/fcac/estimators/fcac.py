@@ -19,6 +19,15 @@ from fcac.art.clusterers import _threads
 from fcac.codebook import Codebook
 from fcac.condense.sample import RowSample
 from fcac.estimators.columns import in_order, warn_of_names, without_column
+from fcac.estimators.lineage import (
+    STRUCTURAL,
+    as_table,
+    moves_from_json,
+    moves_to_json,
+    rows_of,
+    told_before_latest,
+    told_by,
+)
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
 from fcac.federation import Server, Site, play_round, readouts
 from fcac.federation.asking import calibrate, samples_of
@@ -208,12 +217,13 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             server, sites = Server(self.server, seed, self.n_clusters), {}
         else:
             server, sites = self.server_, dict(self.sites_)
+        told = told_by(server.readout)
         condenser = self._condenser(reset)
         for name in data:
             if name not in sites:
                 sites[name] = Site(name, self.privacy, condenser=condenser)
         play_round(server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights)
-        self._adopt(server, sites, data.n_features, condenser)
+        self._adopt(server, sites, data.n_features, condenser, told)
         if reset:
             self.schema_ = None
             self._keep_names(data.feature_names)
@@ -259,6 +269,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
         server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters)
+        told = told_by(server.readout)
         condenser = self._condenser(not started)
         sites = dict(self.sites_) if started else {}
 
@@ -274,7 +285,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             self.schema_ = schema
             self._keep_names(feature_names)
             self._site_column = None
-        self._adopt(server, sites, n_features, condenser)
+        self._adopt(server, sites, n_features, condenser, told)
         self._last_rows = None
         return self
 
@@ -296,9 +307,10 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
 
     def _adopt(
-        self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser = CA_PLUS
+        self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser, told: tuple[int, int]
     ) -> None:
         self.server_ = server
+        self._told = told
         self._site_condenser = condenser
         self.sites_ = {name: sites[name] for name in site_order(sites)}
         self.n_features_in_ = n_features
@@ -320,6 +332,7 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         name = plain_site(site)
         if self.server_.sites == [name]:
             raise ValueError(f"site {name!r} is the only one: without it there is no model")
+        self._told = told_by(self.server_.readout)
         self.server_.forget(name)
         self.sites_.pop(name, None)
         self._last_labels = self._calibration = None
@@ -459,6 +472,33 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
         check_is_fitted(self, "server_")
         return list(self.server_.readout.lineage)
 
+    def lineage_table(self) -> Any:
+        """Return what happened to clusters over rounds as a table; for ``server="communities"``.
+
+        Returns
+        -------
+        table : DataFrame, or list of dict without pandas
+            One row per event: ``round``, ``event`` (born, grew, shrank, split, merged, died or moved), ``cluster``,
+            ``others`` (that went into it or came out of it), ``rows_before``, ``rows_after``, and ``moved``: how far
+            the cluster's centre has moved, in units of the cluster's spread. "moved" has a row of its own from a
+            quarter of a spread on.
+        """
+        return as_table(rows_of(self.lineage_, self.server_.readout.moves))
+
+    def changed(self) -> list[Any]:
+        """Return the events of the latest call that changed which clusters there are: born, died, split or merged.
+
+        Returns
+        -------
+        changes : list of Change
+            Empty if there are the same clusters as before.
+        """
+        return [change for change in self.lineage_[self._told[0] :] if change.kind in STRUCTURAL]
+
+    def events_of_latest(self) -> list[dict[str, Any]]:
+        """Return the rows of :meth:`lineage_table` that are of the latest call."""
+        return rows_of(self.lineage_[self._told[0] :], self.server_.readout.moves[self._told[1] :])
+
     def transform(self, X: Any) -> Floats:
         """Return the distance of each row to every node of the server.
 
@@ -580,6 +620,8 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             meta["max_nodes"] = self._site_condenser.max_nodes  # files without it are of CA+ sites
         elif self._site_condenser != CA_PLUS:
             meta["sample_rows"] = True  # new sites keep a sample of their rows
+        if self.server_.readout.moves and self._site_condenser != CA_PLUS:  # files of 0.1.0 do not have it
+            meta["moves"] = moves_to_json(self.server_.readout.moves)
         if self._site_column is not None:
             meta["site_column"] = self._site_column
         if self.schema_ is not None:
@@ -612,5 +654,6 @@ class FCAC(TransformerMixin, ClusterMixin, BaseEstimator):
             self._keep_names([str(name) for name in names])
         column = meta.get("site_column")
         self._site_column = None if column is None else str(column)
-        self._adopt(server, sites, int(meta["n_features"]), condenser)
+        server.readout.moves = moves_from_json(meta.get("moves", []))
+        self._adopt(server, sites, int(meta["n_features"]), condenser, told_before_latest(server.readout))
         self._last_rows = None

@@ -12,6 +12,7 @@ from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
 from fcac.codebook import Codebook
 from fcac.communities import Communities
+from fcac.communities.tracking import Extent, Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.federation.readout import ReadOut, Shuffler
@@ -51,6 +52,7 @@ class CommunityReadOut(ReadOut):
                 del rounds[item.site]
         if model.sites:
             model.fit()
+        self.moves = self.moves + _moves(self._model, model)
         self._model, self._rounds = model, rounds
 
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> CommunityReadOut:
@@ -61,7 +63,7 @@ class CommunityReadOut(ReadOut):
         if site in self._rounds:
             model.drop_site(site)
             model = model.fit() if model.sites else Communities(self.n_clusters_wanted)
-        other._model = model
+        other._model, other.moves = model, self.moves + _moves(self._model, model)
         return other
 
     def _copy(self) -> Communities:
@@ -170,3 +172,11 @@ class CommunityReadOut(ReadOut):
         parts["nodes"] = np.concatenate([item.nodes for item in ordered]) if ordered else np.zeros((0, d))
         parts["counts"] = np.concatenate([item.counts for item in ordered]).astype(float) if ordered else np.zeros(0)
         self._model, self._rounds = Communities.from_parts(meta, parts), rounds
+
+
+def _moves(before: Communities, after: Communities) -> list[Move]:
+    """Tell how far clusters have moved from one fit to the next; nothing if there was no other fit."""
+    if before.n_rounds == after.n_rounds or not before.n_rounds:
+        return []
+    then, now = (Extent.of(m.nodes, m.counts, m.node_labels, m.feature_scales) for m in (before, after))
+    return then.moves(now, after.n_rounds)
