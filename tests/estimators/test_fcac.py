@@ -181,7 +181,7 @@ def test_export_holds_only_what_predict_needs(tmp_path) -> None:
     X, site = rows_and_sites(8)
     model = FCAC(server="cae-fc", random_state=0).fit(pd.DataFrame(X, columns=["a", "b"]), groups=site)
     book = model.export()
-    assert sorted(book._to_parts()[1]) == ["labels", "nodes"]
+    assert sorted(book._to_parts()[1]) == ["calibration", "labels", "nodes"]
     save(book, tmp_path / "book.fcac")
     again = load(tmp_path / "book.fcac")
     np.testing.assert_array_equal(again.predict(X), model.labels_)

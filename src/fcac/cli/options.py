@@ -71,6 +71,14 @@ Alpha = Annotated[
         "--alpha", help="With --partition dirichlet: the smaller, the more sites differ.", rich_help_panel=_DATA
     ),
 ]
+Forgetting = Annotated[
+    str,
+    typer.Option(
+        "--forgetting",
+        help="How rows lose weight with the rounds: none, half-life=5 or window=10 (rounds); not for --server cae-fc.",
+        metavar="RULE",
+    ),
+]
 NoveltyRate = Annotated[
     float | None,
     typer.Option(

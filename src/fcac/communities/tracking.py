@@ -44,6 +44,51 @@ class Change(NamedTuple):
         return cls(int(number), str(kind), int(cluster), tuple(int(o) for o in others), float(before), float(after))
 
 
+class Move(NamedTuple):
+    """How far a cluster that lives on has moved in a round.
+
+    Attributes
+    ----------
+    round : int
+    cluster : int
+    moved : float
+        Distance between its centres before and after, in spreads: 1 is the root mean square distance of its nodes from
+        its centre before. All distances are in the scaled features in which clusters were found before.
+    """
+
+    round: int
+    cluster: int
+    moved: float
+
+
+class Extent(NamedTuple):
+    """Centres of clusters, and how far their nodes lie from them; taken from one result."""
+
+    ids: Integers
+    centres: Floats
+    spreads: Floats
+    scales: Floats
+
+    @classmethod
+    def of(cls, nodes: Floats, counts: Floats, labels: Integers, scales: Floats) -> Extent:
+        """Return the extent of every cluster; nodes count by their rows."""
+        ids, which = np.unique(labels, return_inverse=True)
+        mass = np.bincount(which, weights=counts)
+        centres = np.zeros((len(ids), nodes.shape[1]))
+        np.add.at(centres, which, nodes * counts[:, None])
+        centres /= mass[:, None]
+        squared = (((nodes - centres[which]) * scales) ** 2).sum(axis=1)
+        return cls(ids, centres, np.sqrt(np.bincount(which, weights=counts * squared) / mass), scales)
+
+    def moves(self, later: Extent, round_: int) -> list[Move]:
+        """Return how far the clusters have moved that are in a later result too."""
+        both, mine, theirs = np.intersect1d(self.ids, later.ids, return_indices=True)
+        apart = np.sqrt((((later.centres[theirs] - self.centres[mine]) * self.scales) ** 2).sum(axis=1))
+        spread = self.spreads[mine]
+        moved = np.divide(apart, spread, out=np.where(apart > 0, np.inf, 0.0), where=spread > 0)
+        return [Move(round_, int(name), float(by)) for name, by in zip(both, moved, strict=True)]
+
+
 def carry_names(
     labels: Integers, counts: Floats, origin: Integers, mass_before: dict[int, float], next_id: int, round_: int
 ) -> tuple[Integers, list[Change], int]:

@@ -257,6 +257,19 @@ class Reservoir:
         result._waiting, result._waiting_weights = self._waiting.copy(), self._waiting_weights.copy()
         return result
 
+    def thinned(self, max_nodes: int) -> Reservoir:
+        """Return a state of at most `max_nodes` nodes for the same rows; this one, if it has no more than that.
+
+        It is for reading and merging: rows that wait for their block to fill are learned, so that learning on would
+        not be the same as in one pass.
+        """
+        if self.n_nodes <= max_nodes:
+            return self
+        result = Reservoir(self.n_features, max_nodes, self.salt)
+        result._cells, result._n_learned = self._settled.copy(), self.n_seen
+        result._cells._shrink(max_nodes)
+        return result
+
     @classmethod
     def merge(cls, states: Iterable[Reservoir]) -> Reservoir:
         """Return one state for the rows of all: the seeds are those of one pass over all rows.

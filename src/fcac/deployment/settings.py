@@ -90,6 +90,7 @@ class FederationSettings:
     server: str = "cae-fc"
     max_nodes: int | None = None
     min_rows: int = 1
+    forgetting: str = "none"
     seed: int = 0
     timeout: float = 300.0
     wait: float = 60.0
@@ -122,6 +123,7 @@ class FederationSettings:
                 server=str(top.get("server", "cae-fc")),
                 max_nodes=given.get("condensing", {}).get("max_nodes"),
                 min_rows=given.get("condensing", {}).get("min_rows", 1),
+                forgetting=given.get("condensing", {}).get("forgetting", "none"),
                 seed=int(top.get("seed", 0)),
                 timeout=float(rounds.get("timeout", 300.0)),
                 wait=float(rounds.get("wait", 60.0)),
@@ -173,6 +175,8 @@ class SiteSettings:
         Maximum number of nodes of a reservoir.
     min_rows : int
         Minimum number of rows behind a node of a reservoir that is sent without privacy.
+    forgetting : str
+        How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
     """
 
     name: str
@@ -189,9 +193,15 @@ class SiteSettings:
     condenser: str = "ca-plus"
     max_nodes: int | None = None
     min_rows: int = 1
+    forgetting: str = "none"
 
     def __post_init__(self) -> None:
         self.make_condenser()  # refuses what it cannot use
+        if self.private and self.forgetting != "none":
+            raise ValueError(
+                f"the study says forgetting = {self.forgetting!r}, but what was released with an epsilon cannot be "
+                "forgotten: take part without epsilon, or ask for a study without forgetting"
+            )
         named = [self.record_id is not None, self.part_column is not None, self.part_by_file]
         if sum(named) > 1:
             raise ValueError("name a record id, or a column of parts, or use files as parts: only one of the three")
@@ -210,7 +220,7 @@ class SiteSettings:
 
     def make_condenser(self) -> Condenser:
         """Return how this site's rows become nodes; the same at every site of a study."""
-        return condenser_for(self.condenser, self.max_nodes, self.min_rows)
+        return condenser_for(self.condenser, self.max_nodes, self.min_rows, self.forgetting)
 
     def mechanism(self) -> Any:
         """Return the site's mechanism, with its ledger in the state directory; None without privacy."""

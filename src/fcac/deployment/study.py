@@ -25,7 +25,7 @@ from fcac.deployment import certificates
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_site_name
 from fcac.federation import Server, readouts
-from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
+from fcac.federation.condenser import AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.tables.schema import Schema
 
 BUNDLE_FILE = "bundle.toml"
@@ -69,6 +69,7 @@ _CONDENSING = """
 [condensing]   # the same at every site; copied to the bundles of sites added later
 max_nodes = {max_nodes}   # maximum number of nodes to which a site condenses its rows
 min_rows = {min_rows}   # without --epsilon: minimum number of rows behind a node that is sent
+forgetting = "{forgetting}"   # or "half-life=ROUNDS" or "window=ROUNDS": how rows lose weight
 """
 
 _BUNDLE_CONDENSING = """
@@ -76,6 +77,7 @@ _BUNDLE_CONDENSING = """
 condenser = "reservoir"
 max_nodes = {max_nodes}
 min_rows = {min_rows}
+forgetting = "{forgetting}"
 """
 
 _APP = """\
@@ -120,6 +122,7 @@ def init(
     server: str = "communities",
     max_nodes: int | None = None,
     min_rows: int = 3,
+    forgetting: str = "none",
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
@@ -144,6 +147,8 @@ def init(
         Most nodes that a site condenses its rows to; by default 4,000. Not for "cae-fc".
     min_rows : int
         Fewest rows that a node stands for when a site sends it without privacy. Not for "cae-fc".
+    forgetting : str
+        How rows lose weight with the rounds: "none", "half-life=ROUNDS" or "window=ROUNDS". Not for "cae-fc".
     seed : int
         Seed of the server's shuffling.
     timeout, wait : float
@@ -166,10 +171,8 @@ def init(
         check_site_name(site)
     Schema.load(schema)
     Server(server, seed)
-    condenser = condenser_for(readouts.find(server).condenser, max_nodes, min_rows)
-    condensing = ""
-    if isinstance(condenser, ReservoirCondenser):
-        condensing = _CONDENSING.format(max_nodes=condenser.max_nodes, min_rows=condenser.min_rows)
+    condenser = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting)
+    condensing = _in_words(_CONDENSING, condenser)
     for folder in ("app", "ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for secret in ("ca", "server", STATE, "bundles"):
@@ -231,7 +234,8 @@ def add(root: Path, site: str) -> Path:
     if known is not None and known.status == "forgotten":
         _edit_member(root, site, {"status": "active"})
         return bundle
-    condenser = condenser_for(readouts.find(settings.server).condenser, settings.max_nodes, settings.min_rows)
+    kind = readouts.find(settings.server).condenser
+    condenser = condenser_for(kind, settings.max_nodes, settings.min_rows, settings.forgetting)
     public = _make_bundle(root, site, settings.name, settings.address, settings.insecure, condenser)
     if known is None:
         path = root / FEDERATION_FILE
@@ -255,12 +259,18 @@ def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool,
         shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
         public = certificates.make_site_key(bundle / KEY_FILE)
         (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
-    condensing = ""
-    if isinstance(condenser, ReservoirCondenser):
-        condensing = _BUNDLE_CONDENSING.format(max_nodes=condenser.max_nodes, min_rows=condenser.min_rows)
+    condensing = _in_words(_BUNDLE_CONDENSING, condenser)
     text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower(), condensing=condensing)
     (bundle / BUNDLE_FILE).write_text(text, "utf-8")
     return public
+
+
+def _in_words(template: str, condenser: Condenser) -> str:
+    """Return the section on condensing; CA+ has no settings and needs none."""
+    if not isinstance(condenser, ReservoirCondenser | AgingCondenser):
+        return ""
+    forgetting = condenser.forgetting if isinstance(condenser, AgingCondenser) else "none"
+    return template.format(max_nodes=condenser.max_nodes, min_rows=condenser.min_rows, forgetting=forgetting)
 
 
 def _member_text(site: str, public: str) -> str:

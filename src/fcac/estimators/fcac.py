@@ -20,12 +20,21 @@ from fcac.codebook import Codebook
 from fcac.condense import Trail
 from fcac.condense.sample import RowSample
 from fcac.estimators.columns import in_order, warn_of_names, without_column
+from fcac.estimators.lineage import (
+    STRUCTURAL,
+    as_table,
+    moves_from_json,
+    moves_to_json,
+    rows_of,
+    told_before_latest,
+    told_by,
+)
 from fcac.estimators.row_labels import Places, labels_by_trail
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
 from fcac.estimators.summary import Described
 from fcac.federation import Server, Site, play_round, readouts
 from fcac.federation.asking import calibrate, samples_of
-from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser, condenser_for
+from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.novelty import Calibration
 from fcac.persistence.pack_many import pack_many, unpack_many
 from fcac.tables.schema import Schema, schema_in
@@ -52,6 +61,10 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
     max_nodes : int, optional
         Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
         ``server="cae-fc"`` has no use for it: there CA+ decides.
+    forgetting : str, default="none"
+        How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
+        keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
+        count for ever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
     n_jobs : int, optional
         Sites working at the same time (None or -1: one per processor). The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -104,6 +117,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         "privacy": [HasMethods("perturb"), HasMethods("release"), None],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "forgetting": [str],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
@@ -115,6 +129,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         privacy: Any = None,
         n_clusters: int | None = None,
         max_nodes: int | None = None,
+        forgetting: str = "none",
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -122,6 +137,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         self.privacy = privacy
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
+        self.forgetting = forgetting
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -214,6 +230,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             server, sites = Server(self.server, seed, self.n_clusters), {}
         else:
             server, sites = self.server_, dict(self.sites_)
+        told = told_by(server.readout)
         condenser = self._condenser(reset)
         for name in data:
             if name not in sites:
@@ -222,7 +239,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         play_round(
             server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails
         )
-        self._adopt(server, sites, data.n_features, condenser)
+        self._adopt(server, sites, data.n_features, condenser, told)
         self._trails = None if trails is None else (trails, data.places())
         if reset:
             self.schema_ = None
@@ -269,6 +286,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
         server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters)
+        told = told_by(server.readout)
         condenser = self._condenser(not started)
         sites = dict(self.sites_) if started else {}
 
@@ -284,7 +302,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             self.schema_ = schema
             self._keep_names(feature_names)
             self._site_column = None
-        self._adopt(server, sites, n_features, condenser)
+        self._adopt(server, sites, n_features, condenser, told)
         self._last_rows = None
         return self
 
@@ -308,12 +326,13 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         """How new sites condense: as the model began, or, in a new model, as its server and settings ask."""
         if not reset:
             return self._site_condenser
-        return condenser_for(readouts.find(self.server).condenser, self.max_nodes)
+        return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
 
     def _adopt(
-        self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser = CA_PLUS
+        self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser, told: tuple[int, int]
     ) -> None:
         self.server_ = server
+        self._told = told
         self._site_condenser = condenser
         self.sites_ = {name: sites[name] for name in site_order(sites)}
         self.n_features_in_ = n_features
@@ -336,6 +355,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         name = plain_site(site)
         if self.server_.sites == [name]:
             raise ValueError(f"site {name!r} is the only one: without it there is no model")
+        self._told = told_by(self.server_.readout)
         self.server_.forget(name)
         self.sites_.pop(name, None)
         self._last_labels = self._trails = self._calibration = None
@@ -475,6 +495,33 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         check_is_fitted(self, "server_")
         return list(self.server_.readout.lineage)
 
+    def lineage_table(self) -> Any:
+        """Return what happened to clusters over rounds as a table; for ``server="communities"``.
+
+        Returns
+        -------
+        table : DataFrame, or list of dict without pandas
+            One row per event: ``round``, ``event`` (born, grew, shrank, split, merged, died or moved), ``cluster``,
+            ``others`` (that went into it or came out of it), ``rows_before``, ``rows_after``, and ``moved``: how far
+            the cluster's centre has moved, in units of the cluster's spread. "moved" has a row of its own from a
+            quarter of a spread on.
+        """
+        return as_table(rows_of(self.lineage_, self.server_.readout.moves))
+
+    def changed(self) -> list[Any]:
+        """Return the events of the latest call that changed which clusters there are: born, died, split or merged.
+
+        Returns
+        -------
+        changes : list of Change
+            Empty if there are the same clusters as before.
+        """
+        return [change for change in self.lineage_[self._told[0] :] if change.kind in STRUCTURAL]
+
+    def events_of_latest(self) -> list[dict[str, Any]]:
+        """Return the rows of :meth:`lineage_table` that are of the latest call."""
+        return rows_of(self.lineage_[self._told[0] :], self.server_.readout.moves[self._told[1] :])
+
     def transform(self, X: Any) -> Floats:
         """Return the distance of each row to every node of the server.
 
@@ -593,6 +640,8 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             params["privacy"] = to_params(params["privacy"])
         if params["max_nodes"] is None:
             del params["max_nodes"]  # as in files of versions that did not know it
+        if params["forgetting"] == "none":
+            del params["forgetting"]
         if not isinstance(params["random_state"], int | np.integer | None):
             params["random_state"] = None  # the seed drawn from it is stored with the server
         return params
@@ -608,10 +657,12 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             "server": server_meta,
             "sites": sites_meta,
         }
-        if isinstance(self._site_condenser, ReservoirCondenser):
+        if isinstance(self._site_condenser, ReservoirCondenser | AgingCondenser):
             meta["max_nodes"] = self._site_condenser.max_nodes  # files without it are of CA+ sites
         elif self._site_condenser != CA_PLUS:
             meta["sample_rows"] = True  # new sites keep a sample of their rows
+        if self.server_.readout.moves and self._site_condenser != CA_PLUS:  # files of 0.1.0 do not have it
+            meta["moves"] = moves_to_json(self.server_.readout.moves)
         if self._site_column is not None:
             meta["site_column"] = self._site_column
         if self.schema_ is not None:
@@ -627,7 +678,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         server = Server.from_parts(meta["server"], under("server."))
         condenser: Condenser = CA_PLUS if not meta.get("sample_rows") else condenser_for("ca-plus")
         if "max_nodes" in meta:
-            condenser = ReservoirCondenser(meta["max_nodes"])
+            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting)
         sites = {}
         for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)
@@ -644,5 +695,6 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             self._keep_names([str(name) for name in names])
         column = meta.get("site_column")
         self._site_column = None if column is None else str(column)
-        self._adopt(server, sites, int(meta["n_features"]), condenser)
+        server.readout.moves = moves_from_json(meta.get("moves", []))
+        self._adopt(server, sites, int(meta["n_features"]), condenser, told_before_latest(server.readout))
         self._last_rows = None

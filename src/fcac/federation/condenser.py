@@ -16,7 +16,9 @@ from fcac._typing import Floats
 from fcac.art.compact_network import CompactNetwork
 from fcac.art.network import Network, Rules
 from fcac.condense import MAX_NODES, Reservoir, Trail
+from fcac.condense.aging import Aged, Forgetting
 from fcac.condense.sample import RowSample
+from fcac.persistence.pack_many import pack_many, unpack_many
 
 _CA_PLUS = Rules(topological=False)
 
@@ -31,6 +33,8 @@ class Condenser(ABC):
 
     #: Key under which a site's file holds the state.
     key: ClassVar[str]
+    #: Whether a round changes the state of a site that has no rows in it.
+    ages: ClassVar[bool] = False
 
     @abstractmethod
     def draft(self, state: Any, n_features: int) -> Any:
@@ -41,8 +45,8 @@ class Condenser(ABC):
         """Let a draft learn rows."""
 
     @abstractmethod
-    def settle(self, draft: Any) -> Any:
-        """Return the state that a draft has come to."""
+    def settle(self, draft: Any, round: int) -> Any:
+        """Return the state that a draft has come to when a round is closed."""
 
     @abstractmethod
     def nodes(self, state: Any) -> tuple[Floats, NDArray[Any]]:
@@ -90,7 +94,7 @@ class ReservoirCondenser(Condenser):
     ) -> None:
         draft.learn(block, weights, n_threads, trail)
 
-    def settle(self, draft: Reservoir) -> Reservoir:
+    def settle(self, draft: Reservoir, round: int) -> Reservoir:
         return draft
 
     def nodes(self, state: Reservoir) -> tuple[Floats, NDArray[Any]]:
@@ -112,6 +116,94 @@ class ReservoirCondenser(Condenser):
 
     def from_parts(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Reservoir:
         return Reservoir.from_parts(meta, arrays)
+
+
+@dataclass
+class _NextRound:
+    """What came before, and the rows of the round that is open."""
+
+    before: Aged | None
+    learned: Reservoir
+
+    @property
+    def n_features(self) -> int:
+        return self.learned.n_features
+
+
+@dataclass(frozen=True)
+class AgingCondenser(Condenser):
+    """A reservoir for every round; rows count by their age. See :mod:`fcac.condense.aging`.
+
+    Parameters
+    ----------
+    forgetting : Forgetting
+    max_nodes : int, default=4000
+        Most nodes that a site sends, and that it holds of one round.
+    min_rows : int, default=1
+        As in `ReservoirCondenser`; rows count by their age here too.
+    """
+
+    forgetting: Forgetting
+    max_nodes: int = MAX_NODES
+    min_rows: int = 1
+    key: ClassVar[str] = "aging"
+    ages: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        ReservoirCondenser(self.max_nodes, self.min_rows)  # refuses what it cannot use
+
+    def draft(self, state: Aged | None, n_features: int) -> _NextRound:
+        return _NextRound(state, Reservoir(n_features, self.max_nodes))
+
+    def learn(self, draft: _NextRound, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
+        draft.learned.learn(block, weights, n_threads)
+
+    def settle(self, draft: _NextRound, round: int) -> Aged:
+        before = Aged(draft.n_features, 0, ()) if draft.before is None else draft.before
+        return before.after(round, draft.learned, self.forgetting)
+
+    def nodes(self, state: Aged) -> tuple[Floats, NDArray[Any]]:
+        return ReservoirCondenser(self.max_nodes, self.min_rows).nodes(self._read(state))
+
+    def sample(self, state: Aged) -> RowSample:
+        return self._read(state).sample
+
+    def _read(self, state: Aged) -> Reservoir:
+        return state.read(self.forgetting, self.max_nodes)
+
+    def to_parts(self, state: Aged) -> Parts:
+        parts, arrays = pack_many([part.to_parts() for _, part in state.parts])
+        # a model packs its sites in turn: their arrays may differ in length only
+        arrays["part_lengths"] = arrays.pop("lengths").ravel()
+        meta = {
+            "forgetting": str(self.forgetting),
+            "max_nodes": self.max_nodes,
+            "min_rows": self.min_rows,
+            "n_features": state.n_features,
+            "round": state.round,
+            "rounds": [number for number, _ in state.parts],
+            "parts": parts,
+        }
+        return meta, arrays
+
+    def from_parts(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Aged:
+        parts = meta["parts"]
+        arrays = arrays | {"lengths": arrays["part_lengths"].reshape(len(parts["metas"]), len(parts["names"]))}
+        states = [Reservoir.from_parts(*part) for part in unpack_many(parts, arrays)]
+        rounds, d = meta["rounds"], meta["n_features"]
+        whole = all(isinstance(number, int) for number in (*rounds, meta["round"], d))
+        fits = whole and len(rounds) == len(states) and all(state.n_features == d for state in states)
+        if not fits or sorted(set(rounds)) != rounds or max(rounds, default=0) > meta["round"]:
+            raise ValueError("the rounds of this site do not fit their states")
+        return Aged(d, meta["round"], tuple(zip(rounds, states, strict=True)))
+
+    @classmethod
+    def of_parts(cls, meta: dict[str, Any]) -> AgingCondenser:
+        """Return the condenser that a stored state began with."""
+        forgetting = Forgetting.parse(meta["forgetting"])
+        if forgetting is None:
+            raise ValueError("the state of this site does not say how rows age")
+        return cls(forgetting, meta["max_nodes"], meta["min_rows"])
 
 
 class _SampledNetwork(CompactNetwork):
@@ -164,7 +256,7 @@ class CAPlusCondenser(Condenser):
         if draft.sample is not None:
             draft.sample.add(block)
 
-    def settle(self, draft: _Learning) -> CompactNetwork:
+    def settle(self, draft: _Learning, round: int) -> CompactNetwork:
         return _SampledNetwork(*draft.network.to_parts(), draft.sample)
 
     def nodes(self, state: CompactNetwork) -> tuple[Floats, NDArray[Any]]:
@@ -199,10 +291,14 @@ class CAPlusCondenser(Condenser):
 CA_PLUS = CAPlusCondenser()
 
 
-def condenser_for(kind: str, max_nodes: int | None = None, min_rows: int = 1) -> Condenser:
+def condenser_for(kind: str, max_nodes: int | None = None, min_rows: int = 1, forgetting: str = "none") -> Condenser:
     """Return the condenser that a read-out asks for by name, with the settings a user may touch."""
+    aging = Forgetting.parse(forgetting)
     if kind == "ca-plus":
         if max_nodes is not None:
             raise ValueError('max_nodes: the paper\'s CA+ has no bound; leave it out, or use server="communities"')
+        if aging is not None:
+            raise ValueError('forgetting: the paper\'s server cannot forget; leave it out, or use server="communities"')
         return CAPlusCondenser(_SAMPLE_ROWS)
-    return ReservoirCondenser(MAX_NODES if max_nodes is None else max_nodes, min_rows)
+    most = MAX_NODES if max_nodes is None else max_nodes
+    return ReservoirCondenser(most, min_rows) if aging is None else AgingCondenser(aging, most, min_rows)

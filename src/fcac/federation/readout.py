@@ -13,6 +13,7 @@ from fcac._sites import SiteName, site_order
 from fcac._typing import Booleans, Floats, Integers
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook
+from fcac.communities.tracking import Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 
@@ -63,6 +64,8 @@ class ReadOut(ABC):
                 'or use server="communities"'
             )
         self.n_clusters_wanted = n_clusters
+        #: how far clusters have moved, round by round, where names last and as far as this program has seen it
+        self.moves: list[Move] = []
 
     # ------------------------------------------------------------ learning
 

@@ -74,17 +74,19 @@ def play_round(
                 sites[name].observe(*piece)
                 seen.add(name)
             names = site_order(seen)
+        # where rows age, they do so at every site
+        names = site_order({*names, *(name for name, site in sites.items() if site.condenser.ages and site.round)})
 
         done = itertools.count(1)
         n_threads = 1 if len(names) > 1 else n_workers(n_jobs)
 
         def contribute(name: SiteName) -> Contribution:
             sent = sites[name].contribute(
-                data[name] if whole else None,  # type: ignore[index]
+                data.get(name) if isinstance(data, Mapping) else None,
                 number,
-                record_ids=None if record_ids is None else record_ids[name],
+                record_ids=None if record_ids is None else record_ids.get(name),
                 partition=partition,
-                weights=None if weights is None else weights[name],
+                weights=None if weights is None else weights.get(name),
                 n_threads=n_threads,
                 trail=None if trails is None else trails.get(name),
             )

@@ -19,7 +19,7 @@ from fcac._typing import Integers
 from fcac.art.clusterers import CAPlus
 from fcac.condense import Reservoir, Trail
 from fcac.condense.sample import RowSample
-from fcac.federation.condenser import CA_PLUS, Condenser, ReservoirCondenser
+from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser
 from fcac.federation.contribution import Contribution
 from fcac.privacy.mechanisms import statement
 
@@ -30,7 +30,8 @@ _USUAL = ReservoirCondenser()
 class Site:
     """One holder of data: condenses its own rows (or releases them privately) and contributes the nodes.
 
-    Rows are learned once, in their order, and not kept. A site goes on over rounds where it left off.
+    Rows are learned once, in their order. A fair sample of them, 4,000 at most (1,000 beside CA+), stays in the site's
+    state for rates of false alarms. A site goes on over rounds where it left off.
 
     Parameters
     ----------
@@ -82,6 +83,8 @@ class Site:
         self.state_dir = None if state_dir is None else Path(state_dir)
         self.round = 0
         self.condenser = _USUAL if condenser is None else condenser
+        if self.condenser.ages and hasattr(privacy, "release"):
+            raise ValueError("forgetting: what NodeRelease has released cannot grow old; leave out one of the two")
         self._state: Any = None
         self._released: Any = None
         self._draft: Any = None
@@ -105,7 +108,7 @@ class Site:
     ) -> None:
         """Take rows of the coming round; they count once :meth:`contribute` closes the round.
 
-        For data that arrives in pieces. Without privacy the pieces are learned at once and not kept; a mechanism that
+        For data that arrives in pieces. Without privacy the pieces are learned at once; a mechanism that
         needs the round's rows together keeps them until the round is closed.
 
         Parameters
@@ -215,7 +218,9 @@ class Site:
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
                 block = np.ascontiguousarray(noised, dtype=np.float64)
                 self.condenser.learn(self._drafted(rows.shape[1]), block, None, n_threads)
-        state = self._state if self._draft is None else self.condenser.settle(self._draft)
+        if self.condenser.ages and self._state is not None:
+            self._drafted(self._state.n_features)  # a round without rows makes the others older
+        state = self._state if self._draft is None else self.condenser.settle(self._draft, number)
         if state is None and released is None:
             raise ValueError(f"site {self.name} has no rows yet: nothing to contribute")
         if self.state_dir is not None:
@@ -395,7 +400,11 @@ class Site:
         number = meta.get("round")
         if not isinstance(number, int) or number < 0:
             raise ValueError("this site state has no round number")
-        found = next((known for known in (self.condenser, CA_PLUS, _USUAL) if meta.get(known.key) is not None), None)
+        aging = meta.get(AgingCondenser.key)
+        known: tuple[Condenser, ...] = (self.condenser, CA_PLUS, _USUAL)
+        if aging is not None:
+            known = (AgingCondenser.of_parts(aging),)
+        found = next((condenser for condenser in known if meta.get(condenser.key) is not None), None)
         if found is not None:
             if self.privacy is not None and hasattr(self.privacy, "release"):
                 raise ValueError(f"site {self.name} has nodes from rounds without NodeRelease; start it anew")

@@ -56,6 +56,7 @@ def init(
         int,
         typer.Option("--min-rows", help="Without --epsilon: minimum number of rows behind a node that is sent.", min=1),
     ] = 3,
+    forgetting: opt.Forgetting = "none",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling.")] = 0,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
@@ -74,7 +75,7 @@ def init(
     with _plain_errors():
         root = study.init(
             directory, names, schema, address=address, insecure=insecure, server=server, max_nodes=max_nodes,
-            min_rows=min_rows, seed=seed, timeout=timeout, wait=wait,
+            min_rows=min_rows, forgetting=forgetting, seed=seed, timeout=timeout, wait=wait,
         )  # fmt: skip
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     if insecure:

@@ -46,6 +46,7 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    forgetting: opt.Forgetting = "none",
     epsilon: opt.Epsilon = None,
     delta: opt.Delta = 1e-6,
     ledger: opt.LedgerPath = None,
@@ -74,6 +75,7 @@ def fit(
     fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
     """
     from fcac.federation import readouts
+    from fcac.federation.condenser import condenser_for
     from fcac.tables import RequestError
 
     check_out(out, force)
@@ -83,6 +85,12 @@ def fit(
         raise BadUse(f"--server must be one of {', '.join(readouts.names())}, not {server}")
     if n_clusters is not None and not readouts.find(server).accepts_n_clusters:
         raise BadUse(f"--clusters: the {server} server determines the number itself; use --server communities")
+    try:
+        condenser_for(readouts.find(server).condenser, max_nodes, forgetting=forgetting)
+    except ValueError as error:  # before any table is read
+        raise BadUse(f"--{str(error).replace('max_nodes', 'max-nodes', 1)}") from None
+    if forgetting != "none" and epsilon is not None:
+        raise BadUse("--forgetting: what was released with --epsilon cannot be forgotten; leave out one of the two")
     known = opt.load_schema(schema)
     mechanism = opt.make_mechanism(
         known,
@@ -113,6 +121,12 @@ def fit(
     from fcac.estimators.fcac import FCAC
 
     model = FCAC(
-        server=server, privacy=mechanism, n_clusters=n_clusters, max_nodes=max_nodes, n_jobs=jobs, random_state=seed
+        server=server,
+        privacy=mechanism,
+        n_clusters=n_clusters,
+        max_nodes=max_nodes,
+        forgetting=forgetting,
+        n_jobs=jobs,
+        random_state=seed,
     )
     learn_and_save(model, tables, known, out, record_id=record_id, part=part, report=report)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, check_out, note
+from fcac.cli.console import BadUse, check_out, note, say
 
 if TYPE_CHECKING:
     pass
@@ -38,6 +38,10 @@ def update(
         ),
     ] = None,
     seed: opt.Seed = 0,
+    exit_code: Annotated[
+        bool,
+        typer.Option("--exit-code", help="Exit with 3 if a cluster was born, died, split or merged; with 0 if not."),
+    ] = False,
     report: opt.ReportPath = None,
     force: opt.Force = False,
 ) -> None:
@@ -51,6 +55,8 @@ def update(
     fcac update model.fcac tuesday/ --report report.html
 
     fcac update model.fcac new_rows.csv --site north
+
+    fcac update model.fcac today.csv --exit-code || notify   [dim]3: another set of clusters[/dim]
     """
     from fcac.cli.model_file import columns_of, load_model, schema_of
 
@@ -81,10 +87,26 @@ def update(
     _open_ledger_again(known, ledger)
     before = set(known.sites_)
     learn_and_save(known, tables, schema, out or model, record_id=record_id, part=part, report=report)
+    _tell_lineage(known)
     new = [str(name) for name in known.sites_ if name not in before]
     if new and before:
         shown = ", ".join(new[:5]) + (" ..." if len(new) > 5 else "")
         note(f"note: new {'site' if len(new) == 1 else 'sites'} {shown} (for rows of a known site use --site NAME)")
+    if exit_code and known.changed():
+        raise typer.Exit(3)
+
+
+def _tell_lineage(model: Any) -> None:
+    """Print what this round did to the clusters, where they keep their names."""
+    from fcac.estimators.lineage import lines_of
+
+    rows = model.events_of_latest()
+    if rows:
+        say("What became of the clusters (moved: in spreads of the cluster):")
+        for line in lines_of(rows):
+            say("  " + line)
+    elif model.lineage_:
+        say("The clusters are as they were.")
 
 
 def _open_ledger_again(model: Any, moved_to: Path | None) -> None:

@@ -12,9 +12,11 @@ from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
 from fcac.codebook import Codebook
 from fcac.communities import Communities
+from fcac.communities.tracking import Extent, Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.federation.readout import ReadOut, Shuffler
+from fcac.privacy.mechanisms import may_be_shared
 
 
 class CommunityReadOut(ReadOut):
@@ -39,11 +41,18 @@ class CommunityReadOut(ReadOut):
         model = self._copy()
         rounds = dict(self._rounds)
         for item in batch:
-            if item.round >= rounds.get(item.site, 0) and len(item.nodes):
+            if item.round < rounds.get(item.site, 0):
+                continue
+            if len(item.nodes):
                 model.set_site(item.site, item.nodes, item.counts)
                 rounds[item.site] = item.round
+            elif item.site in rounds and len(rounds) > 1 and not may_be_shared(item.privacy):
+                # its rows have all grown too old; a release may be empty by its noise
+                model.drop_site(item.site)
+                del rounds[item.site]
         if model.sites:
             model.fit()
+        self.moves = self.moves + _moves(self._model, model)
         self._model, self._rounds = model, rounds
 
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> CommunityReadOut:
@@ -54,7 +63,7 @@ class CommunityReadOut(ReadOut):
         if site in self._rounds:
             model.drop_site(site)
             model = model.fit() if model.sites else Communities(self.n_clusters_wanted)
-        other._model = model
+        other._model, other.moves = model, self.moves + _moves(self._model, model)
         return other
 
     def _copy(self) -> Communities:
@@ -166,3 +175,11 @@ class CommunityReadOut(ReadOut):
         parts["nodes"] = np.concatenate([item.nodes for item in ordered]) if ordered else np.zeros((0, d))
         parts["counts"] = np.concatenate([item.counts for item in ordered]).astype(float) if ordered else np.zeros(0)
         self._model, self._rounds = Communities.from_parts(meta, parts), rounds
+
+
+def _moves(before: Communities, after: Communities) -> list[Move]:
+    """Tell how far clusters have moved from one fit to the next; nothing if there was no other fit."""
+    if before.n_rounds == after.n_rounds or not before.n_rounds:
+        return []
+    then, now = (Extent.of(m.nodes, m.counts, m.node_labels, m.feature_scales) for m in (before, after))
+    return then.moves(now, after.n_rounds)
