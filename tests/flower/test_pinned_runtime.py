@@ -14,6 +14,7 @@ import pytest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResultStatus
 
+from fcac.deployment.study import write_app
 from fcac.flower import pinned_runtime
 from fcac.flower.guard import LocalOnly
 from testing.flower_study import Study
@@ -129,7 +130,7 @@ def test_an_app_directory_of_an_older_version_is_written_anew(tmp_path: Path) ->
     path = study.root / "app" / "pyproject.toml"
     new = path.read_text()
     path.write_text(new.replace("fcac-hand-out = true\n", ""))
-    assert study.write_app(study.root) == path.parent
+    assert write_app(study.root) == path.parent
     assert path.read_text() == new
 
 

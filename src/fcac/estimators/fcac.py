@@ -638,10 +638,6 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             from fcac.privacy.mechanisms import to_params
 
             params["privacy"] = to_params(params["privacy"])
-        if params["max_nodes"] is None:
-            del params["max_nodes"]  # as in files of versions that did not know it
-        if params["forgetting"] == "none":
-            del params["forgetting"]
         if not isinstance(params["random_state"], int | np.integer | None):
             params["random_state"] = None  # the seed drawn from it is stored with the server
         return params

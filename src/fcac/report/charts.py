@@ -175,7 +175,7 @@ def nice_values(low: float, high: float, most: int = 5) -> list[float]:
     [0.2, 0.4, 0.6, 0.8]
     """
     if not high > low:
-        return [low]
+        return [float(f"{low:.3g}")]
     rough = (high - low) / most
     unit = 10.0 ** np.floor(np.log10(rough))
     step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= rough)
