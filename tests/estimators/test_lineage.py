@@ -82,9 +82,9 @@ def test_changed_tells_of_the_latest_call() -> None:
     model.partial_fit({"a": day(0)})
     assert model.changed() == []
     model.partial_fit({"b": day(0, third=True)[-300:]})
-    assert [change.kind for change in model.changed()] == ["born"]
+    assert "born" in [change.kind for change in model.changed()]
     model.forget("b")
-    assert [change.kind for change in model.changed()] == ["died"]
+    assert "died" in [change.kind for change in model.changed()]
     paper = FCAC(server="cae-fc").fit({"a": day(0)})
     assert paper.changed() == []
     assert len(paper.lineage_table()) == 0

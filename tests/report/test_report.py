@@ -74,7 +74,7 @@ def test_rows_give_exact_sizes_and_novelty(demo):
     labels, counts = np.unique(demo.model.predict(points), return_counts=True)
     exact = dict(zip(labels.tolist(), counts.tolist(), strict=True))
     assert {c.label: c.rows for c in data.read.clusters if c.rows} == exact
-    novel = -demo.model.score_samples(points) > demo.model.server_.threshold
+    novel = -demo.model.score_samples(points) > demo.model.novelty_reach()
     assert data.novelty is not None
     assert data.novelty.n_novel == int(novel.sum())
     assert data.novelty.n_rows == len(points)

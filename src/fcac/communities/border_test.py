@@ -35,7 +35,7 @@ _SMOOTH_SHARE = 0.3
 _BOTTLENECK = 0.7
 # How many errors the score must exceed zero by: a fit looks at some hundred borders, nearly all of them chance. Where a
 # part is looked at again there are as many more chances to be wrong as there are parts, so more is asked.
-_ERRORS, _ERRORS_AGAIN = 3.0, 4.0
+_ERRORS, _ERRORS_AGAIN = 3.0, 5.0
 # Error of the score if one node carries the border and stands for one record, squared, and what is left of it if nodes
 # stand for very many records: then records are known exactly, but not where the nodes are. Measured on single clusters
 # in 1 to 100 dimensions.

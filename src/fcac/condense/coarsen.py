@@ -28,10 +28,9 @@ def merge_small(
     Examples
     --------
     >>> line = np.array([[0.0], [1.0], [5.0], [9.0]])
-    >>> merge_small(line, np.array([1.0, 2, 3, 3]), np.zeros((4, 1)), np.ones(1), 3)[:2]
-    (array([[0.66666667],
-           [5.        ],
-           [9.        ]]), array([3., 3., 3.]))
+    >>> nodes, counts, _ = merge_small(line, np.array([1.0, 2, 3, 3]), np.zeros((4, 1)), np.ones(1), 3)
+    >>> nodes.round(3).ravel().tolist(), counts.tolist()
+    ([0.667, 5.0, 9.0], [3.0, 3.0, 3.0])
     """
     means, squares, totals = nodes.copy(), variances * counts[:, None], counts.copy()
     kernels.join_small(means, squares, totals, scales, min_rows)
