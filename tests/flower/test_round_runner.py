@@ -10,6 +10,7 @@ import pytest
 from flwr.app import Error, Message
 
 from fcac import persistence
+from fcac.deployment import study as directory
 from fcac.deployment.shared_codebook import for_sites
 from fcac.estimators import models
 from fcac.federation import Contribution, Server
@@ -125,7 +126,7 @@ def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
     first = site_rows("abc", 1)
     study.give(first)
     study.play()
-    study.add(study.root, "d")
+    directory.add(study.root, "d")
     study.join("d")
     second = site_rows("abcd", 2)
     study.give(second)
@@ -329,14 +330,14 @@ def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path)
     first, second = site_rows("abc", 1), site_rows("abc", 2)
     study.give(first)
     study.play()
-    assert study.forget(study.root, "b")
+    assert directory.forget(study.root, "b")
     study.give(second)
     study.play()
     without = [{site: block for site, block in rows.items() if site != "b"} for rows in (first, second)]
     reference.play(without[0], 1)
     reference.play(without[1], 2)
     assert_same_server(study.server, reference.server)
-    study.add(study.root, "b")
+    directory.add(study.root, "b")
     study.play()
     assert "b" in study.server.sites
     assert study.server.latest()["b"].counts.sum() == 240
@@ -347,7 +348,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     first, second = site_rows("abc", 1), site_rows("abc", 2)
     study.give(first)
     study.play()
-    study.revoke(study.root, "b")
+    directory.revoke(study.root, "b")
     study.give(second)
     study.play()
     reference.play(first, 1)
@@ -364,7 +365,7 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
     study.give(rows)
 
     def revoke(message: Message, reply: Message) -> list[Message]:
-        study.revoke(study.root, "b")
+        directory.revoke(study.root, "b")
         return [reply]
 
     study.fault = only("b", study, messages.CONTRIBUTE, revoke)

@@ -27,6 +27,8 @@ def merge_small(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from fcac.condense.coarsen import merge_small
     >>> line = np.array([[0.0], [1.0], [5.0], [9.0]])
     >>> nodes, counts, _ = merge_small(line, np.array([1.0, 2, 3, 3]), np.zeros((4, 1)), np.ones(1), 3)
     >>> nodes.round(3).ravel().tolist(), counts.tolist()
