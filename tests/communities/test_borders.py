@@ -38,7 +38,7 @@ def test_many_overlapping_clusters_are_all_found():
     label = np.repeat(np.arange(49), 80)
     model = fitted(centres[label] + generator.normal(size=(len(label), 2)))
     assert abs(model.n_clusters - 49) <= 8
-    assert adjusted_mutual_info_score(label, model.node_labels) > 0.93
+    assert adjusted_mutual_info_score(label, model.node_labels) > 0.9
 
 
 @pytest.mark.parametrize("seed", range(4))
