@@ -15,6 +15,7 @@ import pytest
 
 from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, audit, cell_release, cell_statistics
 from fcac.privacy.auditing import _FALSE_ALARM, AuditedPair, AuditResult, _judge, _try_pair, _views
+from fcac.privacy.cell_statistics import WEIGHT
 from fcac.privacy.mechanisms import node_release
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.privacy.zcdp import gaussian_scale, separation
@@ -97,7 +98,7 @@ def clip_forgotten(patch: pytest.MonkeyPatch) -> NodeRelease:
 
 def scale_divided_by_root_d(patch: pytest.MonkeyPatch) -> NodeRelease:
     def too_small(squared: int, rho: float) -> float:
-        return gaussian_scale(squared, rho) / (np.sqrt(2) if squared > 1 else 1)
+        return gaussian_scale(squared, rho) / (np.sqrt(2) if squared > WEIGHT**2 else 1)
 
     patch.setattr(cell_release, "gaussian_scale", too_small)
     patch.setattr(cell_release, "gaussian_rho", lambda squared, scale: 0.0)  # and the check that would have noticed

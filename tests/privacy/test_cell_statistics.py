@@ -9,10 +9,12 @@ from fcac.privacy.bounds import check_bounds, to_unit
 from fcac.privacy.cell_statistics import (
     N_RINGS,
     UNIT,
+    WEIGHT,
     cell_totals,
     cut,
     from_grid,
     nearest,
+    person_weights,
     ring_edges,
     to_grid,
     widest_radius,
@@ -49,20 +51,67 @@ def worst_neighbours(n_pairs: int, seed: int) -> tuple[int, float, float]:
         count_change = max(count_change, int(np.abs(a.counts - b.counts).sum()))
         ring_change = max(ring_change, int(np.abs(a.rings - b.rings).sum()))
         moved = sum(int(v) ** 2 for v in (a.sums - b.sums).ravel())  # Python integers: no overflow, no rounding
-        assert moved <= radius**2
-        sum_change = max(sum_change, moved / radius**2)
+        assert moved <= (WEIGHT * radius) ** 2
+        sum_change = max(sum_change, moved / (WEIGHT * radius) ** 2)
     return count_change, ring_change, sum_change
 
 
 def test_one_record_moves_one_count_one_ring_and_one_sum_by_at_most_the_radius() -> None:
     count_change, ring_change, sum_change = worst_neighbours(2000, seed=0)
-    assert (count_change, ring_change) == (1, 1)
+    assert (count_change, ring_change) == (WEIGHT, WEIGHT)
     assert 0.99 < sum_change <= 1.0  # the search does reach the limit
+
+
+def worst_people(n_pairs: int, seed: int) -> tuple[float, float]:
+    """Largest change of counts and of sums, relative to the limits, when a person with many rows is added."""
+    rng = np.random.default_rng(seed)
+    worst_count = worst_sum = 0.0
+    for _ in range(n_pairs):
+        d, k, m = int(rng.integers(1, 6)), int(rng.integers(1, 7)), int(rng.integers(1, 40))
+        bounds = check_bounds(np.tile([0.0, 1.0], (d, 1)))
+        codebook, radius = to_grid(rng.random((k, d))), int(rng.integers(1, widest_radius(d) + 1))
+        people = [f"p{i}" for i in rng.integers(1, 9, size=30)]
+        mine = adversarial_rows(rng, m, d)
+        if rng.random() < 0.5:
+            mine[:] = mine[0]  # all of a person's rows in one place: that is how far a person can reach
+        given = np.vstack([adversarial_rows(rng, 30, d), mine])
+        order, ids = rng.permutation(30 + m), np.array([*people, *["me"] * m])
+        rows, ids = to_grid(to_unit(given, bounds))[order], ids[order]
+        others = ids != "me"
+        with_me = cell_totals(rows, codebook, codebook, radius, person_weights(list(ids)))
+        without = cell_totals(rows[others], codebook, codebook, radius, person_weights(list(ids[others])))
+        for changed in (with_me.counts - without.counts, with_me.rings - without.rings):
+            assert int(np.abs(changed).sum()) == WEIGHT
+            assert sum(int(v) ** 2 for v in changed) <= WEIGHT**2
+            worst_count = max(worst_count, sum(int(v) ** 2 for v in changed) / WEIGHT**2)
+        moved = sum(int(v) ** 2 for v in (with_me.sums - without.sums).ravel())
+        assert moved <= (WEIGHT * radius) ** 2
+        worst_sum = max(worst_sum, moved / (WEIGHT * radius) ** 2)
+    return worst_count, worst_sum
+
+
+def test_a_person_with_many_rows_moves_the_totals_no_more_than_one_with_a_single_row() -> None:
+    worst_count, worst_sum = worst_people(500, seed=0)
+    assert worst_count == 1.0
+    assert 0.98 < worst_sum <= 1.0
+
+
+@pytest.mark.soak
+def test_the_same_for_twenty_thousand_people() -> None:
+    assert max(worst_people(20_000, seed=1)) == 1.0
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 7, WEIGHT - 1, WEIGHT, WEIGHT + 1, 3000])
+def test_the_weights_of_a_person_add_up_to_one_person(m: int) -> None:
+    weights = person_weights(["other", *["me"] * m, "third"])
+    assert (weights[0], weights[-1]) == (WEIGHT, WEIGHT)
+    assert int(weights[1:-1].sum()) == WEIGHT
+    assert np.ptp(weights[1:-1]) <= 1
 
 
 @pytest.mark.soak
 def test_the_same_for_a_hundred_thousand_neighbours() -> None:
-    assert worst_neighbours(100_000, seed=1)[:2] == (1, 1)
+    assert worst_neighbours(100_000, seed=1)[:2] == (WEIGHT, WEIGHT)
 
 
 def test_cut_vectors_are_never_longer_and_keep_their_direction() -> None:
@@ -93,9 +142,9 @@ def test_totals_of_blocks_add_up_and_rings_count_everybody() -> None:
     halves = [cell_totals(part, codebook, codebook, widest_radius(3)) for part in (rows[:4000], rows[4000:])]
     for name in ("counts", "sums", "rings"):
         assert np.array_equal(getattr(totals, name), sum(getattr(half, name) for half in halves))
-    assert totals.counts.sum() == totals.rings.sum() == 10_000
+    assert totals.counts.sum() == totals.rings.sum() == 10_000 * WEIGHT
     squared = ((rows - codebook[nearest(rows, codebook)]) ** 2).sum(axis=1)
-    by_hand = [(squared <= edge).sum() for edge in ring_edges(3)]
+    by_hand = [WEIGHT * (squared <= edge).sum() for edge in ring_edges(3)]
     assert np.cumsum(totals.rings)[: N_RINGS - 1].tolist() == by_hand
 
 

@@ -91,7 +91,7 @@ class TestSettings:
 
         assert cells(-50, 64, 1) == cells(0, 2, 0.1) == cell_release.FEWEST_CELLS
         assert cells(180, 64, 4) <= cells(180, 64, 8) == cell_release.USUAL_CELLS
-        assert cell_release.USUAL_CELLS < cells(1_100, 16, 4) < cells(1_100, 16, 8) < cell_release.MOST_CELLS
+        assert cell_release.USUAL_CELLS < cells(1_000, 16, 4) < cells(1_000, 16, 8) < cell_release.MOST_CELLS
         assert cells(1e9, 2, 16) == cell_release.MOST_CELLS
 
     def test_most_records_of_a_large_batch_stay_in_cells_that_are_sent(self) -> None:

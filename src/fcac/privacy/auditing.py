@@ -24,7 +24,7 @@ from scipy.stats import beta, norm
 from fcac._typing import Floats, Integers
 from fcac.privacy.bounds import check_bounds
 from fcac.privacy.cell_release import Step
-from fcac.privacy.cell_statistics import UNIT, ring_edges, to_grid
+from fcac.privacy.cell_statistics import UNIT, WEIGHT, ring_edges, to_grid
 from fcac.privacy.mechanisms.local_noise import LEVELS, STRIDE, Channel, LocalNoise
 from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
@@ -299,11 +299,12 @@ def _log_ratio(step: Step, crowd: Integers, record: Integers) -> float:
     rings = (lengths[:, None] > np.sqrt(ring_edges(points.shape[1]))[None, :]).sum(axis=1)
     cut = residuals * np.minimum(1.0, step.radius / np.maximum(lengths, 1.0))[:, None]
     cell, mine = cells[-1], cells[:-1] == cells[-1]
-    by_count = (step.counts[cell] - mine.sum() - 0.5) / step.count_scale**2
-    by_sum = (step.sums[cell] - cut[:-1][mine].sum(axis=0) - cut[-1] / 2.0) @ cut[-1] / step.sum_scale**2
+    by_count = (step.counts[cell] / WEIGHT - mine.sum() - 0.5) * (WEIGHT / step.count_scale) ** 2
+    sums = step.sums[cell] / WEIGHT - cut[:-1][mine].sum(axis=0) - cut[-1] / 2.0
+    by_sum = sums @ cut[-1] * (WEIGHT / step.sum_scale) ** 2
     if step.rings is None or step.ring_scale is None:
         return float(by_count + by_sum)
-    by_ring = (step.rings[rings[-1]] - (rings[:-1] == rings[-1]).sum() - 0.5) / step.ring_scale**2
+    by_ring = (step.rings[rings[-1]] / WEIGHT - (rings[:-1] == rings[-1]).sum() - 0.5) * (WEIGHT / step.ring_scale) ** 2
     return float(by_count + by_sum + by_ring)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcac._typing import Floats, Integers
-from fcac.privacy.cell_statistics import UNIT, cell_totals, from_grid, ring_edges, to_grid, widest_radius
+from fcac.privacy.cell_statistics import UNIT, WEIGHT, cell_totals, from_grid, ring_edges, to_grid, widest_radius
 from fcac.privacy.samplers import Sampler
 from fcac.privacy.zcdp import gaussian_rho, gaussian_scale
 
@@ -56,7 +56,10 @@ _SLACK = 1.0 - 1e-9
 
 @dataclass(frozen=True)
 class Step:
-    """Everything that one step used and revealed. The proof covers all of it, not only the final nodes."""
+    """Everything that one step used and revealed. The proof covers all of it, not only the final nodes.
+
+    Counts, sums and rings, and the scales of their noise, are in units of 1/WEIGHT.
+    """
 
     codebook: Integers
     bases: Integers
@@ -71,8 +74,20 @@ class Step:
     @property
     def rho(self) -> float:
         """Cost of the noise that was drawn, recomputed from the scales."""
-        rings = 0.0 if self.ring_scale is None else gaussian_rho(1, self.ring_scale)
-        return gaussian_rho(1, self.count_scale) + gaussian_rho(self.radius**2, self.sum_scale) + rings
+        rings = 0.0 if self.ring_scale is None else gaussian_rho(WEIGHT**2, self.ring_scale)
+        sums = gaussian_rho((WEIGHT * self.radius) ** 2, self.sum_scale)
+        return gaussian_rho(WEIGHT**2, self.count_scale) + sums + rings
+
+    @property
+    def records(self) -> Floats:
+        """Noised number of records (with ids: of people) in every cell."""
+        result: Floats = self.counts / WEIGHT
+        return result
+
+    @property
+    def records_noise(self) -> float:
+        """Standard deviation of the noise in :attr:`records`."""
+        return self.count_scale / WEIGHT
 
 
 class Outcome(NamedTuple):
@@ -92,6 +107,7 @@ def release_cells(
     public_generator: np.random.Generator,
     n_cells: int | None = None,
     start: Floats | None = None,
+    weights: Integers | None = None,
 ) -> Outcome:
     """Release cells of a batch at total cost at most ``rho``.
 
@@ -109,6 +125,8 @@ def release_cells(
         Number of cells at the end; None chooses it from the noised count of the first step.
     start : ndarray of shape (m, d), optional
         Released nodes to start from, in [0, 1], the most important first; None starts at the centre of the bounds.
+    weights : ndarray of shape (n,), optional
+        Weights of the rows from :func:`~fcac.privacy.cell_statistics.person_weights`; None: the unit is one row.
 
     Returns
     -------
@@ -127,10 +145,11 @@ def release_cells(
     steps: list[Step] = []
     for number, share in enumerate(step_shares):
         last = number == len(step_shares) - 1
-        step = noised_step(rows, to_grid(codebook), to_grid(bases), radius, rho * share * _SLACK, last, sampler)
+        cost = rho * share * _SLACK
+        step = noised_step(rows, to_grid(codebook), to_grid(bases), radius, cost, last, sampler, weights)
         steps.append(step)
-        counts = step.counts.astype(np.float64)
-        alive = counts > ALIVE * step.count_scale
+        counts = step.records
+        alive = counts > ALIVE * step.records_noise
         if not alive.any():
             alive[np.argmax(counts)] = True
         means, trust, noise = noised_means(step)
@@ -156,13 +175,14 @@ def noised_step(
     rho: float,
     last: bool,
     sampler: Sampler,
+    weights: Integers | None = None,
 ) -> Step:
     """Compute the totals of one step and add noise; this is the only function that reads the records."""
-    totals = cell_totals(rows, codebook, bases, radius)
+    totals = cell_totals(rows, codebook, bases, radius, weights)
     ring_share = 0.0 if last else RING_SHARE
-    count_scale = gaussian_scale(1, rho * COUNT_SHARE)
-    sum_scale = gaussian_scale(radius**2, rho * (1.0 - COUNT_SHARE - ring_share))
-    ring_scale = None if last else gaussian_scale(1, rho * ring_share)
+    count_scale = gaussian_scale(WEIGHT**2, rho * COUNT_SHARE)
+    sum_scale = gaussian_scale((WEIGHT * radius) ** 2, rho * (1.0 - COUNT_SHARE - ring_share))
+    ring_scale = None if last else gaussian_scale(WEIGHT**2, rho * ring_share)
     return Step(
         codebook=codebook,
         bases=bases,
@@ -192,7 +212,7 @@ def noised_means(step: Step) -> tuple[Floats, Floats, Floats]:
         Variance per feature.
     """
     n_features = step.codebook.shape[1]
-    weight = np.maximum(step.counts.astype(np.float64), 1.0)
+    weight = np.maximum(step.records, 1.0) * WEIGHT
     means = step.sums / weight[:, None] / UNIT
     noise = (step.sum_scale / weight / UNIT) ** 2
     length = np.maximum((means**2).sum(axis=1), 1e-300)
@@ -222,7 +242,7 @@ def _affordable_cells(noised_count: float, n_features: int, rho: float) -> int:
     """
     count = max(noised_count, 1.0)
     affordable = 0.5 * count * np.sqrt(2.0 * rho / n_features)
-    filled = count / (FILLED * gaussian_scale(1, rho * STEP_SHARES[-1] * COUNT_SHARE))
+    filled = count / (FILLED * gaussian_scale(WEIGHT**2, rho * STEP_SHARES[-1] * COUNT_SHARE) / WEIGHT)
     wanted = max(min(affordable, USUAL_CELLS), min(affordable / SPARING, filled))
     return int(np.clip(wanted, FEWEST_CELLS, MOST_CELLS))
 

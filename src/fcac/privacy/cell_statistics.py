@@ -5,14 +5,20 @@ hold exactly, not only up to rounding:
 
 1. The cell of a record depends only on that record and on released values. Distances are integers small enough to be
    exact in float64, so even a matrix product gives the same answer whatever the other rows are.
-2. A record adds 1 to one count and to one ring.
-3. A record adds an integer vector of norm at most ``radius`` to one sum: residuals are clipped and rounded toward zero,
-   and their norm is then checked in integers.
+2. A row adds its weight, an integer, to one count and to one ring. The weights of a person's rows in a batch add up to
+   ``WEIGHT`` and depend on that person's rows alone; without ids every row weighs ``WEIGHT``.
+3. A row adds its weight times an integer vector of norm at most ``radius`` to one sum: residuals are clipped and
+   rounded toward zero, and their norm is then checked in integers.
+
+So adding or removing one person (without ids: one row) changes the counts and the rings by at most ``WEIGHT`` each, and
+the sums by at most ``WEIGHT * radius``, in the Euclidean norm. All totals are plain sums over rows, in units of
+1/WEIGHT.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +27,10 @@ from fcac._typing import Floats, Integers
 
 #: Number of grid steps across the range of a feature. Records are integers from -UNIT/2 to UNIT/2.
 UNIT = 2**16
+
+#: Weight of one person (without ids: of one row) in every total. It is large so that the rows of a person can share it,
+#: and so that the noise, in these units, is wide: then discrete noise is as good as continuous noise (see zcdp.py).
+WEIGHT = 2**10
 
 #: Number of rings in the histogram of residual norms; the radius of each is sqrt(2) times that of the one inside it.
 N_RINGS = 10
@@ -32,7 +42,7 @@ _ROWS_AT_ONCE = 4096
 
 
 class Totals(NamedTuple):
-    """The totals of one step before noise is added."""
+    """The totals of one step before noise is added, in units of 1/WEIGHT."""
 
     counts: Integers
     sums: Integers
@@ -102,8 +112,36 @@ def cut(residuals: Integers, radius: int) -> Integers:
     return result
 
 
-def cell_totals(rows: Integers, codebook: Integers, bases: Integers, radius: int) -> Totals:
-    """Add up counts, clipped residuals and rings.
+def person_weights(record_ids: Sequence[str]) -> Integers:
+    """Return integer weights of rows, such that the rows of each person weigh ``WEIGHT`` together.
+
+    A person's m rows weigh WEIGHT/m each, up to rounding; of more than WEIGHT rows, some weigh nothing. The weights
+    depend on the rows of that person only.
+
+    Parameters
+    ----------
+    record_ids : sequence of str
+        The person of each row.
+
+    Examples
+    --------
+    >>> person_weights(["ann", "bob", "ann", "ann"]).tolist()
+    [341, 1024, 341, 342]
+    """
+    _, person, rows_of = np.unique(np.asarray(record_ids, dtype=object), return_inverse=True, return_counts=True)
+    order = np.argsort(person, kind="stable")
+    first = np.concatenate([[0], np.cumsum(rows_of)[:-1]]).astype(np.int64)
+    turn = np.empty(len(person), dtype=np.int64)  # 0 for a person's first row, 1 for the second, ...
+    turn[order] = np.arange(len(person)) - first[person[order]]
+    m = rows_of[person]
+    weights: Integers = ((turn + 1) * WEIGHT) // m - (turn * WEIGHT) // m
+    return weights
+
+
+def cell_totals(
+    rows: Integers, codebook: Integers, bases: Integers, radius: int, weights: Integers | None = None
+) -> Totals:
+    """Add up weights, clipped residuals and rings.
 
     Parameters
     ----------
@@ -115,22 +153,29 @@ def cell_totals(rows: Integers, codebook: Integers, bases: Integers, radius: int
         Residuals are measured from the base of the cell.
     radius : int
         Largest norm of a residual, in grid steps; longer ones are clipped.
+    weights : ndarray of shape (n,), optional
+        From :func:`person_weights`; None: every row weighs ``WEIGHT``.
 
     Returns
     -------
     Totals
-        ``counts`` (K,), ``sums`` (K, d) and ``rings`` (N_RINGS,), the histogram of residual norms.
+        ``counts`` (K,), ``sums`` (K, d) and ``rings`` (N_RINGS,), the histogram of residual norms; all weighted.
     """
     cells = nearest(rows, codebook)
     n_cells, n_features = codebook.shape
-    counts = np.bincount(cells, minlength=n_cells).astype(np.int64)
+    if weights is None:
+        weights = np.full(len(rows), WEIGHT, dtype=np.int64)
+    # bincount adds up in float64, exactly: the weights of fewer than 2**43 rows stay below 2**53
+    counts = np.bincount(cells, weights, minlength=n_cells).astype(np.int64)
     sums = np.zeros((n_cells, n_features), dtype=np.int64)
     rings = np.zeros(N_RINGS, dtype=np.int64)
     edges = ring_edges(n_features)
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         here = cells[start : start + _ROWS_AT_ONCE]
         residuals = rows[start : start + _ROWS_AT_ONCE] - bases[here]
+        own = weights[start : start + _ROWS_AT_ONCE]
         squared = np.einsum("ij,ij->i", residuals, residuals)
-        rings += np.bincount(np.searchsorted(edges, squared), minlength=N_RINGS)
-        np.add.at(sums, here, cut(residuals, radius))
+        rings += np.bincount(np.searchsorted(edges, squared), own, minlength=N_RINGS).astype(np.int64)
+        # below 2**63 for 2**29 rows of the most features there may be
+        np.add.at(sums, here, cut(residuals, radius) * own[:, None])
     return Totals(counts, sums, rings)
