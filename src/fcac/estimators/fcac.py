@@ -65,6 +65,9 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
         count for ever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
+    site : Condenser, optional
+        How sites turn rows into nodes, if it is not to be what the server asks for: an object of a subclass of
+        `fcac.federation.condenser.Condenser`. Such a model cannot be saved.
     n_jobs : int, optional
         Sites working at the same time (None or -1: one per processor). The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -118,6 +121,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
+        "site": [Condenser, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
@@ -130,6 +134,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         n_clusters: int | None = None,
         max_nodes: int | None = None,
         forgetting: str = "none",
+        site: Condenser | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -138,6 +143,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
         self.forgetting = forgetting
+        self.site = site
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -326,6 +332,10 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         """How new sites condense: as the model began, or, in a new model, as its server and settings ask."""
         if not reset:
             return self._site_condenser
+        if self.site is not None:
+            if self.max_nodes is not None or self.forgetting != "none":
+                raise ValueError("site: max_nodes and forgetting are settings of the usual condenser; leave them out")
+            return self.site
         return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
 
     def _adopt(
@@ -644,6 +654,8 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
 
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self, "server_")
+        if self.site is not None:
+            raise ValueError("site: a model whose sites condense in a way of their own cannot be saved; leave site out")
         server_meta, server_arrays = self.server_.to_parts()
         sites_meta, sites_arrays = pack_many([site.to_parts() for site in self.sites_.values()])
         names = getattr(self, "feature_names_in_", None)

@@ -23,6 +23,8 @@ from fcac._parallel import n_workers
 from fcac.persistence import write_atomic
 
 METHODS = ("k-means", "k-FED", "FedFCM", "MUFC", "FCAC")
+#: FCAC with a growing network at sites and server, and the name of that server.
+INSIDE = {"FCAC[GNG]": "gng", "FCAC[GWR]": "gwr", "FCAC[ASOINN]": "asoinn", "FCAC[SOINN+]": "soinn-plus"}
 SCENARIOS = ("iid", "non-iid")
 EPSILONS = (np.inf, 15.0, 25.0, 50.0, 75.0)
 METRICS = ("ARI", "AMI", "NMI")
@@ -129,6 +131,12 @@ def _model(cell: Cell, number: int, n_classes: int) -> Any:
         from fcac.estimators.fcac import FCAC
 
         return FCAC(server="communities", n_clusters=n_classes, random_state=0, n_jobs=1)
+    if cell.method in INSIDE:
+        from fcac.estimators.fcac import FCAC
+        from fcac.paper.networks import inside
+
+        name = INSIDE[cell.method]
+        return FCAC(site=inside.NetworkCondenser(inside.INSIDE[name]), server=name, random_state=0, n_jobs=1)
     from fcac.paper import rivals
 
     known = {

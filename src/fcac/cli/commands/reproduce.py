@@ -27,6 +27,11 @@ OnlyWrite = Annotated[
 Methods = Annotated[str | None, typer.Option("--methods", help="Comma-separated names of methods; all by default.")]
 
 
+Sets = Annotated[str | None, typer.Option("--sets", help="Names of sets, separated by semicolons; all by default.")]
+FewTrials = Annotated[int | None, typer.Option("--trials", min=1, help="Trials per set and method; as published.")]
+QuickComparison = Annotated[bool, typer.Option("--quick", help="Few sets, one trial: a minute or two.")]
+
+
 @app.command()
 def figures(
     out: Out = Path("out/figures"),
@@ -122,6 +127,74 @@ def quality(
     _run(out, data_dir, datasets, chosen, trials, jobs, quick, (np.inf, 15.0), only_write)
 
 
+@app.command()
+def networks(
+    data_dir: DataDir = None,
+    datasets: Datasets = None,
+    trials: Trials = 20,
+    out: Out = Path("out/networks"),
+    jobs: Jobs = None,
+    quick: Quick = False,
+    only_write: OnlyWrite = False,
+) -> None:
+    """Ask which clusterer inside is best: GNG, GWR, ASOINN and SOINN+ at sites and server, beside FCAC's own.
+
+    Example: fcac reproduce networks --quick --data-dir data
+    """
+    import numpy as np
+
+    from fcac.paper.grid import INSIDE
+
+    _run(
+        out, data_dir, datasets, ",".join(("FCAC", "communities", *INSIDE)), trials, jobs, quick, (np.inf,), only_write
+    )
+
+
+@app.command(name="one-table")
+def one_table(
+    data_dir: DataDir = None,
+    sets: Sets = None,
+    methods: Methods = None,
+    trials: FewTrials = None,
+    out: Out = Path("out/one-table"),
+    quick: QuickComparison = False,
+) -> None:
+    """Cluster one table with fcac and its peers: HDBSCAN, PLSCAN, Leiden, Genie, k-means and others; with rank tests.
+
+    Sets beyond those that are made on the spot come from NAME.npz files in --data-dir.
+
+    Examples:
+
+      fcac reproduce one-table --quick
+
+      fcac reproduce one-table --sets "two moons;iris" --methods fcac,HDBSCAN,GNG
+    """
+    from fcac.paper import one_table as comparison
+
+    _compare("one-table", comparison.trial, data_dir, sets, methods, trials, out, quick)
+
+
+@app.command()
+def continual(
+    data_dir: DataDir = None,
+    sets: Sets = None,
+    methods: Methods = None,
+    trials: FewTrials = None,
+    out: Out = Path("out/continual"),
+    quick: QuickComparison = False,
+) -> None:
+    """Measure forgetting: class after class and drifting streams, with a picture.
+
+    Example: fcac reproduce continual --quick
+    """
+    from fcac.paper import continual as comparison
+    from fcac.paper.runs import stored_trials
+
+    results = _compare("continual", comparison.trial, data_dir, sets, methods, trials, out, quick)
+    comparison.draw(results, lambda name, method: stored_trials(out, name, method), out / "forgetting.png")
+    typer.echo(f"picture: {out / 'forgetting.png'}")
+
+
 @app.command(name="all")
 def everything(
     data_dir: DataDir = None,
@@ -131,7 +204,7 @@ def everything(
     jobs: Jobs = None,
     quick: Quick = False,
 ) -> None:
-    """Run figures, tables, privacy and quality, one after the other.
+    """Run figures, tables, privacy, quality and the comparisons, one after the other.
 
     Example: fcac reproduce all --data-dir data --out out
     """
@@ -139,6 +212,9 @@ def everything(
     tables(data_dir, datasets, None, trials, out / "tables", jobs, quick)
     privacy(data_dir, datasets, None, trials, out / "privacy", jobs, quick)
     quality(data_dir, datasets, trials, out / "quality", jobs, quick)
+    networks(data_dir, datasets, trials, out / "networks", jobs, quick)
+    one_table(out=out / "one-table", quick=quick)
+    continual(out=out / "continual", quick=quick)
 
 
 def _run(
@@ -182,6 +258,45 @@ def _run(
             only_write=only_write,
         )
     _show(summary, out)
+
+
+def _compare(
+    name: str,
+    trial: Any,
+    data_dir: Path | None,
+    sets: str | None,
+    methods: str | None,
+    trials: int | None,
+    out: Path,
+    quick: bool,
+) -> dict[str, Any]:
+    from fcac.paper import check_extra
+
+    check_extra()
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from fcac.paper.peers import missing
+    from fcac.paper.runs import read_config, run, with_files
+
+    config = with_files(read_config(name, quick=quick), data_dir)
+    config = config.narrowed([s.strip() for s in (sets or "").split(";") if s.strip()], _split(methods), trials)
+    absent = missing(config.methods)
+    if absent:
+        typer.echo(f"left out, not installed: {', '.join(absent)} (pip install 'fcac[peers]')")
+        config = config.narrowed([], [method for method in config.methods if method not in absent], None)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("trials", total=None)
+
+        def advance(done: int, total: int, what: str) -> None:
+            bar.update(task, completed=done, total=total, description=what)
+
+        results = run(config, trial, out, data_dir=data_dir, progress=advance)
+    for metric, found in results["ranks"].items():
+        ranks = ", ".join(f"{method} {rank:.2f}" for method, rank in found["average_ranks"].items())
+        typer.echo(f"average ranks, {'all measures' if metric == 'all' else metric}: {ranks}")
+    typer.echo(f"tables: {out / 'results.md'}")
+    return results
 
 
 def _show(summary: dict[str, Any], out: Path) -> None:

@@ -1,0 +1,155 @@
+"""Clusterers of one table from other packages, called through their public interfaces.
+
+Those that must be told the number of clusters are marked; the others find it. Packages that are not installed are
+named, with what to install; nothing of theirs is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from fcac._typing import Floats, Integers
+
+# Distances to so many neighbours make the graph for Leiden; scanpy and others use 15.
+_N_NEIGHBOURS = 15
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A clusterer to compare with.
+
+    Attributes
+    ----------
+    labels : callable
+        Takes rows, the number of clusters and a seed; returns labels. Rows called noise have label -1.
+    told_k : bool
+        Whether it is told the number of clusters.
+    module : str
+        The module it needs.
+    """
+
+    labels: Callable[[Floats, int, int], Integers]
+    told_k: bool
+    module: str = "sklearn"
+
+    @property
+    def installed(self) -> bool:
+        """Whether its package is there."""
+        return find_spec(self.module) is not None
+
+
+def _fcac(X: Floats, k: int, seed: int) -> Integers:
+    from fcac import FCAC
+
+    return FCAC(random_state=seed).fit(X).labels_
+
+
+def _fcac_told(X: Floats, k: int, seed: int) -> Integers:
+    from fcac import FCAC
+
+    return FCAC(n_clusters=k, random_state=seed).fit(X).labels_
+
+
+def _paper(X: Floats, k: int, seed: int) -> Integers:
+    from fcac import FCAC
+
+    return FCAC(server="cae-fc", random_state=seed).fit(X).labels_
+
+
+def _network(name: str) -> Callable[[Floats, int, int], Integers]:
+    def labels(X: Floats, k: int, seed: int) -> Integers:
+        from sklearn.base import clone
+
+        from fcac.paper.networks.inside import INSIDE
+
+        found: Integers = clone(INSIDE[name]).fit(X).labels_
+        return found
+
+    return labels
+
+
+def _hdbscan(X: Floats, k: int, seed: int) -> Integers:
+    from sklearn.cluster import HDBSCAN
+
+    # scikit-learn's default, and the value its guide starts with
+    return np.asarray(HDBSCAN(min_cluster_size=5, copy=True).fit_predict(X))
+
+
+def _plscan(X: Floats, k: int, seed: int) -> Integers:
+    from fast_hdbscan import PLSCAN
+
+    return np.asarray(PLSCAN().fit_predict(X))
+
+
+def _genie(X: Floats, k: int, seed: int) -> Integers:
+    from genieclust import Genie
+
+    return np.asarray(Genie(n_clusters=k).fit_predict(X))
+
+
+def _leiden(X: Floats, k: int, seed: int) -> Integers:
+    from sklearn.neighbors import kneighbors_graph
+    from sknetwork.clustering import Leiden
+
+    graph = kneighbors_graph(X, min(_N_NEIGHBOURS, len(X) - 1))
+    return np.asarray(Leiden(random_state=seed).fit_predict(graph.maximum(graph.T)))
+
+
+def _kmeans(X: Floats, k: int, seed: int) -> Integers:
+    from sklearn.cluster import KMeans
+
+    return np.asarray(KMeans(k, n_init=10, random_state=seed).fit_predict(X))
+
+
+def _mixture(X: Floats, k: int, seed: int) -> Integers:
+    from sklearn.mixture import GaussianMixture
+
+    # without this, a component that meets constant features has no inverse
+    return np.asarray(GaussianMixture(k, reg_covar=1e-3, random_state=seed).fit_predict(X))
+
+
+def _ward(X: Floats, k: int, seed: int) -> Integers:
+    from sklearn.cluster import AgglomerativeClustering
+
+    return np.asarray(AgglomerativeClustering(k).fit_predict(X))
+
+
+def _birch(X: Floats, k: int, seed: int) -> Integers:
+    from sklearn.cluster import Birch
+
+    return np.asarray(Birch(n_clusters=k).fit_predict(X))
+
+
+#: The clusterers of one table, by the names they have in the tables.
+PEERS: dict[str, Peer] = {
+    "fcac": Peer(_fcac, False),
+    "fcac (k given)": Peer(_fcac_told, True),
+    "FCAC of the paper": Peer(_paper, False),
+    "HDBSCAN": Peer(_hdbscan, False),
+    "PLSCAN": Peer(_plscan, False, "fast_hdbscan"),
+    "Leiden": Peer(_leiden, False, "sknetwork"),
+    "GNG": Peer(_network("gng"), False),
+    "GWR": Peer(_network("gwr"), False),
+    "ASOINN": Peer(_network("asoinn"), False),
+    "SOINN+": Peer(_network("soinn-plus"), False),
+    "Genie (k given)": Peer(_genie, True, "genieclust"),
+    "k-means (k given)": Peer(_kmeans, True),
+    "Gaussian mixture (k given)": Peer(_mixture, True),
+    "Ward (k given)": Peer(_ward, True),
+    "BIRCH (k given)": Peer(_birch, True),
+}
+
+
+def missing(names: tuple[str, ...]) -> list[str]:
+    """Return those of the named peers whose package is not installed."""
+    return [name for name in names if name in PEERS and not PEERS[name].installed]
+
+
+def labels_of(name: str, X: Any, k: int, seed: int) -> Integers:
+    """Return the labels that a clusterer gives to rows."""
+    return PEERS[name].labels(np.ascontiguousarray(X, np.float64), k, seed).astype(np.int64)

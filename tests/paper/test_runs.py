@@ -1,0 +1,112 @@
+"""Comparisons side by side: they resume, rank, test, and write one page."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from fcac.paper import continual, one_table
+from fcac.paper.peers import PEERS, labels_of, missing
+from fcac.paper.runs import read_config, run, with_files
+from fcac.paper.statistics import holm
+from testing.commands import fcac
+
+
+def test_configs_name_what_there_is():
+    for quick in (False, True):
+        config = read_config("one-table", quick=quick)
+        assert set(config.methods) <= set(PEERS)
+        assert set(config.sets) <= set(one_table.MADE)
+        assert config.reference in config.methods
+        config = read_config("continual", quick=quick)
+        for method in config.methods:
+            assert hasattr(continual.clusterer(method, 3, 0, 1.0), "partial_fit")
+        for name in config.sets:
+            assert len(continual.stream(name, 0, None)) >= 2
+
+
+def test_a_run_goes_on_where_it_was(tmp_path):
+    config = read_config("one-table", quick=True).narrowed(
+        ["iris", "wine"], ["fcac", "HDBSCAN", "k-means (k given)"], 2
+    )
+    called = []
+
+    def trial(name, method, number, data_dir):
+        called.append((name, method, number))
+        return {"ARI": 0.1 * len(method), "AMI": 0.05 * number + 0.1 * len(method), "CPU s": 1.0}
+
+    first = run(config, trial, tmp_path)
+    assert len(called) == 2 * 3 * 2
+    again = run(config, trial, tmp_path)
+    assert len(called) == 2 * 3 * 2
+    assert first == again == json.loads((tmp_path / "results.json").read_text())
+    assert list(first["ranks"]["ARI"]["average_ranks"]) == ["k-means (k given)", "HDBSCAN", "fcac"]
+    assert (tmp_path / "cd_AMI.png").exists()
+    text = (tmp_path / "results.md").read_text()
+    assert "| iris |" in text
+    assert "Holm" in text
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match="method: DBSCAN is not one of"):
+        read_config("one-table").narrowed([], ["DBSCAN"], None)
+
+
+def test_sets_from_files(tmp_path):
+    np.savez(tmp_path / "mine.npz", X=np.zeros((4, 2)), y=np.array(["a", "a", "b", "b"]))
+    config = with_files(read_config("one-table"), tmp_path)
+    assert config.narrowed(["mine"], [], None).sets == ("mine",)
+    X, y = one_table.load("mine", 0, tmp_path)
+    assert X.shape == (4, 2)
+    assert y.tolist() == [0, 0, 1, 1]
+    with pytest.raises(ValueError, match="--data-dir"):
+        one_table.load("mine", 0, None)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "HDBSCAN",
+        pytest.param("PLSCAN", marks=pytest.mark.soak),
+        "Leiden",
+        "Genie (k given)",
+        "Ward (k given)",
+        "BIRCH (k given)",
+    ],
+)
+def test_peers_cluster_two_far_gaussians(method):
+    if missing((method,)):
+        pytest.skip(f"{method} needs the extra peers")
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(100, 2)), 30 + rng.normal(size=(100, 2))])
+    labels = labels_of(method, X, 2, 0)
+    assert not set(labels[:100]) & set(labels[100:]) - {-1}
+
+
+def test_backward_transfer_tells_who_forgets():
+    kept = continual.trial("recurring Gaussians", "communities", 0, None)
+    assert kept["average incremental AMI"] > 0.95
+    assert abs(kept["backward transfer"]) < 0.05
+    assert {f"seen {i}" for i in range(1, 7)} <= set(kept)
+
+
+def test_holm_corrects_for_the_number_of_methods():
+    rng = np.random.default_rng(0)
+    blocks = {i: {"a": 1 + rng.normal(), "b": rng.normal(), "c": 0.9 + rng.normal()} for i in range(30)}
+    found = holm(blocks, "a")
+    assert found["b"] < 0.05 < found["c"]
+    with pytest.raises(ValueError, match="reference"):
+        holm(blocks, "d")
+
+
+@pytest.mark.slow
+def test_commands(tmp_path, capfd):
+    few = ("--trials", "1", "--out", tmp_path)
+    said = fcac(capfd, "reproduce", "one-table", "--sets", "iris;wine", "--methods", "fcac,HDBSCAN,GNG", *few)
+    assert "results.md" in said
+    assert (tmp_path / "results.json").exists()
+    chosen = ("--sets", "recurring Gaussians", "--methods", "GNG,ASOINN,communities")
+    fcac(capfd, "reproduce", "continual", *chosen, "--trials", "1", "--out", tmp_path / "c")
+    assert (tmp_path / "c" / "forgetting.png").exists()
