@@ -247,3 +247,8 @@ def outside_bounds(nodes: Any, bounds: Any, margin: float) -> bool:
     low, high = np.asarray(bounds, dtype=np.float64).T
     slack = margin * (high - low)
     return bool(((nodes < low - slack) | (nodes > high + slack)).any())
+
+
+def most_bytes(settings: FederationSettings) -> int:
+    """Return the length of the longest contribution that a federation's hub accepts."""
+    return settings.limits.max_nodes * (settings.schema.n_features + 1) * 8 + 2000

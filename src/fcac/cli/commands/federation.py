@@ -93,19 +93,11 @@ def server(
     ] = None,
 ) -> None:
     """Run the server until Ctrl-C. It notices sites that are added or revoked meanwhile."""
-    from fcac.flower import processes
-    from fcac.flower.service import ServerProcess
+    from fcac.flower.hub_server import HubServer
 
-    with _plain_errors(), processes.stopped_by_signals():
-        service = ServerProcess(directory, host)
-        try:
-            service.start()
-            say(f"Server ready on {service.host}:{service.port} ({'PLAIN' if service.settings.insecure else 'TLS'}).")
-            service.watch(say)
-        except KeyboardInterrupt:
-            say("Stopping.")
-        finally:
-            service.stop()
+    with _plain_errors():
+        HubServer(directory, host, say).run()
+        say("Stopping.")
 
 
 def site(
@@ -181,7 +173,8 @@ def site(
         raise BadUse("--epsilon must be above 0")
     from fcac.deployment.site_agent import SiteAgent
     from fcac.flower import processes
-    from fcac.flower.service import SiteProcess, budget_of, remember_state, site_settings, state_of
+    from fcac.flower.service import budget_of, remember_state, site_settings, state_of, store_settings
+    from fcac.flower.site_node import SiteNode
 
     folder = state_of(bundle, state)
     with _plain_errors(), processes.stopped_by_signals():
@@ -201,15 +194,12 @@ def site(
             say(f"Rounds add up {_adding_up(settings)}; spent so far: {agent.spent() or 'nothing'}.")
         else:
             note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: the nodes it sends can reveal records.")
-        service = SiteProcess(bundle, settings)
+        node = SiteNode(bundle, settings, store_settings(settings), say)
+        say(f"Connecting to {node.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
         try:
-            service.start()
-            say(f"Connecting to {service.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
-            service.watch(say)
+            node.run()
         except KeyboardInterrupt:
             say("Stopping.")
-        finally:
-            service.stop()
 
 
 def _adding_up(settings: Any) -> str:
