@@ -20,6 +20,7 @@ from fcac.deployment.study import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, wri
 from fcac.exceptions import FlowerError
 from fcac.flower import processes
 from fcac.flower.pinned_runtime import write_programs
+from fcac.tables.sources import is_address
 
 Say = Callable[[str], None]
 
@@ -221,16 +222,16 @@ def why_it_ended(log: Path, start: int = 0) -> str:
     return "the site's connection has ended"
 
 
-def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> SiteSettings:
+def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -> SiteSettings:
     """Return the settings of a site from its bundle and its operator's choices, after checking them."""
     facts = read_bundle(bundle)
     settings = SiteSettings(
         name=str(facts["site"]),
-        data=str(data.resolve()),
+        data=data if isinstance(data, str) and is_address(data) else str(Path(data).resolve()),
         state=str(state.resolve()),
         schema=str((bundle / "schema.toml").resolve()),
         **facts.get("condensing", {}),
-        **privacy,
+        **choices,
     )
     from fcac.federation import Site
 
