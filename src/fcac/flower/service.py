@@ -19,6 +19,7 @@ from fcac.exceptions import FlowerError
 from fcac.flower import processes
 from fcac.flower.guard import FrontLimits
 from fcac.flower.hub_server import DATABASE, check_certificate, listening_address
+from fcac.tables.sources import is_address
 
 Say = Callable[[str], None]
 
@@ -128,16 +129,16 @@ def make_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> SiteSettings:
+def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -> SiteSettings:
     """Return the settings of a site from its bundle and its operator's choices, after checking them."""
     facts = read_bundle(bundle)
     settings = SiteSettings(
         name=str(facts["site"]),
-        data=str(data.resolve()),
+        data=data if isinstance(data, str) and is_address(data) else str(Path(data).resolve()),
         state=str(state.resolve()),
         schema=str((bundle / "schema.toml").resolve()),
         **facts.get("condensing", {}),
-        **privacy,
+        **choices,
     )
     from fcac.federation import Site
 
