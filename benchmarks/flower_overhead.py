@@ -137,7 +137,7 @@ def real(n_sites: int, insecure: bool) -> dict[str, Any]:
                 assert processes.wait_until(process.is_connected, 300)
             time.sleep(10 + 2 * n_sites)  # imports are done, so that only the round is timed
             begun, busy = time.time(), _processor_seconds()
-            run_rounds(root, 1, lambda line: None, hand_out=False, patience=600)
+            run_rounds(root, 1, lambda line: None, hand_out=False)
             seconds, busy = time.time() - begun, _processor_seconds() - busy
             load = os.getloadavg()[0]
             journal = Hub(root / "state", FederationSettings.load(root)).journal()

@@ -47,3 +47,19 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     """
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def plain(text: str, most: int = 300) -> str:
+    """Return text from elsewhere in a form that can be shown: on one line, of limited length, without escapes.
+
+    Everything that does not print (control characters, terminal escapes, marks that change the writing direction,
+    halves of characters) becomes a question mark.
+
+    Examples
+    --------
+    >>> from fcac._text import plain
+    >>> plain("north\\x1b[31m\\n"), plain("abcdef", most=4)
+    ('north?[31m?', 'abc…')
+    """
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

@@ -39,5 +39,9 @@ class PrivacyWarning(UserWarning):
     """A privacy setting is valid, but protects less than one might expect."""
 
 
+class ReadWarning(UserWarning):
+    """A table can be read in more than one way; the message says how it was read and how to choose another way."""
+
+
 class DegenerateBandwidthWarning(UserWarning):
     """At least half of the features are constant, so similarity merely counts the features that are equal."""

@@ -1,13 +1,12 @@
-"""Real processes on loopback: a SuperLink, three SuperNodes, Flower's own transport. Stopped by their process ids."""
+"""Real processes on loopback: a hub, three sites, Flower's transport. Stopped by their process ids."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import shlex
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fcac import persistence
 from fcac.codebook import Codebook
 from fcac.deployment import certificates, study
 from fcac.deployment.hub import Hub
@@ -30,7 +30,7 @@ from fcac.exceptions import FlowerError
 from fcac.federation import Contribution
 from fcac.flower import processes
 from fcac.flower.processes import free_port, wait_until
-from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings, why_it_ended
+from fcac.flower.service import ServerProcess, SiteProcess, last_words, run_rounds, site_settings
 from testing.compare import assert_same_server
 from testing.data import blobs, write_csv
 from testing.flower_study import SCHEMA, Reference, hostile
@@ -78,7 +78,7 @@ class Deployment:
             write_csv(path, block, header=not path.exists())
 
     def run(self, hand_out: bool = False) -> int:
-        result = run_rounds(self.root, 1, print, hand_out=hand_out, patience=3 * PATIENCE)
+        result = run_rounds(self.root, 1, print, hand_out=hand_out)
         return int(result["closed"])
 
     @property
@@ -141,31 +141,101 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
             assert made.run(hand_out=number == 3) == 1
         assert_same_server(made.hub.snapshot().server, expected)
 
-        for label, words in (("stranger", "refused this site's key"), ("misled", "not of the authority")):
+        for label, words in (("stranger", "refuses this site's key"), ("misled", "not of the authority")):
             process = refused[label].process
             assert process is not None
             assert process.wait(PATIENCE) != 0
-            assert words in why_it_ended(refused[label].log_path)
+            assert words in last_words(refused[label].log_path)
         assert not made.happened("rejected")
 
         model = load_model(tmp_path / "state-a")
         assert isinstance(model, Codebook)
         rows = blobs(500, 99)
         assert (model.predict(rows) == made.hub.snapshot().server.predict(rows)).mean() > 0.9
-        # nothing that came over the wire was unpacked or run at a site
-        assert not (tmp_path / "state-a" / "flwr-home" / "apps").exists()
+        strangers_cannot_hurt(made)
+        two_hubs_do_not_get_in_each_others_way(made)
+        a_new_certificate_is_used_without_a_restart(made)
+        nothing_secret_is_in_a_log(made)
 
         shutil.copytree(made.root / "bundles" / "c", tmp_path / "kept")  # revoke deletes the hub's own copy
         study.revoke(made.root, "c")
-        assert made.server is not None
-        assert made.server.sync_keys() == ["the key of c is no longer accepted"]
         process = made.sites["c"].process
         assert process is not None
-        process.wait(PATIENCE)  # its SuperNode is thrown out and ends
+        process.wait(PATIENCE)  # the hub notices, throws the site out, and its process ends
         again = made.start_site("c", tmp_path / "kept").process
         assert again is not None
         assert again.wait(PATIENCE) != 0
-        assert "refused this site's key" in why_it_ended(made.sites["c"].log_path, made.sites["c"]._log_start)
+        assert "refuses this site's key" in last_words(made.sites["c"].log_path, made.sites["c"].log_start)
+
+
+def answer_of(made: Deployment, path: str, body: bytes = b"", **headers: str) -> int:
+    """Return the status with which the hub answers a stranger."""
+    address = FederationSettings.load(made.root).address
+    trust = ssl.create_default_context(cafile=str(made.root / "ca" / "ca.crt"))
+    request = urllib.request.Request(f"https://{address}{path}", body, headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=trust) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def memory(pid: int) -> int:
+    """Return the resident memory of a process in megabytes."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) // 1024
+
+
+def strangers_cannot_hurt(made: Deployment) -> None:
+    """Nothing of Flower's other interfaces can be reached, and no body of a stranger is read."""
+    assert made.server is not None
+    assert made.server.process is not None
+    for path in ("/v1/control/start-run", "/v1/runtime/acquire-task", "/docs", "/openapi.json", "/"):
+        assert answer_of(made, path) == 404
+    assert answer_of(made, "/v1/fleet/pull-messages") == 401
+    host, port = certificates.split_address(FederationSettings.load(made.root).address)
+    trust = ssl.create_default_context(cafile=str(made.root / "ca" / "ca.crt"))
+    before = memory(made.server.process.pid)
+    plain = socket.create_connection((host, port))
+    with trust.wrap_socket(plain, server_hostname=host) as stranger:
+        head = f"POST /v1/fleet/activate-node HTTP/1.1\r\nHost: {host}\r\nContent-Length: {10**9}\r\n\r\n"
+        stranger.sendall(head.encode())
+        with contextlib.suppress(OSError):  # the hub hangs up
+            for _ in range(300):
+                stranger.sendall(bytes(10**6))
+    assert memory(made.server.process.pid) < before + 50
+
+
+def two_hubs_do_not_get_in_each_others_way(made: Deployment) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "fcac.flower.hub_server", str(made.root)],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert second.returncode != 0
+    assert "another hub already serves" in second.stderr
+
+
+def a_new_certificate_is_used_without_a_restart(made: Deployment) -> None:
+    host, port = certificates.split_address(FederationSettings.load(made.root).address)
+    before = ssl.get_server_certificate((host, port))
+    study.renew(made.root)
+    wanted = (made.root / "server" / "server.crt").read_text()
+    assert wanted.strip() != before.strip()
+    assert wait_until(lambda: ssl.get_server_certificate((host, port)).strip() == wanted.strip(), PATIENCE)
+
+
+def nothing_secret_is_in_a_log(made: Deployment) -> None:
+    """Private keys stay in their files: no line of one is in any log, journal or database."""
+    keys = [*made.root.glob("bundles/*/node.key"), *made.root.glob("*/*.key")]
+    assert len(keys) >= 4
+    secrets = {line for key in keys for line in key.read_bytes().splitlines() if len(line) > 40}
+    looked_at = 0
+    for path in made.folder.rglob("*"):
+        if path.is_file() and path.suffix != ".key":
+            looked_at += 1
+            found = path.read_bytes()
+            assert not any(secret in found for secret in secrets), path
+    assert looked_at > 10
 
 
 def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_path: Path) -> None:
@@ -242,18 +312,17 @@ def test_a_server_with_an_expired_certificate_does_not_start(tmp_path: Path) -> 
 def test_an_expired_certificate_is_refused_by_sites(tmp_path: Path) -> None:
     with deployment(tmp_path, "a", insecure=False) as made:
         certificates.make_server_certificate(made.root / "ca", made.root / "server", ["127.0.0.1"], days=1, start=-2)
-        port = certificates.split_address(FederationSettings.load(made.root).address)[1]
-        command = processes.superlink_command(made.root, port, "127.0.0.1", insecure=False)
-        with (tmp_path / "superlink.log").open("wb") as log:
-            process = processes.start(command, tmp_path / "home", log)
-        try:
-            assert wait_until(
-                lambda: b"Uvicorn running" in (tmp_path / "superlink.log").read_bytes(), PATIENCE, process
+        careless = "import fcac.flower.hub_server as hub; hub.check_certificate = lambda *ignored: None; hub.main()"
+        with (tmp_path / "hub.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-u", "-c", careless, str(made.root)], stdout=log, stderr=log, start_new_session=True
             )
+        try:
+            assert wait_until(lambda: b"Server ready" in (tmp_path / "hub.log").read_bytes(), PATIENCE, process)
             site = made.start_site("a")
             assert site.process is not None
             assert site.process.wait(PATIENCE) != 0
-            assert "certificate is expired" in why_it_ended(site.log_path)
+            assert "certificate is expired" in last_words(site.log_path)
         finally:
             processes.stop(process)
 
@@ -261,8 +330,7 @@ def test_an_expired_certificate_is_refused_by_sites(tmp_path: Path) -> None:
 @contextlib.contextmanager
 def busy(state: Path) -> Iterator[None]:
     """Make a site hang: somebody else holds its lock."""
-    with (state / "lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+    with persistence.locked(state / "lock"):
         yield
 
 
@@ -280,15 +348,9 @@ def in_background(work: Callable[[], object]) -> tuple[threading.Thread, list[Ba
     return thread, errors
 
 
-def keep_alive(site: SiteProcess) -> None:
-    """Do what the command does: start the SuperNode again when it ends (until the test stops it for good)."""
-    with contextlib.suppress(FlowerError):
-        site.watch(print)
-
-
 @pytest.mark.soak
 def test_faults_on_real_processes(tmp_path: Path) -> None:
-    """A site that hangs, a SuperNode killed mid-round, a late joiner, the SuperLink killed mid-run: nothing is lost."""
+    """A site that hangs, a site killed mid-round, a late joiner, the hub killed mid-run: nothing is lost."""
     rows = three_rounds("abcd")
     reference = Reference()
     reference.play({name: rows[0][name] for name in "ab"}, 1)
@@ -308,7 +370,7 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
         assert made.happened("no reply", "c", 1) or made.happened("failed", "c", 1)
         assert made.hub.snapshot().server.sites == ["a", "b"]
 
-        # round 2: c's SuperNode is killed while it works
+        # round 2: c's process is killed while it works
         made.give({name: rows[1][name] for name in "abc"})
         with busy(tmp_path / "state-c"):
             thread, errors = in_background(made.run)
@@ -323,15 +385,15 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
         assert made.hub.snapshot().closed == 2
         assert made.hub.snapshot().server.sites == ["a", "b"]
 
-        # round 3: c is back, d joins late, and the SuperLink is killed before c has answered
+        # round 3: c is back, d joins late, and the hub is killed before c has answered
         study.add(made.root, "d")
         assert made.server is not None
-        assert made.server.sync_keys() == ["d may connect"]
-        # for a minute the server takes the killed c for alive and refuses its key; the site tries again by itself
+        # for half a minute the hub takes the killed c for alive and refuses its key; the site tries again by itself
         keeper = made.start_site("c")
-        threading.Thread(target=keep_alive, args=(keeper,), daemon=True).start()
         assert wait_until(keeper.is_connected, PATIENCE)
-        made.start_site("d")
+        assert wait_until(lambda: b"d may connect" in made.server.log_path.read_bytes(), PATIENCE)
+        late = made.start_site("d")
+        assert wait_until(late.is_connected, PATIENCE)
         made.give(rows[2])
         with busy(tmp_path / "state-c"):
             thread, errors = in_background(made.run)
@@ -354,48 +416,22 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
 
 
 def start_hostile(made: Deployment, name: str, file: Path) -> None:
-    """Start a SuperNode that answers with what is in a file, in place of the site's own app."""
-    folder, state = made.folder / f"hostile-{name}", made.folder / f"state-{name}"
+    """Start a site that answers with what is in a file."""
+    state = made.folder / f"state-{name}"
     state.mkdir()
-    folder.mkdir()
-    script = shlex.join(
-        [sys.executable, str(Path(__file__).parents[1] / "testing" / "hostile_client.py"), str(file), name]
-    )
-    (folder / "flwr-clientapp").write_text(f'#!/bin/sh\nexec {script} "$@"\n')
-    (folder / "flwr-clientapp").chmod(0o700)
     settings = SiteSettings(name, str(made.folder), str(state), str(made.folder / "schema.toml"))
     site = SiteProcess(made.root / "bundles" / name, settings)
-    command = processes.supernode_command(site.bundle, site.address, site.insecure, state / "settings.json")
+    script = Path(__file__).parents[1] / "testing" / "hostile_client.py"
     with site.log_path.open("wb") as log:
-        site.process = processes.start(command, state / "flwr-home", log, first=folder)
+        site.process = subprocess.Popen(
+            [sys.executable, "-u", str(script), str(site.bundle), str(file), name],
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
     made.sites[name] = site
 
 
-def write_foreign_app(folder: Path, marks: Path) -> Path:
-    """Write an app that leaves a mark wherever its code is run."""
-    package = folder / "foreign"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    for kind in ("Server", "Client"):
-        text = (
-            f"from pathlib import Path\nfrom flwr.{kind.lower()}app import {kind}App\n"
-            f"Path({str(marks)!r}, {kind!r}).touch()\napp = {kind}App()\n"
-        )
-        if kind == "Server":
-            text += "@app.main()\ndef main(grid, context):\n    pass\n"
-        (package / f"{kind.lower()}.py").write_text(text)
-    apps = 'serverapp = "foreign.server:app"\nclientapp = "foreign.client:app"\n'
-    (folder / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "foreign"\nversion = "1.0.0"\ndescription = ""\nlicense = "MIT"\ndependencies = []\n'
-        f'[tool.hatch.build.targets.wheel]\npackages = ["."]\n[tool.flwr.app]\npublisher = "stranger"\n'
-        f"[tool.flwr.app.components]\n{apps}[tool.flwr.app.config]\n"
-    )
-    return folder
-
-
 @pytest.mark.soak
-def test_a_hostile_site_and_a_foreign_run_on_real_processes(tmp_path: Path) -> None:
+def test_a_hostile_site_on_real_processes(tmp_path: Path) -> None:
     """What b sends is rejected with a reason, once good and then repeated; the model is what the others give."""
     kinds = ["nan", "wrong d", "million nodes", "negative counts", "another's name", "no contribution"]
     reference = Reference()
@@ -423,46 +459,3 @@ def test_a_hostile_site_and_a_foreign_run_on_real_processes(tmp_path: Path) -> N
         assert made.happened("accepted", "b", 7)
         assert made.happened("duplicate", "b", 8)
         assert_same_server(made.hub.snapshot().server, reference.server)
-
-        # a stranger's run: its code is executed nowhere; at most it makes the sites answer a round
-        (tmp_path / "marks").mkdir()
-        app = write_foreign_app(tmp_path / "foreign-app", tmp_path / "marks")
-        assert made.server is not None
-        answer = processes.flwr(made.server.home, "run", str(app))
-        assert answer["success"]
-        run_id = str(answer["run-id"])
-
-        def ended() -> bool:
-            runs = processes.flwr(made.server.home, "list", "--run-id", run_id)["runs"]
-            return str(runs[0]["status"]).startswith("finished")
-
-        assert wait_until(ended, PATIENCE)
-        assert list((tmp_path / "marks").iterdir()) == []
-        assert_same_server(made.hub.snapshot().server, reference.server)
-
-
-@pytest.mark.soak
-def test_the_control_interface_is_closed_to_strangers(tmp_path: Path) -> None:
-    """Requests that come from elsewhere (as a proxy on the same machine reports them) reach the sites' paths only."""
-    with deployment(tmp_path, "a", insecure=False) as made:
-        made.start_server()
-        address = FederationSettings.load(made.root).address
-        trust = ssl.create_default_context(cafile=str(made.root / "ca" / "ca.crt"))
-
-        def answer(path: str, sender: str | None = None) -> tuple[int, bytes]:
-            headers = {} if sender is None else {"X-Forwarded-For": sender}
-            request = urllib.request.Request(f"https://{address}{path}", b"", headers, method="POST")
-            try:
-                with urllib.request.urlopen(request, timeout=PATIENCE, context=trust) as reply:
-                    return int(reply.status), reply.read()
-            except urllib.error.HTTPError as error:
-                return error.code, error.read()
-
-        closed = (403, b"only from the server's own machine")
-        assert answer("/v1/control/start-run", "203.0.113.5") == closed
-        assert answer("/v1/runtime/acquire-task", "203.0.113.5") == closed
-        assert answer("/docs", "203.0.113.5") == closed
-        assert answer("/v1/fleet/../control/start-run", "203.0.113.5")[0] == 404
-        assert answer("/v1/control/list-runs") != closed
-        # a site's path: let through to Flower, which does not take an empty message
-        assert answer("/v1/fleet/pull-messages", "203.0.113.5")[0] == 415

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fcac import CAE, CAEFC, FCAC, CAPlus, load, save
 from fcac.codebook import Codebook
 from fcac.deployment.hub import Hub
@@ -54,7 +52,6 @@ __all__ = [
     "run_over_grid",
     "save",
     "unpack",
-    "write_app",
 ]
 
 
@@ -79,10 +76,3 @@ def run_over_grid(sites: dict[int, str], keys: dict[int, str], root: str) -> Non
     grid = InProcessGrid(sites, keys={node: public_pem(key) for node, key in keys.items()})
     config = {"fcac-federation": root, "fcac-rounds": 1, "fcac-poll": 0.01}
     server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
-
-
-def write_app(root: Any) -> Any:
-    """Write what Flower calls an app into the directory of a federation, and return its folder."""
-    from fcac.deployment.study import write_app as write
-
-    return write(root)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tomllib
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from _api import (
     pack,
     save,
     unpack,
-    write_app,
 )
 from _steps import (
     HERE,
@@ -204,16 +201,6 @@ def test_federation_goes_on(folder: Path, tmp_path: Path) -> None:
             if Path(name).name in ("model.fcac", "global.fcac"):
                 continue  # what sites get to label rows says "novel" as everything else does, since 0.2.0
             assert same(came[step][name], facts), f"{name}, {step}"
-
-
-def test_app_of_an_older_federation_points_into_this_package(tmp_path: Path) -> None:
-    pytest.importorskip("flwr", reason="flwr is not installed: pip install 'fcac[flower]'")
-    root = settle(HERE / "federations" / "open", tmp_path / "copy") / "study"
-    parts = tomllib.loads((write_app(root) / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]["components"]
-    assert sorted(parts) == ["clientapp", "serverapp"]
-    for reference in parts.values():
-        module, _, name = reference.partition(":")
-        assert callable(getattr(import_module(module), name))
 
 
 # ------------------------------------------------------------ schemas

@@ -1,34 +1,35 @@
-"""A site that sends what it likes: run in place of ``flwr-clientapp``, it answers with the bytes in a file.
+"""A site that sends what it likes: it has a valid key and answers every request with the bytes in a file.
 
-``python hostile_client.py FILE SITE ...`` with Flower's own arguments after these two.
+``python hostile_client.py BUNDLE FILE SITE``
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 
-def main(file: Path, site: str) -> None:
-    """Answer one message with the file, whatever was asked."""
-    import flwr.supernode.runtime.run_clientapp as runtime
-    from flwr.app import Context, Message
-    from flwr.clientapp import ClientApp
-    from flwr.supernode.cli import flwr_clientapp
+def main(bundle: Path, file: Path, site: str) -> None:
+    """Answer all messages with the file, whatever was asked."""
+    from flwr.app import Message
 
+    from fcac.deployment.study import read_bundle
     from fcac.flower import messages
+    from fcac.flower.adapter import FleetConnection
 
-    app = ClientApp()
-
-    @app.train("contribute")
-    def answer(message: Message, context: Context) -> Message:
+    connection = FleetConnection(read_bundle(bundle)["address"], bundle / "ca.crt", bundle / "node.key")
+    connection.connect()
+    print("Connected.")
+    while True:
+        connection.beat()
+        message = connection.fetch()
+        if message is None:
+            time.sleep(0.5)
+            continue
         reply = messages.Reply(messages.CONTRIBUTION, site, file.read_bytes())
-        return Message(messages.write_reply(reply), reply_to=message)
-
-    runtime.get_load_client_app_fn = lambda **ignored: lambda *also_ignored: app
-    runtime.install_from_fab = lambda *ignored, **also_ignored: None
-    flwr_clientapp()
+        connection.reply(Message(messages.write_reply(reply), reply_to=message))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv.pop(1)), sys.argv.pop(1))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

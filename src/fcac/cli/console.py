@@ -29,6 +29,11 @@ _EXTRAS = {
     "matplotlib": "experiments",
     "scikit_posthocs": "experiments",
     "pandas": "experiments",
+    "adbc_driver_postgresql": "sql",
+    "adbc_driver_sqlite": "sql",
+    "duckdb": "sql",
+    "python_calamine": "excel",
+    "wordllama": "text",
 }
 
 

@@ -17,11 +17,29 @@ _DATA = "Data and sites"
 _PRIVACY = "Privacy"
 
 Data = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
-        help="CSV, Parquet, Feather or NPZ files, or directories of them.", metavar="DATA...", show_default=False
+        help="Files (CSV, Parquet, Feather, NPZ, JSON lines, workbooks, SQLite, DuckDB), or directories of them, or "
+        "the address of a database (postgresql://host/name).",
+        metavar="DATA...",
+        show_default=False,
     ),
 ]
+Query = Annotated[
+    str | None,
+    typer.Option(
+        "--query", help="For databases: the SQL query whose result is the table, or a file of it that ends in .sql.",
+        metavar="SQL", rich_help_panel=_DATA, show_default=False,
+    ),
+]  # fmt: skip
+Read = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--read", help="How to read files, if detection fails (repeatable): decimal=comma, separator=;, "
+        "encoding=latin-1, gaps=WORD, header=no, newlines=yes, sheet=NAME.",
+        metavar="NAME=VALUE", rich_help_panel=_DATA, show_default=False,
+    ),
+]  # fmt: skip
 ModelPath = Annotated[Path, typer.Argument(help="A model file.", metavar="MODEL", show_default=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
@@ -159,7 +177,7 @@ ReportPath = Annotated[
 
 
 def open_data(
-    data: list[Path],
+    data: list[str],
     schema: Schema | None,
     columns: list[str] | None = None,
     *,
@@ -174,9 +192,11 @@ def open_data(
     record_id: str | None = None,
     keep: list[str] | None = None,
     seed: int = 0,
+    query: str | None = None,
+    read: list[str] | None = None,
 ) -> Tables:
     """Open tables according to the options of a command."""
-    from fcac.tables import Split, open_tables, site_from_text
+    from fcac.tables import ReadOptions, Split, open_tables, site_from_text
 
     if partition != "iid" and sites is None:
         raise BadUse("--partition is for simulated sites: give --sites N")
@@ -192,6 +212,7 @@ def open_data(
         label_column=label_column,
         record_id_column=record_id,
         keep=keep or [],
+        options=ReadOptions.parse(read or [], query=query),
     )
 
 

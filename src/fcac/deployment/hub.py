@@ -18,7 +18,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from fcac import persistence
 from fcac.deployment import legacy
 from fcac.deployment.inbox import Inbox
 from fcac.deployment.limits import cap_round
-from fcac.deployment.settings import FederationSettings, outside_bounds
+from fcac.deployment.settings import FederationSettings, most_bytes, outside_bounds
 from fcac.deployment.shared_codebook import for_sites
 from fcac.deployment.store import Held, HubStore, Summary
 from fcac.estimators import models
@@ -65,6 +65,8 @@ class Hub:
     state : path-like
         State directory.
     settings : FederationSettings
+    listen : callable, optional
+        Called with every entry that this object writes to the journal.
 
     Examples
     --------
@@ -85,9 +87,15 @@ class Hub:
     >>> folder.cleanup()
     """
 
-    def __init__(self, state: str | os.PathLike[str], settings: FederationSettings) -> None:
+    def __init__(
+        self,
+        state: str | os.PathLike[str],
+        settings: FederationSettings,
+        listen: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
         self.state = Path(state)
         self.settings = settings
+        self._listen = listen
         self.state.mkdir(parents=True, exist_ok=True)
         self.store = HubStore(self.state / _STORE_FILE)
         self._inbox = Inbox(self.state / "inbox")
@@ -160,7 +168,7 @@ class Hub:
         if member is None or member.status != "active":
             return Verdict("rejected", "the site does not take part"), None
         # Checked before anything is parsed: no contribution is longer than one with the maximum number of nodes.
-        most = limits.max_nodes * (d + 1) * 8 + 2000
+        most = most_bytes(self.settings)
         if len(data) > most:
             return Verdict("rejected", f"{len(data)} bytes; {limits.max_nodes} nodes need at most {most}"), None
         try:
@@ -263,6 +271,8 @@ class Hub:
             stream.write(json.dumps(line).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
+        if self._listen is not None:
+            self._listen(line)
 
     def journal_since(self, offset: int) -> tuple[list[dict[str, Any]], int]:
         """Return the complete entries from a byte offset on, and the offset after them."""

@@ -151,7 +151,7 @@ class SiteSettings:
     ----------
     name : str
     data : str
-        File or directory to watch.
+        File or directory to watch, or the address of a database (without a password).
     state : str
         Directory for the site's state, its ledger and its stored replies.
     schema : str
@@ -177,6 +177,8 @@ class SiteSettings:
         Minimum number of rows behind a node of a reservoir that is sent without privacy.
     forgetting : str
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
+    read : dict
+        How to read the data: what differs from the defaults of :class:`fcac.tables.ReadOptions`.
     """
 
     name: str
@@ -194,6 +196,7 @@ class SiteSettings:
     max_nodes: int | None = None
     min_rows: int = 1
     forgetting: str = "none"
+    read: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.make_condenser()  # refuses what it cannot use
@@ -247,3 +250,8 @@ def outside_bounds(nodes: Any, bounds: Any, margin: float) -> bool:
     low, high = np.asarray(bounds, dtype=np.float64).T
     slack = margin * (high - low)
     return bool(((nodes < low - slack) | (nodes > high + slack)).any())
+
+
+def most_bytes(settings: FederationSettings) -> int:
+    """Return the length of the longest contribution that a federation's hub accepts."""
+    return settings.limits.max_nodes * (settings.schema.n_features + 1) * 8 + 2000

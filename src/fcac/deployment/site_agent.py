@@ -29,6 +29,7 @@ from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
 from fcac.privacy.budget_groups import group_for
 from fcac.tables.new_rows import Cursor, NewRowFinder
+from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
 
 _CURSOR_FILE = "cursor.json"
@@ -110,7 +111,13 @@ class SiteAgent:
     def finder(self) -> NewRowFinder:
         """Return the finder of this site's new rows."""
         settings = self.settings
-        return NewRowFinder(settings.data, self.schema, settings.settle, settings.record_id or settings.part_column)
+        return NewRowFinder(
+            settings.data,
+            self.schema,
+            settings.settle,
+            settings.record_id or settings.part_column,
+            ReadOptions.from_dict(settings.read),
+        )
 
     def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:
         if self.settings.record_id is not None:

@@ -4,7 +4,6 @@ The directory contains::
 
     federation.toml     settings, to be read and edited by people
     schema.toml         columns and bounds, the same for all sites
-    app/                a Flower app: two lines that point to this package
     ca/                 the private certificate authority (keep ca.key safe)
     server/             certificate, Flower's database and settings
     state/              model, contributions, journal and report
@@ -80,36 +79,6 @@ min_rows = {min_rows}
 forgetting = "{forgetting}"
 """
 
-_APP = """\
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[project]
-name = "fcac-federation"
-version = "1.0.0"
-description = "Points Flower at the installed fcac package"
-license = "MIT"
-dependencies = []
-
-[tool.hatch.build.targets.wheel]
-packages = ["."]
-
-[tool.flwr.app]
-publisher = "fcac"
-
-[tool.flwr.app.components]
-serverapp = "fcac.flower.server_app:app"
-clientapp = "fcac.flower.client_app:app"
-
-[tool.flwr.app.config]
-fcac-federation = ""
-fcac-rounds = 1
-fcac-ticket = ""
-fcac-poll = 0.5
-fcac-hand-out = true
-"""
-
 
 def init(
     directory: str | Path,
@@ -173,12 +142,11 @@ def init(
     Server(server, seed)
     condenser = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting)
     condensing = _in_words(_CONDENSING, condenser)
-    for folder in ("app", "ca", "server", STATE, "bundles"):
+    for folder in ("ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for secret in ("ca", "server", STATE, "bundles"):
         (root / secret).chmod(0o700)
     shutil.copyfile(schema, root / "schema.toml")
-    write_app(root)
     label = name or root.resolve().name
     if not insecure:
         certificates.make_authority(root / "ca", label)
@@ -200,15 +168,6 @@ def init(
     persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
     _hub(root).note("made", sites=sites)
     return root
-
-
-def write_app(root: Path) -> Path:
-    """Write the Flower app, replacing that of an older version, which may lack settings; return its directory."""
-    path = root / "app" / "pyproject.toml"
-    if not path.exists() or path.read_text("utf-8") != _APP:
-        path.parent.mkdir(exist_ok=True)
-        persistence.write_atomic(path, _APP.encode())
-    return path.parent
 
 
 def renew(root: Path, address: str | None = None) -> None:

@@ -44,6 +44,8 @@ class RoundRunner:
     timeouts : Timeouts
     reload : callable, optional
         Returns the current settings; called before and after asking, so that sites can be added and revoked meanwhile.
+    check : callable, optional
+        Called now and then while waiting; what it raises ends the run.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class RoundRunner:
         hub: Hub,
         timeouts: Timeouts,
         reload: Callable[[], FederationSettings] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.grid, self.hub, self.timeouts = grid, hub, timeouts
+        self._check = check if check is not None else lambda: None
         self._reload = reload
         self._claimed = _Names(hub)
 
@@ -133,6 +137,7 @@ class RoundRunner:
                     self._handle(sent[key], nodes, reply, number, take)
             if not waiting or time.monotonic() >= deadline:
                 break
+            self._check()
             time.sleep(self.timeouts.poll)
         self._claimed.store()
         for key in waiting:
@@ -173,6 +178,7 @@ class RoundRunner:
             lacking = wait_for - {site for site in nodes.values() if site is not None}
             if len(lacking) <= unknown or time.monotonic() >= deadline:
                 return nodes
+            self._check()
             time.sleep(self.timeouts.poll)
 
     def _nodes(self) -> dict[int, str | None]:

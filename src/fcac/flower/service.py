@@ -1,241 +1,148 @@
-"""The long-running commands: a server that keeps its registered keys up to date, a site, and runs of rounds."""
+"""The long-running parts of a federation as background processes, settings of a site, and runs of rounds."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import re
-import secrets
 import subprocess
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fcac import persistence
-from fcac.deployment import certificates
-from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, SiteSettings
-from fcac.deployment.study import BUNDLE_FILE, KEY_FILE, STATE, read_bundle, write_app
+from fcac._text import plain
+from fcac.deployment.settings import FederationSettings, SiteSettings
+from fcac.deployment.study import BUNDLE_FILE, STATE, read_bundle
 from fcac.exceptions import FlowerError
 from fcac.flower import processes
-from fcac.flower.pinned_runtime import write_programs
+from fcac.flower.guard import FrontLimits
+from fcac.flower.hub_server import DATABASE, check_certificate, listening_address
+from fcac.tables.sources import is_address
 
 Say = Callable[[str], None]
 
-_NODES_FILE = "registered.json"
 _START_SECONDS = 120.0
-_LIST_EVERY = 45.0
-_FOLLOW_EVERY = 0.5
-_RETRY_SECONDS = 20.0
-_STEADY_SECONDS = 120.0
-_MOST_TRIES = 15
+_ATTEMPTS = 3
+_ALIVE_EVERY = 5.0
+# Flower's error codes
+_FAILURES = {
+    2: "its version of fcac does not know this request",
+    3: "its reply was lost, or cannot be read",
+    4: "it did not answer in time: it is off, cut off or busy",
+    5: "it is no longer connected",
+}
 
 
 class ServerProcess:
-    """The SuperLink of a federation, with the keys of its active sites registered."""
+    """The hub as a background process (:mod:`fcac.flower.hub_server`).
 
-    def __init__(self, root: Path, host: str | None = None) -> None:
-        self.root = root
+    Parameters
+    ----------
+    root : Path
+    host : str, optional
+    limits : FrontLimits, optional
+    """
+
+    def __init__(self, root: Path, host: str | None = None, limits: FrontLimits | None = None) -> None:
+        self.root, self.limits = root, limits
         self.settings = FederationSettings.load(root)
-        own_host, self.port = certificates.split_address(self.settings.address)
-        if host is not None and not certificates.is_loopback(host) and host not in ("0.0.0.0", "::"):
-            raise ValueError(f"--host {host}: the server itself uses loopback; listen on 127.0.0.1 or 0.0.0.0")
-        if self.settings.insecure and not certificates.is_loopback(host or own_host):
-            raise ValueError("without encryption, the server listens only on a loopback address")
-        # A name or an external address may belong to a router; in that case the machine listens on all interfaces.
-        self.host = host or (own_host if certificates.is_loopback(own_host) else "0.0.0.0")
+        self.host, self.port = listening_address(self.settings, host)
         self.process: subprocess.Popen[bytes] | None = None
-        self.log_path = root / "server" / "superlink.log"
-        self._seen = 0
+        self.log_path = root / "server" / "hub.log"
 
     def start(self) -> None:
-        """Start the SuperLink, wait until it answers, and register keys."""
-        if not self.settings.insecure:
-            import datetime
-
-            ends = certificates.server_certificate_ends(self.root / "server" / "server.crt")
-            if ends <= datetime.datetime.now(datetime.UTC):
-                raise FlowerError(f"the server's certificate expired on {ends:%Y-%m-%d}: run 'fcac federation renew'")
+        """Start the hub and wait until it answers."""
+        check_certificate(self.root, self.settings)
         if processes.is_healthy(self.root, self.port, self.settings.insecure):
             raise FlowerError(f"something already answers on port {self.port}: is this server running?")
-        self.home = processes.write_connection(self.root, self.port, self.settings.insecure)
-        command = processes.superlink_command(self.root.resolve(), self.port, self.host, self.settings.insecure)
+        limits = [] if self.limits is None else [json.dumps(asdict(self.limits))]
+        command = ["fcac.flower.hub_server", str(self.root.resolve()), self.host, *limits]
+        begin = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
-            programs = write_programs(self.root.resolve() / "server" / "bin", "server", self.root.resolve())
-            self.process = processes.start(command, self.home, log, first=programs)
+            self.process = processes.start(command, log)
         ready = processes.wait_until(
             lambda: processes.is_healthy(self.root, self.port, self.settings.insecure), _START_SECONDS, self.process
         )
         if not ready:
             self.stop()
-            raise FlowerError(f"the server did not start; see {self.log_path}")
-        self.sync_keys()
-
-    def sync_keys(self) -> list[str]:
-        """Register the keys of active sites and unregister those of revoked ones; return what was done."""
-        stamp = (self.root / FEDERATION_FILE).stat().st_mtime_ns
-        if stamp == self._seen or self.settings.insecure:
-            return []
-        self.settings = FederationSettings.load(self.root)
-        path = self.root / "server" / _NODES_FILE
-        known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-        wanted = {m.key: name for name, m in self.settings.members.items() if m.status != "revoked" and m.key}
-        done = []
-        for key in sorted(set(wanted) - set(known)):
-            answer = self._register(key, wanted[key])
-            known[key] = str(answer["node-id"])
-            done.append(f"{wanted[key]} may connect")
-            persistence.write_atomic(path, json.dumps(known, indent=1).encode())
-        for key in sorted(set(known) - set(wanted)):
-            answer = processes.flwr(self.home, "supernode", "unregister", known[key])
-            if not answer.get("success"):
-                raise FlowerError(f"a key could not be unregistered: {answer.get('error-message')}")
-            del known[key]
-            owners = [name for name, member in self.settings.members.items() if member.key == key]
-            done.append(f"{'the key of ' + owners[0] if owners else 'an old key'} is no longer accepted")
-            persistence.write_atomic(path, json.dumps(known, indent=1).encode())
-        self._seen = stamp
-        return done
-
-    def _register(self, key: str, site: str) -> dict[str, Any]:
-        path = self.root / "server" / f"{site}.pub"
-        path.write_text(key + "\n", "utf-8")
-        try:
-            answer = processes.flwr(self.home, "supernode", "register", str(path), "--name", site)
-        finally:
-            path.unlink()
-        if not answer.get("success"):
-            raise FlowerError(f"the key of {site} could not be registered: {answer.get('error-message')}")
-        return answer
-
-    def watch(self, say: Say) -> None:
-        """Wait until the SuperLink ends, applying changes of ``federation.toml`` meanwhile."""
-        assert self.process is not None
-        while self.process.poll() is None:
-            for line in self.sync_keys():
-                say(line)
-            time.sleep(1.0)
-        raise FlowerError(f"the server has stopped unexpectedly; see {self.log_path}")
+            raise FlowerError(f"the server did not start: {last_words(self.log_path, begin)}; see {self.log_path}")
 
     def stop(self) -> None:
-        """Stop the SuperLink and what it started."""
+        """Stop the hub."""
         if self.process is not None:
             processes.stop(self.process)
 
 
 class SiteProcess:
-    """The SuperNode of a site."""
+    """A site as a background process (:mod:`fcac.flower.site_node`).
+
+    Parameters
+    ----------
+    bundle : Path
+    settings : SiteSettings
+    """
 
     def __init__(self, bundle: Path, settings: SiteSettings) -> None:
-        facts = read_bundle(bundle)
         self.bundle, self.settings = bundle, settings
         self.state = Path(settings.state)
-        self.address, self.insecure = str(facts["address"]), bool(facts["insecure"])
-        self.log_path = self.state / "supernode.log"
-        self._log_start = 0
-        self._stopped = threading.Event()
+        self.log_path = self.state / "node.log"
+        self.log_start = 0
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Write the site's settings and start the SuperNode."""
-        lacking = [name for name in ("ca.crt", KEY_FILE) if not self.insecure and not (self.bundle / name).is_file()]
-        if lacking:
-            raise FlowerError(f"the bundle {self.bundle} has no {lacking[0]}: has the site been revoked?")
-        self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = (self.state / "settings.json").resolve()
-        self.settings.save(path)
-        command = processes.supernode_command(self.bundle.resolve(), self.address, self.insecure, path)
-        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        """Write the site's settings and start it."""
+        path = store_settings(self.settings)
+        self.log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
-            self.process = processes.start(
-                command, self.state / "flwr-home", log, first=write_programs(self.state.resolve() / "bin", "site")
-            )
-
-    def watch(self, say: Say) -> None:
-        """Wait until stopped, passing on what the site logs and restarting the SuperNode when it ends.
-
-        After a crash, the server considers the site alive, and refuses its key, for about a minute.
-        """
-        tries = 0
-        news = _NewLines(self.state / "site.log")
-        while True:
-            assert self.process is not None
-            started, connected = time.monotonic(), False
-            while self.process.poll() is None:
-                if not connected and self.is_connected():
-                    say("Connected.")
-                    connected = True
-                for line in news.read():
-                    say(line)
-                self._stopped.wait(0.5)
-            if self._stopped.is_set():
-                return
-            tries = tries + 1 if time.monotonic() - started < _STEADY_SECONDS else 1
-            why = why_it_ended(self.log_path, self._log_start)
-            if "certificate" in why or tries > _MOST_TRIES:
-                raise FlowerError(f"{why}; see {self.log_path}")
-            say(f"{why}; trying again in {_RETRY_SECONDS:g} seconds")
-            if self._stopped.wait(_RETRY_SECONDS):
-                return
-            self.start()
+            self.process = processes.start(["fcac.flower.site_node", str(self.bundle.resolve()), str(path)], log)
 
     def is_connected(self) -> bool:
-        """Return whether the server has accepted this site since it was last started."""
-        return self.log_path.exists() and b"SuperNode ID" in self.log_path.read_bytes()[self._log_start :]
+        """Return whether the hub has accepted this site since it was last started."""
+        return self.log_path.exists() and b"Connected" in self.log_path.read_bytes()[self.log_start :]
 
     def stop(self) -> None:
-        """Stop the SuperNode and what it started, and do not restart it."""
-        self._stopped.set()
+        """Stop the site."""
         if self.process is not None:
             processes.stop(self.process)
 
 
-class _NewLines:
-    """Reads what is added to a site's log, entry by entry; the details of errors stay in the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._at = path.stat().st_size if path.exists() else 0
-
-    def read(self) -> list[str]:
-        if not self.path.exists():
-            return []
-        with self.path.open("rb") as stream:
-            stream.seek(self._at)
-            data = stream.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
-        return [line for line in whole.decode("utf-8", "replace").splitlines() if re.match(r"\d{4}-\d\d-\d\dT", line)]
+def last_words(log: Path, start: int = 0) -> str:
+    """Return the last line of a process's log (from this byte on): it says why the process ended."""
+    lines = log.read_bytes()[start:].decode("utf-8", "replace").strip().splitlines() if log.exists() else []
+    return plain(lines[-1]) if lines else "it said nothing"
 
 
-def why_it_ended(log: Path, start: int = 0) -> str:
-    """Explain why a SuperNode ended, from its log (from this byte on)."""
-    text = log.read_bytes()[start:].decode("utf-8", "replace")[-5000:] if log.exists() else ""
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return "the server's certificate is expired, for another address, or not of the authority in the bundle"
-    if "Failed to activate" in text:
-        return "the server refused this site's key: it is unknown, revoked, or in use by another process"
-    if "terminated gracefully" in text:
-        return "the server has revoked this site's access or closed the connection"
-    return "the site's connection has ended"
+def store_settings(settings: SiteSettings) -> Path:
+    """Write a site's settings into its state directory, from which requests are answered; return the file."""
+    make_private(Path(settings.state))
+    path = (Path(settings.state) / "settings.json").resolve()
+    settings.save(path)
+    return path
 
 
-def site_settings(bundle: Path, data: Path, state: Path, **privacy: Any) -> SiteSettings:
+def make_private(folder: Path) -> None:
+    """Make a directory that only its owner can enter, whether or not it existed: it holds what the rows say."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -> SiteSettings:
     """Return the settings of a site from its bundle and its operator's choices, after checking them."""
     facts = read_bundle(bundle)
     settings = SiteSettings(
         name=str(facts["site"]),
-        data=str(data.resolve()),
+        data=data if isinstance(data, str) and is_address(data) else str(Path(data).resolve()),
         state=str(state.resolve()),
         schema=str((bundle / "schema.toml").resolve()),
         **facts.get("condensing", {}),
-        **privacy,
+        **choices,
     )
     from fcac.federation import Site
 
-    # its contents are as sensitive as the rows
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(state)
     mechanism = settings.mechanism()
     if mechanism is not None:
         mechanism.sampler.check_ready()
@@ -260,10 +167,48 @@ def budget_of(state: Path, epsilon: float, wanted: float | None) -> tuple[float,
     return (5 * epsilon, "5 x epsilon, since --budget was not given") if wanted is None else (wanted, "as given")
 
 
-def run_rounds(
-    root: Path, rounds: int, say: Say, *, hand_out: bool = True, patience: float | None = None
-) -> dict[str, Any]:
-    """Submit a run, follow it in the journal, and return its result.
+@contextlib.contextmanager
+def running_hub(root: Path, settings: FederationSettings) -> Iterator[Callable[[], None]]:
+    """Hold the right to play rounds; yield a check that raises an error once the hub no longer answers.
+
+    Rounds are played by whoever can write the hub's files, one at a time; there is no interface to start them over the
+    network.
+    """
+    from fcac.deployment.certificates import split_address
+
+    port = split_address(settings.address)[1]
+
+    def answers() -> bool:
+        for attempt in range(_ATTEMPTS):
+            if processes.is_healthy(root, port, settings.insecure):
+                return True
+            time.sleep(0.5 * attempt)
+        return False
+
+    if not answers():
+        raise FlowerError(f"no server answers on port {port}: start 'fcac federation server {root}' first")
+    next_look = time.monotonic() + _ALIVE_EVERY
+
+    def check() -> None:
+        nonlocal next_look
+        if time.monotonic() < next_look:
+            return
+        if not answers():
+            raise FlowerError(
+                f"the server no longer answers; start it, then run 'fcac federation run {root}' again to continue "
+                "where it stopped"
+            )
+        next_look = time.monotonic() + _ALIVE_EVERY
+
+    try:
+        with persistence.locked(root / STATE / "run-lock", 0.0):
+            yield check
+    except TimeoutError:
+        raise FlowerError(f"rounds of {root} are already being played by another process") from None
+
+
+def run_rounds(root: Path, rounds: int, say: Say, *, hand_out: bool = True) -> dict[str, Any]:
+    """Play rounds and return the result.
 
     Parameters
     ----------
@@ -273,80 +218,26 @@ def run_rounds(
         Called with every line that describes what happens.
     hand_out : bool
         Send the model to the sites at the end.
-    patience : float, optional
-        Stop following after this many seconds; by default never.
 
     Raises
     ------
     FlowerError
-        If the run failed. What had arrived is kept, and the next run continues from there.
+        If the hub does not run. What had arrived is kept, and the next run continues from there.
     """
+    from fcac.flower.adapter import Link, LinkGrid
+    from fcac.flower.server_app import play
+
     settings = FederationSettings.load(root)
-    port = certificates.split_address(settings.address)[1]
-    if not processes.is_healthy(root, port, settings.insecure):
-        raise FlowerError(f"no server answers on port {port}: start 'fcac federation server {root}' first")
-    home = processes.write_connection(root, port, settings.insecure)
-    hub = Hub(root / STATE, settings)
-    ticket = secrets.token_hex(8)
-    seen = hub.journal_size()
-    config: dict[str, Any] = {"fcac-federation": str(root.resolve()), "fcac-rounds": rounds, "fcac-ticket": ticket}
-    config["fcac-hand-out"] = hand_out
-    pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
-    answer = processes.flwr(home, "run", str(write_app(root)), "--run-config", pairs)
-    if not answer.get("success"):
-        raise FlowerError(f"the run was not accepted: {answer.get('error-message')}")
-    run_id = str(answer["run-id"])
-    started = time.monotonic()
-    next_look = started + _LIST_EVERY
-    try:
-        while True:
-            seen = _tell(hub, seen, say)
-            result = _result(hub.state / "run.json", ticket)
-            if result is None and time.monotonic() >= next_look:
-                _check_alive(root, home, port, settings.insecure, run_id)
-                next_look = time.monotonic() + _LIST_EVERY
-            if result is not None:
-                _tell(hub, seen, say)
-                if result["ended"] != "well":
-                    last = str(result.get("error", "")).strip().rpartition("\n")[2]
-                    raise FlowerError(
-                        f"the run failed: {last or 'no reason given'}; for details see {hub.state / 'run.json'}"
-                    )
-                return result
-            if patience is not None and time.monotonic() - started > patience:
-                raise FlowerError(f"the run has not ended after {patience:g} seconds")
-            time.sleep(_FOLLOW_EVERY)
-    except KeyboardInterrupt:
-        processes.flwr(home, "stop", run_id)
-        raise
-
-
-def _check_alive(root: Path, home: Path, port: int, insecure: bool, run_id: str) -> None:
-    again = f"run 'fcac federation run {root}' again to continue where it stopped"
-    if not processes.is_healthy(root, port, insecure):
-        raise FlowerError(f"the server no longer answers; start it, then {again}")
-    answer = processes.flwr(home, "list", "--run-id", run_id)
-    status = str((answer.get("runs") or [{}])[0].get("status", ""))
-    if status.startswith("finished") and status != "finished:completed":
-        raise FlowerError(f"the run ended as {status}; {again}")
-
-
-def _result(path: Path, ticket: str) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    result: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return result if result["ticket"] == ticket else None
-
-
-def _tell(hub: Hub, seen: int, say: Say) -> int:
-    entries, seen = hub.journal_since(seen)
-    for entry in entries:
-        say(in_words(entry))
-    return seen
+    with running_hub(root, settings) as check, LinkGrid(Link(root.resolve() / "server" / DATABASE)) as grid:
+        return play(grid, root, rounds, hand_out=hand_out, check=check, listen=lambda entry: say(in_words(entry)))
 
 
 def in_words(entry: dict[str, Any]) -> str:
-    """Return a journal entry as a line of text."""
+    """Return a journal entry as a line of text that can be shown, whatever a site has sent."""
+    return plain(_in_words(entry), 1000)
+
+
+def _in_words(entry: dict[str, Any]) -> str:
     site, number = entry.get("site", ""), entry.get("round", "")
     match entry["event"]:
         case "asking":
@@ -360,7 +251,7 @@ def in_words(entry: dict[str, Any]) -> str:
         case "closed":
             return f"round {number}: closed with {', '.join(map(str, entry['sites']))}"
         case "failed":
-            return f"round {number}: {site} failed (code {entry['code']})"
+            return f"round {number}: {site} failed: {_FAILURES.get(entry['code'], 'its program raised an error')}"
         case "model taken":
             return f"{site} has the model of round {number}"
         case "no model for sites" | "no report" as event:

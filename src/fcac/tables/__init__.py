@@ -1,4 +1,4 @@
-"""Reading tables: CSV, Parquet, Feather and NPZ files, or directories of them, batch by batch.
+"""Reading tables: files of many formats, directories of them and databases, batch by batch.
 
 :func:`open_tables` finds the files, checks that they are consistent and reports problems by file, column and count. It
 yields blocks of float64 rows with the name of their site, which is what ``FCAC.play_stream`` learns.
@@ -6,6 +6,7 @@ yields blocks of float64 rows with the name of their site, which is what ``FCAC.
 
 from fcac.exceptions import DataError, RequestError, SchemaError
 from fcac.tables.files import FORMATS, find_files, site_from_text
+from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
 from fcac.tables.simulate import Split
 from fcac.tables.tables import Batch, Tables, open_tables
@@ -14,6 +15,7 @@ __all__ = [
     "FORMATS",
     "Batch",
     "DataError",
+    "ReadOptions",
     "RequestError",
     "Schema",
     "SchemaError",

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import io
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from fcac.exceptions import DataError
+from fcac.exceptions import DataError, ReadWarning
+from fcac.tables import gap_words
+from fcac.tables.dialect import Head, NumberForms, find_number_forms, grouping_pattern, number_pattern, read_head
+from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.schema import is_numeric
 
 _CSV_BLOCK = 1 << 20
-# Lines of only these bytes are blank: Arrow skips them, and so must any code that looks for the header line.
-_BLANK = b"\xef\xbb\xbf\r\n"
+# So many rows show how a column writes its numbers.
+_SAMPLE_ROWS = 2000
+_NO_ROWS = "Empty CSV file"
+_NO_NAME = "\x00unnamed "
 
 
 class _Window(io.RawIOBase):
@@ -36,7 +43,7 @@ class _Window(io.RawIOBase):
 
 
 class CsvFile(TableFile):
-    """A CSV file with a header line of column names, from which the separator is detected.
+    """A CSV file with a header line of column names; encoding, separator and the form of numbers are detected.
 
     Parameters
     ----------
@@ -45,92 +52,181 @@ class CsvFile(TableFile):
         Byte offset at which a line below the header begins; the rows above it are not read. 0 reads the whole file.
     end : int, optional
         Byte offset at which the last line to be read ends; anything after it is not read.
+    options : ReadOptions, optional
+        What is not to be detected.
     """
 
-    def __init__(self, path: Path, start: int = 0, end: int | None = None) -> None:
+    path: Path
+
+    def __init__(self, path: Path, start: int = 0, end: int | None = None, options: ReadOptions | None = None) -> None:
         self.path = path
+        self._options = options or ReadOptions()
         self._packed = path.name.lower().endswith(".gz")
         if self._packed and (start or end is not None):
             raise ValueError("a compressed file cannot be read partially")
-        self._start, self._end = start, end
-        self._names: list[str] | None = None
-        with self._source(0) as (source, _):
-            first = source.read(_CSV_BLOCK)
-        if not first.strip():
+        self._head = _read_head(path, self._options)
+        self._start, self._end = max(start, self._head.end), end
+        if not any(self._head.names):
             raise DataError(f"{path} is empty: the first line must name the columns")
-        line = first.lstrip(_BLANK).split(b"\n", 1)[0]
-        self._separator = max(",;\t|", key=lambda sign: line.count(sign.encode()))
+        self._names = [name or f"{_NO_NAME}{place}" for place, name in enumerate(self._head.names)]
+        self._gaps = gap_words.for_numbers(self._options.gaps)
+        self._forms = NumberForms({}, [])
+        self._bad_row: Any = None
         try:
-            if start:
-                with path.open("rb") as stream:
-                    names = io.BytesIO(_read_names(stream))
-                with self._open(names, {}) as reader:
-                    self._names = reader.schema.names
-            with self._source(start) as (source, _), self._open(source, {}) as reader:
-                self.schema = reader.schema
-            self._names = self.schema.names
-        except UnicodeDecodeError:
-            raise DataError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+            with self._source() as (source, _), self._open(source, {}) as reader:
+                found = reader.schema
+            self._forms = self._find_forms(found)
+        except UnicodeError:
+            raise self._wrong_encoding() from None
         except pa.ArrowInvalid as error:
-            raise self._explained(error) from None
+            if _NO_ROWS not in str(error):
+                raise self._explained(error) from None
+            found = pa.schema([(name, pa.null()) for name in self._names])
+        self.schema = pa.schema(
+            [
+                pa.field(field.name, pa.float64() if field.name in self._forms.decimals else field.type)
+                for field in found
+                if not field.name.startswith(_NO_NAME)
+            ]
+        )
+        self._unnamed = {self._names.index(f.name): f.type for f in found if f.name.startswith(_NO_NAME)}
+        self._warn()
+
+    def _warn(self) -> None:
+        if self._head.guessed:
+            warnings.warn(
+                f"{self.path} is not UTF-8: it is read as {self._head.encoding} (Western European). If letters come "
+                "out wrong, give --read encoding=NAME",
+                ReadWarning,
+                stacklevel=4,
+            )
+        if self._forms.doubtful:
+            column = ", ".join(self._forms.doubtful[:5])
+            comma = self._forms.decimals[self._forms.doubtful[0]] == ","
+            reading, other = ("decimals", "point") if comma else ("thousands", "comma")
+            warnings.warn(
+                f"{self.path}: the commas and points in column {column} are read as {reading}; if that is wrong, give "
+                f"--read decimal={other}",
+                ReadWarning,
+                stacklevel=4,
+            )
 
     def check_names(self) -> None:
         path, names = self.path, self.schema.names
         super().check_names()
         if len(names) > 1 and all(_is_number(name) for name in names) and names != [str(i) for i in range(len(names))]:
-            raise DataError(f"{path}: the first line has numbers, not names: add a line that names the columns")
-        if "" in names:
             raise DataError(
-                f"{path}: column {names.index('') + 1} has no name (often a row number): name it or leave it out"
+                f"{path}: the first line has numbers, not names: add a line that names the columns, or give "
+                "--read header=no"
             )
+        # R, pandas and spreadsheets write row names into a first column without a name, and may end every line with a
+        # separator; nothing is lost without those
+        lost = [place for place, kind in self._unnamed.items() if place > 0 and not pa.types.is_null(kind)]
+        if lost:
+            raise DataError(f"{path}: column {lost[0] + 1} has no name: write one into the first line")
 
     @contextlib.contextmanager
-    def _source(self, start: int) -> Iterator[tuple[Any, Callable[[], float]]]:
-        """Open the bytes from an offset on, decompressed, with a function that returns the fraction read so far."""
-        if start or self._end is not None:
-            with self.path.open("rb") as stream:
-                end = stream.seek(0, io.SEEK_END) if self._end is None else self._end
-                stream.seek(start)
-                part = _Window(stream, end - start)
-                yield part, lambda: 1.0 - part.left / max(1, end - start)
+    def _source(self) -> Iterator[tuple[Any, Callable[[], float]]]:
+        """Open the bytes of the rows, decompressed, with a function that returns the fraction read so far."""
+        if self._packed:
+            with pa.OSFile(str(self.path)) as raw:
+                size = max(1, raw.size())
+                stream = pa.CompressedInputStream(raw, "gzip")
+                stream.read(self._start)
+                yield stream, lambda: min(1.0, raw.tell() / size)
             return
-        with pa.OSFile(str(self.path)) as raw:
-            size = max(1, raw.size())
-            yield pa.CompressedInputStream(raw, "gzip") if self._packed else raw, lambda: min(1.0, raw.tell() / size)
+        with self.path.open("rb") as stream:
+            end = stream.seek(0, io.SEEK_END) if self._end is None else self._end
+            length = max(0, end - self._start)
+            stream.seek(self._start)
+            part = _Window(stream, length)
+            yield part, lambda: 1.0 - part.left / max(1, length)
 
     def _open(self, source: Any, kinds: dict[str, Any], columns: list[str] | None = None) -> Any:
-        """Start reading; the source begins with the header line unless reading starts further down."""
+        """Start reading at the first row."""
         import pyarrow.csv as csv
 
-        self._bad_row: Any = None
-        names = self._names if self._start else None
+        self._bad_row = None
 
         def remember(row: Any) -> str:
             self._bad_row = row
             return "error"
 
+        encoding = self._head.encoding
         return csv.open_csv(
             source,
             # without threads, blocks are read one at a time and errors have line numbers
-            read_options=csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK, use_threads=False),
-            parse_options=csv.ParseOptions(delimiter=self._separator, invalid_row_handler=remember),
-            convert_options=csv.ConvertOptions(column_types=kinds, include_columns=columns),
+            read_options=csv.ReadOptions(
+                column_names=self._names,
+                block_size=_CSV_BLOCK,
+                use_threads=False,
+                encoding="utf8" if encoding == "utf-8" else encoding,
+            ),
+            parse_options=csv.ParseOptions(
+                delimiter=self._head.separator,
+                newlines_in_values=self._head.newlines,
+                invalid_row_handler=remember,
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=kinds, include_columns=columns, null_values=sorted(self._gaps)
+            ),
         )
 
+    def _find_forms(self, found: pa.Schema) -> NumberForms:
+        """Look at the first rows of columns that are not plain numbers: they may have decimal commas or thousands."""
+        texts = [field.name for field in found if pa.types.is_string(field.type)]
+        decimals = [field.name for field in found if pa.types.is_floating(field.type)]
+        wanted = list(dict.fromkeys(name for name in [*texts, *decimals] if self._names.count(name) == 1))
+        if not wanted or not (texts or self._options.decimal == ","):
+            return NumberForms({}, [])
+        kinds = {name: pa.string() for name in wanted}
+        with self._source() as (source, _), self._open(source, kinds, wanted) as reader:
+            first = next(iter(reader), None)
+        if first is None:
+            return NumberForms({}, [])
+        first = first.slice(0, _SAMPLE_ROWS)
+        cells = {
+            name: [cell for text in column.to_pylist() if (cell := text.strip()) not in self._gaps]
+            for name, column in zip(wanted, first.columns, strict=True)
+        }
+        return find_number_forms(cells, decimals, self._head.separator, self._options.decimal)
+
     def _read(self, numbers: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-        # in a text column every word is a value: a site or category may well be called NA
+        # in a text column every word is a value, but for those that cannot be one: a site may well be called NA
         kinds = {name: pa.string() for name in texts}
         for name in numbers:
             kind = self.schema.field(name).type
             # a column that starts with whole numbers may have decimals further down
             kinds[name] = pa.float64() if is_numeric(kind) and not pa.types.is_boolean(kind) else kind
-        with self._source(self._start) as (source, share):
+        formed = {name: sign for name, sign in self._forms.decimals.items() if name in numbers}
+        kinds.update(dict.fromkeys(formed, pa.string()))
+        with self._source() as (source, share):
             try:
                 for batch in self._open(source, kinds, [*numbers, *texts]):
                     if batch.num_rows:
-                        yield _empty_as_missing(batch, texts), share()
+                        yield self._finished(batch, formed, texts), share()
+            except UnicodeError:
+                raise self._wrong_encoding() from None
             except pa.ArrowInvalid as error:
-                raise self._explained(error, numbers) from None
+                if _NO_ROWS not in str(error):
+                    raise self._explained(error, numbers) from None
+
+    def _finished(self, batch: pa.RecordBatch, formed: dict[str, str], texts: Sequence[str]) -> pa.RecordBatch:
+        """Turn numbers written with a decimal comma or with thousands into numbers, and gap words into gaps."""
+        places = {name: place for place, name in enumerate(batch.schema.names)}
+        for name, decimal in formed.items():
+            batch = batch.set_column(places[name], name, as_numbers(batch.column(places[name]), decimal, self._gaps))
+        blank = gap_words.for_texts(self._options.gaps)
+        for name in texts:
+            batch = batch.set_column(places[name], name, without_gap_words(batch.column(places[name]), blank))
+        return batch
+
+    def _wrong_encoding(self) -> DataError:
+        if self._head.encoding == "utf-8":
+            return DataError(f"{self.path} is not UTF-8 text: give its encoding, as in --read encoding=latin-1")
+        return DataError(
+            f"{self.path} cannot be read as {self._head.encoding} text: give its encoding, as in --read encoding=utf-8"
+        )
 
     def _explained(self, error: Exception, numbers: Sequence[str] = ()) -> DataError:
         """Explain an error in a CSV file; the library's message quotes the row, so only its numbers are used."""
@@ -140,6 +236,7 @@ class CsvFile(TableFile):
             return DataError(
                 f"{self.path}: a row{where} has {row.actual_columns} cells, but the first line names "
                 f"{row.expected_columns}: correct or remove that row"
+                + ("" if self._head.newlines else ", or give --read newlines=yes if quoted cells contain line breaks")
             )
         text = str(error)
         if "conversion error" in text:
@@ -147,28 +244,35 @@ class CsvFile(TableFile):
             if odd:
                 counts = ", ".join(f"{name} ({count:,})" for name, count in odd.items())
                 return DataError(
-                    f"{self.path}: text where numbers are expected in column {counts}: correct these cells; "
-                    "an empty cell is a missing value"
+                    f"{self.path}: text where numbers are expected in column {counts}: correct these cells, or name "
+                    "the word that stands for a missing value (--read gaps=WORD)"
                 )
         if "UTF8" in text or "UTF-8" in text:
-            return DataError(f"{self.path} is not UTF-8 text: save it as UTF-8")
+            return self._wrong_encoding()
         return DataError(f"{self.path} cannot be read as CSV: does every row have as many cells as the first line?")
 
     def _count_texts(self, numbers: Sequence[str]) -> dict[str, int]:
         """Count the cells that are not numbers, per column."""
-        blank = missing_words()
-        counts: dict[str, int] = {}
+        import re
+
+        counts: Counter[str] = Counter()
+        patterns = {name: re.compile(number_pattern(sign)) for name, sign in self._forms.decimals.items()}
         kinds = {name: pa.string() for name in numbers}
-        with self._source(self._start) as (source, _):
+        with self._source() as (source, _):
             for batch in self._open(source, kinds, list(numbers)):
                 for name in numbers:
-                    odd = sum(text not in blank and not _is_number(text) for text in batch.column(name).to_pylist())
+                    cells = [text.strip() for text in batch.column(name).to_pylist()]
+                    cells = [cell for cell in cells if cell not in self._gaps]
+                    pattern = patterns.get(name)
+                    odd = sum(not (_is_number(cell) if pattern is None else pattern.fullmatch(cell)) for cell in cells)
                     if odd:
-                        counts[name] = counts.get(name, 0) + odd
-        return counts
+                        counts[name] += odd
+        return dict(counts)
 
     def _lines_before(self) -> int:
         """Count the lines before the first one that is read."""
+        if self._start == self._head.end:
+            return self._head.lines
         left, lines = self._start, 0
         with self.path.open("rb") as stream:
             while left and (data := stream.read(min(left, _CSV_BLOCK))):
@@ -177,38 +281,52 @@ class CsvFile(TableFile):
         return lines
 
 
-def _read_names(stream: BinaryIO) -> bytes:
-    """Read a file up to the end of its header line."""
-    stream.seek(0)
-    text = line = stream.readline()
-    while line and not line.strip(_BLANK):
-        line = stream.readline()
-        text += line
-    return text
+def _read_head(path: Path, options: ReadOptions) -> Head:
+    import gzip
+
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened(path, "rb") as stream:
+        try:
+            return read_head(stream, options)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
 
 
-def end_of_names(stream: BinaryIO) -> int:
+def has_lines(path: Path, options: ReadOptions | None = None) -> bool:
+    """Return whether a text file can be read from a byte offset, line by line: UTF-16 and quoted breaks prevent it."""
+    head = _read_head(path, options or ReadOptions())
+    return not head.encoding.startswith(("utf-16", "utf-32")) and not head.newlines
+
+
+def end_of_names(path: Path, options: ReadOptions | None = None) -> int:
     """Return the byte offset at which the header line ends."""
-    return len(_read_names(stream))
+    return _read_head(path, options or ReadOptions()).end
 
 
-def missing_words() -> frozenset[str]:
-    """Return the words that denote a missing value in a column of numbers."""
-    import pyarrow.csv as csv
+def as_numbers(column: Any, decimal: str, gaps: frozenset[str]) -> Any:
+    """Convert text to numbers that have this decimal sign and may have grouped thousands.
 
-    return frozenset(csv.ConvertOptions().null_values)
-
-
-def _empty_as_missing(batch: pa.RecordBatch, texts: Sequence[str]) -> pa.RecordBatch:
-    """Turn empty cells of text columns into missing values, but not words such as NA, which may be a name."""
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If a cell is no such number and no gap word.
+    """
     import pyarrow.compute as pc
 
-    for name in texts:
-        place = batch.schema.names.index(name)
-        column = batch.column(place)
-        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
-        batch = batch.set_column(place, name, column)
-    return batch
+    column = without_gap_words(pc.utf8_trim_whitespace(column), gaps)
+    fits = pc.match_substring_regex(column, pattern=f"^{number_pattern(decimal)}$")
+    if not pc.all(fits, skip_nulls=True, min_count=0).as_py():
+        raise pa.ArrowInvalid("conversion error")
+    column = pc.replace_substring_regex(column, pattern=grouping_pattern(decimal), replacement="")
+    return pc.cast(pc.replace_substring(column, pattern=decimal, replacement="."), pa.float64())
+
+
+def without_gap_words(column: Any, words: frozenset[str]) -> Any:
+    """Turn gap words into missing values."""
+    import pyarrow.compute as pc
+
+    gone = pc.is_in(column, value_set=pa.array(sorted(words), column.type))
+    return pc.if_else(gone, pa.scalar(None, column.type), column)
 
 
 def _is_number(text: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.files import find_files, open_table
+from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.rows import read_rows
 from fcac.tables.schema import FORMAT, Column, Schema, _key, column_line, is_numeric, kind_in_words
@@ -52,6 +53,7 @@ def draft_schema(
     apart: Sequence[str] = (),
     suggestions: bool = True,
     progress: Callable[[int, float], None] | None = None,
+    options: ReadOptions | None = None,
 ) -> str:
     """Return the text of a schema file for these tables.
 
@@ -65,6 +67,8 @@ def draft_schema(
         Read the data and write the ranges of values, rounded outwards, as comments; False reads only the column names.
     progress : callable, optional
         Called with the number of rows read and the fraction of the data read.
+    options : ReadOptions, optional
+        How to read the tables.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def draft_schema(
     >>> Schema.from_toml(text).columns
     ['age']
     """
-    files = [open_table(source.path) for source in find_files(paths)]
+    files = [open_table(source.path, options) for source in find_files(paths)]
     for file in files:
         file.check_names()
     first = files[0]

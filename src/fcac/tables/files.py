@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,9 @@ import pyarrow as pa
 from fcac._sites import SiteName, order_key
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.delimited import CsvFile
+from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import ArrowFile, NpzFile, ParquetFile, TableFile
+from fcac.tables.sources import as_source, is_database_file, open_database
 
 #: File name extensions and the formats they stand for.
 FORMATS = {
@@ -31,13 +34,24 @@ FORMATS = {
     ".arrow": "arrow",
     ".ipc": "arrow",
     ".npz": "npz",
+    ".jsonl": "json",
+    ".jsonl.gz": "json",
+    ".ndjson": "json",
+    ".xlsx": "workbook",
+    ".xlsb": "workbook",
+    ".xls": "workbook",
+    ".ods": "workbook",
+    ".sqlite": "database",
+    ".sqlite3": "database",
+    ".duckdb": "database",
+    ".db": "database",
 }
 
 
 class SourceFile(NamedTuple):
-    """A file and the site that it belongs to by default."""
+    """A file, or the address of a database, and the site that it belongs to by default."""
 
-    path: Path
+    path: Path | str
     site: SiteName
 
 
@@ -54,13 +68,14 @@ def site_from_text(text: str) -> SiteName:
 
 
 def find_files(paths: Sequence[str | Path]) -> list[SourceFile]:
-    """List the given table files and those in the given directories.
+    """List the given table files and databases, and the table files in the given directories.
 
     In a directory, every file is a site, named after the file; every subdirectory is also a site, with all files in it.
 
     Parameters
     ----------
     paths : sequence of path-like
+        Addresses of databases (``postgresql://host/name``) must be text.
 
     Returns
     -------
@@ -69,14 +84,16 @@ def find_files(paths: Sequence[str | Path]) -> list[SourceFile]:
     """
 
     found: list[SourceFile] = []
-    for path in map(Path, paths):
-        if path.is_dir():
+    for path in map(as_source, paths):
+        if isinstance(path, str):
+            found.append(SourceFile(path, site_from_text(_database_name(path))))
+        elif path.is_dir():
             inside = [
                 SourceFile(file, site_from_text(stem(entry)))
                 for entry in path.iterdir()
                 if not entry.name.startswith((".", "_"))
                 for file in (_files_below(entry) if entry.is_dir() else [entry])
-                if format_of(file) is not None
+                if is_table(file)
             ]
             if not inside:
                 raise RequestError(f"{path} contains no table: file names must end in {', '.join(FORMATS)}")
@@ -109,16 +126,31 @@ def format_of(path: Path) -> str | None:
     return FORMATS[max(endings, key=len)] if endings else None
 
 
+def is_table(path: Path) -> bool:
+    """Return whether a file in a directory is a table: many programs call their own files ``.db``, so those are not."""
+    return format_of(path) is not None and path.suffix.lower() != ".db"
+
+
+def _database_name(address: str) -> str:
+    from urllib.parse import urlsplit
+
+    return urlsplit(address).path.strip("/") or "database"
+
+
 def _files_below(directory: Path) -> list[Path]:
     return [p for p in sorted(directory.rglob("*")) if p.is_file() and not p.name.startswith((".", "_"))]
 
 
-def open_table(source: str | Path, *, start: int = 0, end: int | None = None) -> TableFile:
+def open_table(
+    source: str | Path, options: ReadOptions | None = None, *, start: int = 0, end: int | None = None
+) -> TableFile:
     """Open a table of any known format; only its metadata are read.
 
     Parameters
     ----------
-    source : path-like
+    source : path-like, or the address of a database
+    options : ReadOptions, optional
+        What a reader cannot know, such as the query to a database.
     start, end : int, optional
         For a CSV file that is not compressed: read only the lines between these byte offsets.
 
@@ -137,13 +169,20 @@ def open_table(source: str | Path, *, start: int = 0, end: int | None = None) ->
     ...     [batch.to_pylist() for batch, _ in open_table(path).batches(["age"], ["ward"])]
     [[{'age': 71.0, 'ward': 'NA'}, {'age': 38.0, 'ward': 'EU'}]]
     """
-    path = Path(source)
+    path = as_source(source)
+    if isinstance(path, str) or is_database_file(path):
+        return open_database(path, options)
+    if options is not None and options.query is not None:
+        raise RequestError(f"{path} is not a database: leave out --query")
     kind = format_of(path)
     readers: dict[str, Callable[[Path], TableFile]] = {
-        "csv": lambda path: CsvFile(path, start, end),
+        "csv": lambda path: CsvFile(path, start, end, options),
         "parquet": ParquetFile,
         "arrow": ArrowFile,
         "npz": NpzFile,
+        "json": lambda path: _json_lines(path, options),
+        "workbook": lambda path: _workbook(path, options),
+        "database": lambda path: open_database(path, options),
     }
     reader = readers.get(kind or "")
     if reader is None:
@@ -154,5 +193,17 @@ def open_table(source: str | Path, *, start: int = 0, end: int | None = None) ->
         return reader(path)
     except DataError:
         raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} cannot be read as {kind} ({type(error).__name__}): is it complete?") from None
+
+
+def _json_lines(path: Path, options: ReadOptions | None) -> TableFile:
+    from fcac.tables.json_lines import JsonLinesFile
+
+    return JsonLinesFile(path, options)
+
+
+def _workbook(path: Path, options: ReadOptions | None) -> TableFile:
+    from fcac.tables.workbook import Workbook
+
+    return Workbook(path, options)

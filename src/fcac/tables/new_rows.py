@@ -4,7 +4,8 @@ What counts as new:
 
 - all rows of a file that did not exist before;
 - lines added at the end of a CSV file since the last round (found by byte offset);
-- rows added at the end of any other table that was rewritten with the old rows first (checked by a digest).
+- rows added at the end of any other table that was rewritten with the old rows first (checked by a digest);
+- rows of a database whose value in a column that only grows is above that of the last round.
 
 Rows changed in place do not count as new. A file that has shrunk, or whose used part has changed, is an error that
 names the file; nothing is used until the file is restored or its new rows are given in a new file. A deleted file is
@@ -16,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +26,15 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.exceptions import DataError, RequestError
-from fcac.tables.delimited import end_of_names, missing_words
-from fcac.tables.files import FORMATS, format_of, open_table
+from fcac.exceptions import DataError, ReadWarning, RequestError
+from fcac.tables import gap_words
+from fcac.tables.delimited import end_of_names, has_lines
+from fcac.tables.files import FORMATS, format_of, is_table, open_table
+from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.rows import read_rows
 from fcac.tables.schema import Schema, describe_problems
+from fcac.tables.sources import as_source, is_database_file, open_database
 
 #: What is remembered about a file: plain values that can be stored as JSON.
 Mark = dict[str, Any]
@@ -38,13 +43,15 @@ Cursor = dict[str, Mark]
 _UNUSED: Mark = {"rows": 0, "bytes": 0}
 _CSV_ENDINGS = (".csv", ".tsv", ".txt")
 _EDGE = 65_536
+# What a cursor calls a database: its address may change while its rows stay.
+_DATABASE = "database"
 
 
 @dataclass(frozen=True)
 class NewPart:
     """The new rows of one file, as the marks before and after they are used."""
 
-    path: Path
+    path: Path | str
     name: str
     before: Mark
     after: Mark
@@ -63,7 +70,7 @@ class NewRowFinder:
 
     Parameters
     ----------
-    path : path-like
+    path : path-like, or the address of a database
         One file, or a directory that is searched with its subdirectories. Names that begin with a dot or an underscore
         are ignored: write a file under such a name and then rename it, so that it appears complete or not at all.
     schema : Schema
@@ -73,6 +80,8 @@ class NewRowFinder:
     tag : str, optional
         An additional column whose values are returned with the rows: the person, or the part of the data, they belong
         to.
+    options : ReadOptions, optional
+        How to read the tables; for a database, `new_by` names the column that tells new rows.
 
     Examples
     --------
@@ -94,19 +103,36 @@ class NewRowFinder:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], schema: Schema, settle: float = 2.0, tag: str | None = None
+        self,
+        path: str | os.PathLike[str],
+        schema: Schema,
+        settle: float = 2.0,
+        tag: str | None = None,
+        options: ReadOptions | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = as_source(path if isinstance(path, str) else Path(path))
         self.schema = schema
         self.settle = settle
         self.tag = tag
+        self.options = options or ReadOptions()
+        self._is_database = isinstance(self.path, str) or (self.path.is_file() and is_database_file(self.path))
+        if self._is_database and self.options.new_by is None:
+            raise RequestError(
+                "a database needs --new-by COLUMN: a column whose values only grow, such as a serial number or the "
+                "time of entry, which tells the rows that are new since the last round"
+            )
+        if not self._is_database and self.options.new_by is not None:
+            raise RequestError("--new-by is for databases: in files, new lines and new files are new rows")
 
     def find(self, cursor: Cursor) -> list[NewPart]:
         """Return the new parts of files, in the order of file names."""
+        if self._is_database:
+            return self._new_keys(cursor.get(_DATABASE, _UNUSED))
         parts = []
         for path, name in self._files():
             before = cursor.get(name, _UNUSED)
-            after = _mark_lines(path, before, self.settle) if _is_csv(path) else self._mark_table(path, before)
+            by_line = self._is_read_by_line(path, before)
+            after = self._mark_lines(path, before) if by_line else self._mark_table(path, before)
             if after is not None:
                 parts.append(NewPart(path, name, before, after))
         return parts
@@ -119,17 +145,28 @@ class NewRowFinder:
     def pieces(self, parts: list[NewPart]) -> Iterator[Piece]:
         """Yield the new rows in blocks, with their tags and file name."""
         for part in parts:
-            yield from self._new_lines(part) if _is_csv(part.path) else self._new_table_rows(part)
+            if "key" in part.after:
+                yield from self._rows_by_key(part)
+            elif "edges" in part.after:
+                yield from self._new_lines(part)
+            else:
+                yield from self._new_table_rows(part)
 
     def check_columns(self) -> None:
         """Check that every existing file has all columns that will be needed."""
+        if self._is_database:
+            table = open_database(self.path, self.options)
+            self._require(table.path, table.schema.names)
+            table.newest(str(self.options.new_by), None)
+            return
         for path, _ in self._files():
             if path.stat().st_size:  # an empty file has no rows either
                 # read only the header line of a CSV file: a line below it may be half written
-                end = _first_row(path) if _is_csv(path) else None
-                self._require(path, open_table(path, end=end).schema.names)
+                by_line = self._is_read_by_line(path, _UNUSED)
+                end = end_of_names(path, self.options) if by_line else None
+                self._require(path, open_table(path, self.options, end=end).schema.names)
 
-    def _require(self, path: Path, names: list[str]) -> None:
+    def _require(self, path: Path | str, names: list[str]) -> None:
         lacking = [name for name in self.schema.columns if name not in names]
         if lacking:
             raise RequestError(f"{path}: no column {', '.join(lacking)}, which the schema needs")
@@ -142,6 +179,7 @@ class NewRowFinder:
         return {**cursor, **{part.name: part.after for part in parts}}
 
     def _files(self) -> list[tuple[Path, str]]:
+        assert isinstance(self.path, Path)
         if self.path.is_file():
             if format_of(self.path) is None:
                 raise RequestError(f"{self.path}: unknown kind of file; its name must end in {', '.join(FORMATS)}")
@@ -152,7 +190,7 @@ class NewRowFinder:
         for path in sorted(self.path.rglob("*")):
             relative = path.relative_to(self.path)
             hidden = any(piece.startswith((".", "_")) for piece in relative.parts)
-            if not hidden and path.is_file() and format_of(path) is not None:
+            if not hidden and path.is_file() and is_table(path):
                 found.append((path, relative.as_posix()))
         return found
 
@@ -171,16 +209,37 @@ class NewRowFinder:
                 tags = [tag for tag, kept in zip(tags, converted.kept, strict=True) if kept]
             # A category may be called NA, but a person may not: the ledger would take all rows without an id for one
             # person's, and could not tell what the rows of each of them cost.
-            nobody = missing_words() if format_of(path) == "csv" else {""}
+            nobody = gap_words.GAP_WORDS if isinstance(path, Path) and format_of(path) == "csv" else {""}
             if any(tag is None or tag in nobody for tag in tags):
                 raise DataError(f"{path}: a row has no value in column {self.tag}, which was named for the ledger")
             yield converted.block, tags
 
     # ------------------------------------------------------------ CSV: by byte offset
 
+    def _is_read_by_line(self, path: Path, before: Mark) -> bool:
+        """Return whether a file is read from byte offsets; it stays so, or not, for as long as it is used."""
+        if before["bytes"]:
+            return "edges" in before
+        return path.suffix.lower() in _CSV_ENDINGS and has_lines(path, self.options)
+
+    def _mark_lines(self, path: Path, before: Mark) -> Mark | None:
+        """Return the mark at the end of the last complete line, or None if there is nothing new."""
+        facts = path.stat()
+        used = before["bytes"]
+        with path.open("rb") as stream:
+            if used and (facts.st_size < used or _edges(stream, used) != before["edges"]):
+                raise _changed(path)
+            first = max(used, end_of_names(path, self.options))
+            end = _end_of_last_line(stream, first, facts.st_size)
+            if end < facts.st_size and time.time() - facts.st_mtime >= self.settle:
+                end = facts.st_size
+            if end <= first or (end - first < _EDGE and not _read_at(stream, first, end - first).strip()):
+                return None
+            return {"rows": 0, "bytes": end, "edges": _edges(stream, end)}
+
     def _new_lines(self, part: NewPart) -> Iterator[Piece]:
-        start = max(part.before["bytes"], _first_row(part.path))
-        for block, tags in self._blocks(open_table(part.path, start=start, end=part.after["bytes"])):
+        table = open_table(part.path, self.options, start=part.before["bytes"], end=part.after["bytes"])
+        for block, tags in self._blocks(table):
             yield Piece(block, tags, part.name)
 
     # ------------------------------------------------------------ other tables: by row count and digest
@@ -191,7 +250,7 @@ class NewRowFinder:
             return None
         used, n_rows, digest = before["rows"], 0, hashlib.sha256()
         unchanged = used == 0
-        for block, _ in self._blocks(open_table(path)):
+        for block, _ in self._blocks(open_table(path, self.options)):
             cut = min(max(used - n_rows, 0), len(block))
             digest.update(np.ascontiguousarray(block[:cut]).tobytes())
             if used and n_rows < used <= n_rows + len(block):
@@ -206,40 +265,40 @@ class NewRowFinder:
 
     def _new_table_rows(self, part: NewPart) -> Iterator[Piece]:
         first, last, seen = part.before["rows"], part.after["rows"], 0
-        for block, tags in self._blocks(open_table(part.path)):
+        for block, tags in self._blocks(open_table(part.path, self.options)):
             fresh = slice(max(first - seen, 0), max(last - seen, 0))
             seen += len(block)
             if len(block[fresh]):
                 yield Piece(np.ascontiguousarray(block[fresh]), None if tags is None else tags[fresh], part.name)
 
+    # ------------------------------------------------------------ databases: by a column that only grows
 
-def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() in _CSV_ENDINGS
+    def _new_keys(self, before: Mark) -> list[NewPart]:
+        column = str(self.options.new_by)
+        table = open_database(self.path, self.options)
+        self._require(table.path, table.schema.names)
+        highest, n_new, n_old = table.newest(column, before.get("key"))
+        if n_old > before["rows"]:
+            warnings.warn(
+                f"{table.path}: {n_old - before['rows']:,} rows have appeared whose value in column {column!r} is not "
+                "above that of the last round, and are not read: the column must only grow",
+                ReadWarning,
+                stacklevel=3,
+            )
+        if not n_new:
+            return []
+        after = {"rows": n_old + n_new, "bytes": 0, "key": highest}
+        return [NewPart(table.path, _DATABASE, before, after)]
 
-
-def _first_row(path: Path) -> int:
-    with path.open("rb") as stream:
-        return end_of_names(stream)
+    def _rows_by_key(self, part: NewPart) -> Iterator[Piece]:
+        table = open_database(self.path, self.options)
+        column = str(self.options.new_by)
+        for block, tags in self._blocks(table.between(column, part.before.get("key"), part.after["key"])):
+            yield Piece(block, tags, part.name)
 
 
 def _changed(path: Path) -> DataError:
     return DataError(f"{path}: rows that were used before have changed. Add new rows at the end, or in a new file")
-
-
-def _mark_lines(path: Path, before: Mark, settle: float) -> Mark | None:
-    """Return the mark at the end of the last complete line, or None if there is nothing new."""
-    facts = path.stat()
-    used = before["bytes"]
-    with path.open("rb") as stream:
-        if used and (facts.st_size < used or _edges(stream, used) != before["edges"]):
-            raise _changed(path)
-        first = max(used, end_of_names(stream))
-        end = _end_of_last_line(stream, first, facts.st_size)
-        if end < facts.st_size and time.time() - facts.st_mtime >= settle:
-            end = facts.st_size
-        if end <= first or (end - first < _EDGE and not _read_at(stream, first, end - first).strip()):
-            return None
-        return {"rows": 0, "bytes": end, "edges": _edges(stream, end)}
 
 
 def _end_of_last_line(stream: BinaryIO, start: int, size: int) -> int:

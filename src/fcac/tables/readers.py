@@ -8,6 +8,7 @@ batches of the columns requested. CSV, the format without types, has a module of
 from __future__ import annotations
 
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,8 @@ class TableFile(ABC):
 
     Attributes
     ----------
-    path : Path
+    path : Path or str
+        A file, or what to call a database in messages.
     schema : pyarrow.Schema
         Columns and their types; the types of a CSV file are inferred from its beginning.
     n_rows : int or None
@@ -41,10 +43,15 @@ class TableFile(ABC):
         Columns that are never features, such as labels stored beside the table in an NPZ file.
     """
 
-    path: Path
+    path: Path | str
     schema: pa.Schema
     n_rows: int | None = None
     not_features: frozenset[str] = frozenset()
+
+    @property
+    def weight(self) -> int:
+        """Share of this table in the progress of a pass over several, in bytes."""
+        return max(1, Path(self.path).stat().st_size)
 
     def batches(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
         """Yield batches with these columns, and the fraction of the file that has been read.
@@ -57,7 +64,7 @@ class TableFile(ABC):
         self.check_columns(numbers, texts)
         try:
             yield from self._read(list(numbers), list(texts))
-        except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             if isinstance(error, DataError):
                 raise
             # the library's own message may quote a row, so it is not passed on
@@ -102,6 +109,8 @@ def rows_per_batch(n_columns: int) -> int:
 class ParquetFile(TableFile):
     """A Parquet file, decoded page by page, so that row groups may be larger than memory."""
 
+    path: Path
+
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._open(1) as file:
@@ -125,6 +134,8 @@ class ParquetFile(TableFile):
 
 class ArrowFile(TableFile):
     """A Feather (version 2) or Arrow IPC file, mapped into memory."""
+
+    path: Path
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -159,6 +170,8 @@ class NpzFile(TableFile):
 
     ``y`` and the other arrays can be requested by name (labels, sites, ids) and are never features.
     """
+
+    path: Path
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -16,6 +16,7 @@ from fcac._sites import SiteName, plain_site
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.files import SourceFile, find_files, open_table, site_from_text, stem
+from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.rows import read_rows, wanted_columns
 from fcac.tables.schema import Column, Schema, describe_problems, is_numeric, kind_in_words
@@ -30,7 +31,7 @@ class Batch(NamedTuple):
 
     Attributes
     ----------
-    path : Path
+    path : Path or str
     block : ndarray of shape (kept rows, features)
     kept : ndarray of bool, or None
         Which of the rows read are in the block; None means all. The others had missing values and were dropped, as the
@@ -40,7 +41,7 @@ class Batch(NamedTuple):
         The rows as read, with the additional columns requested.
     """
 
-    path: Path
+    path: Path | str
     block: Floats
     kept: NDArray[np.bool_] | None
     sites: list[tuple[SiteName, NDArray[np.intp] | None]]
@@ -59,14 +60,16 @@ def open_tables(
     label_column: str | None = None,
     record_id_column: str | None = None,
     keep: Sequence[str] = (),
+    options: ReadOptions | None = None,
 ) -> Tables:
     """Open files as one table; only their metadata are read at this point.
 
     Parameters
     ----------
     paths : sequence of path-like
-        Files (CSV, Parquet, Feather, NPZ) or directories of them. Each file is a site of its own, named after the file,
-        unless `site_column`, `site` or `split` says otherwise.
+        Files (CSV, Parquet, Feather, NPZ, JSON lines, workbooks, SQLite, DuckDB), directories of them, or addresses of
+        databases (``postgresql://host/name``). Each is a site of its own, named after the file or the database, unless
+        `site_column`, `site` or `split` says otherwise.
     schema : Schema, optional
         The columns used, their order, their scaling and how missing values are handled. Without a schema, all columns
         are used as they are, in the order of the first file; they must be numeric, and missing values are an error.
@@ -86,6 +89,8 @@ def open_tables(
         Column of record ids, which is not a feature; see :attr:`Tables.record_ids`.
     keep : sequence of str
         Additional columns to pass through in :meth:`Tables.batches`.
+    options : ReadOptions, optional
+        How to read the tables: decimal sign, encoding, the query to a database.
 
     Returns
     -------
@@ -111,7 +116,7 @@ def open_tables(
     if schema is not None and (columns is not None or drop):
         raise RequestError("a schema says which columns are used: leave out the list of columns")
     sources = find_files(paths)
-    files = [open_table(source.path) for source in sources]
+    files = [open_table(source.path, options) for source in sources]
     apart = [name for name in (site_column, label_column, record_id_column, *keep) if name is not None]
     for file in files:
         if schema is None and columns is None:
@@ -230,7 +235,7 @@ class Tables:
             raise DataError(f"each of the {self.n_read:,} rows has a missing value, and the schema drops such rows")
 
     def _share(self, number: int, share: float) -> float:
-        sizes = [max(1, file.path.stat().st_size) for file in self.files]
+        sizes = [file.weight for file in self.files]
         return (sum(sizes[:number]) + share * sizes[number]) / sum(sizes)
 
     # ------------------------------------------------------------ sites
@@ -284,10 +289,10 @@ class _Troubles:
     """Problems by file and column, collected until the end of the pass."""
 
     def __init__(self) -> None:
-        self._missing: dict[Path, Counter[str]] = {}
-        self._unknown: dict[Path, Counter[str]] = {}
-        self._siteless: Counter[Path] = Counter()
-        self._rows: Counter[Path] = Counter()
+        self._missing: dict[Path | str, Counter[str]] = {}
+        self._unknown: dict[Path | str, Counter[str]] = {}
+        self._siteless: Counter[Path | str] = Counter()
+        self._rows: Counter[Path | str] = Counter()
         self._site_column: str | None = None
 
     @property
@@ -296,7 +301,7 @@ class _Troubles:
 
     def note(
         self,
-        path: Path,
+        path: Path | str,
         table: pa.RecordBatch,
         missing: dict[str, int],
         unknown: dict[str, int],
@@ -374,9 +379,9 @@ def _check_columns(files: list[TableFile], schema: Schema) -> None:
 
 def _check_names(sources: list[SourceFile]) -> None:
     """Check that two files belong to one site only if they are in a directory named after it."""
-    seen: dict[SiteName, Path] = {}
+    seen: dict[SiteName, Path | str] = {}
     for source in sources:
-        if site_from_text(stem(source.path)) != source.site:
+        if isinstance(source.path, Path) and site_from_text(stem(source.path)) != source.site:
             continue
         other = seen.setdefault(source.site, source.path)
         if other != source.path:

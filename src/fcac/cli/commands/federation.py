@@ -24,7 +24,12 @@ app = typer.Typer(
 Directory = Annotated[Path, typer.Argument(help="Directory of the federation.", metavar="DIR", show_default=False)]
 Bundle = Annotated[Path, typer.Argument(help="The site's bundle.", metavar="BUNDLE", show_default=False)]
 SiteArgument = Annotated[str, typer.Argument(help="Name of the site.", metavar="SITE", show_default=False)]
-DataOption = Annotated[Path, typer.Option("--data", help="File or directory of the site's tables.", show_default=False)]
+DataOption = Annotated[
+    str,
+    typer.Option(
+        "--data", help="File or directory of the site's tables, or the address of its database.", show_default=False
+    ),
+]
 StateOption = Annotated[
     Path | None, typer.Option("--state", help="The site's state; by default inside the bundle.", show_default=False)
 ]
@@ -93,19 +98,11 @@ def server(
     ] = None,
 ) -> None:
     """Run the server until Ctrl-C. It notices sites that are added or revoked meanwhile."""
-    from fcac.flower import processes
-    from fcac.flower.service import ServerProcess
+    from fcac.flower.hub_server import HubServer
 
-    with _plain_errors(), processes.stopped_by_signals():
-        service = ServerProcess(directory, host)
-        try:
-            service.start()
-            say(f"Server ready on {service.host}:{service.port} ({'PLAIN' if service.settings.insecure else 'TLS'}).")
-            service.watch(say)
-        except KeyboardInterrupt:
-            say("Stopping.")
-        finally:
-            service.stop()
+    with _plain_errors():
+        HubServer(directory, host, say).run()
+        say("Stopping.")
 
 
 def site(
@@ -150,10 +147,22 @@ def site(
     part_by_file: Annotated[
         bool, typer.Option("--part-by-file", help="Every file is such a part (one file per day).")
     ] = False,
+    query: opt.Query = None,
+    new_by: Annotated[
+        str | None,
+        typer.Option(
+            "--new-by",
+            help="For databases: a column whose values only grow, which tells the rows that are new.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    read: opt.Read = None,
 ) -> None:
     """Take part as a site until Ctrl-C: answer rounds with what is new in DATA.
 
-    New files, and lines added at the end of files, are new. Rows never leave; with [bold]--epsilon[/bold], what leaves
+    New files, and lines added at the end of files, are new; in a database, rows are new whose value in the column
+    [bold]--new-by[/bold] is above that of the last round. Rows never leave; with [bold]--epsilon[/bold], what leaves
     is differentially private per record, and each round is charged to the ledger in the state directory. The site
     decides this, not the server. The costs of rounds add up, unless you name a record id or parts.
 
@@ -164,6 +173,8 @@ def site(
     fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --record-id patient
 
     fcac federation site north --data /data/tables --state /var/lib/fcac --no-privacy
+
+    fcac federation site north --data postgresql://host/clinic --query visits.sql --new-by visit_id --epsilon 1
     """
     if (epsilon is None) != no_privacy:
         raise BadUse(
@@ -181,16 +192,22 @@ def site(
         raise BadUse("--epsilon must be above 0")
     from fcac.deployment.site_agent import SiteAgent
     from fcac.flower import processes
-    from fcac.flower.service import SiteProcess, budget_of, remember_state, site_settings, state_of
+    from fcac.flower.service import budget_of, remember_state, site_settings, state_of, store_settings
+    from fcac.flower.site_node import SiteNode
+    from fcac.tables.read_options import ReadOptions
+    from fcac.tables.sources import is_address
 
     folder = state_of(bundle, state)
     with _plain_errors(), processes.stopped_by_signals():
-        if not data.exists():
+        if not is_address(data) and not Path(data).exists():
             raise ValueError(f"--data {data}: there is no such file or directory")
+        if part_by_file and is_address(data):
+            raise ValueError("--part-by-file: a database has no files; name the parts by --part-column")
         total, origin = (None, "") if epsilon is None else budget_of(folder, epsilon, budget)
         settings = site_settings(
             bundle, data, folder, epsilon=epsilon, budget=total, delta=delta, record_id=record_id,
             part_column=part_column, part_by_file=part_by_file,
+            read=ReadOptions.parse(read or [], query=query, new_by=new_by).to_dict(),
         )  # fmt: skip
         agent = SiteAgent(settings)
         agent.finder().check_columns()
@@ -201,15 +218,12 @@ def site(
             say(f"Rounds add up {_adding_up(settings)}; spent so far: {agent.spent() or 'nothing'}.")
         else:
             note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: the nodes it sends can reveal records.")
-        service = SiteProcess(bundle, settings)
+        node = SiteNode(bundle, settings, store_settings(settings), say)
+        say(f"Connecting to {node.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
         try:
-            service.start()
-            say(f"Connecting to {service.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
-            service.watch(say)
+            node.run()
         except KeyboardInterrupt:
             say("Stopping.")
-        finally:
-            service.stop()
 
 
 def _adding_up(settings: Any) -> str:
@@ -293,6 +307,8 @@ def label(
         typer.Option("--keep", help="Column to copy to the output (repeatable).", metavar="COLUMN", show_default=False),
     ] = None,
     alpha: opt.NoveltyRate = None,
+    query: opt.Query = None,
+    read: opt.Read = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
     """Label the site's rows, at the site, with the global model that it has received.
@@ -303,7 +319,7 @@ def label(
     from fcac.deployment.site_agent import load_model
     from fcac.deployment.study import read_bundle
     from fcac.flower.service import state_of
-    from fcac.tables import open_tables
+    from fcac.tables import ReadOptions, open_tables
     from fcac.tables.schema import Schema
 
     check_out(out, force)
@@ -311,7 +327,7 @@ def label(
         name = str(read_bundle(bundle)["site"])
         model = load_model(state_of(bundle, state))
         schema = Schema.load(bundle / "schema.toml")
-    tables = open_tables([data], schema, site=name, keep=keep or [])
+    tables = open_tables([data], schema, site=name, keep=keep or [], options=ReadOptions.parse(read or [], query=query))
     labeller = Labeller(model, tables, alpha)
     with LabelWriter(out, keep or [], tables) as writer:
         for batch in tables.batches():

@@ -27,6 +27,8 @@ def fit(
     classes_per_site: opt.ClassesPerSite = 2,
     schema: opt.SchemaPath = None,
     drop: opt.Drop = None,
+    query: opt.Query = None,
+    read: opt.Read = None,
     server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
     n_clusters: Annotated[
         int | None,
@@ -71,6 +73,8 @@ def fit(
     fcac fit all.parquet --site-column clinic --out model.fcac
 
     fcac fit digits.npz --sites 10 --partition dirichlet --label-column y --out model.fcac
+
+    fcac fit postgresql://host/clinic --query "select age, bmi from visits" --out model.fcac
 
     fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
     """
@@ -117,6 +121,8 @@ def fit(
         label_column=label_column,
         record_id=record_id,
         seed=seed,
+        query=query,
+        read=read,
     )
     from fcac.estimators.fcac import FCAC
 

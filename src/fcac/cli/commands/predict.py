@@ -25,6 +25,8 @@ def predict(
     ] = None,
     site_column: opt.SiteColumn = None,
     schema: opt.SchemaPath = None,
+    query: opt.Query = None,
+    read: opt.Read = None,
     alpha: opt.NoveltyRate = None,
     force: opt.Force = False,
 ) -> None:
@@ -48,7 +50,7 @@ def predict(
     known = load_model(model)
     chosen = opt.load_schema(schema) or schema_of(known)
     columns = columns_of(known) if chosen is None else None
-    tables = opt.open_data(data, chosen, columns, site_column=site_column, keep=keep)
+    tables = opt.open_data(data, chosen, columns, site_column=site_column, keep=keep, query=query, read=read)
     labeller = Labeller(known, tables, alpha)
     started = time.monotonic()
     with Progress("labelling") as progress, LabelWriter(out, keep or [], tables) as writer:

@@ -18,12 +18,14 @@ def report(
     model: opt.ModelPath,
     out: opt.Out,
     data: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--data", help="Rows for novelty and exact sizes (repeatable); never used with privacy.", show_default=False
         ),
     ] = None,
     site_column: opt.SiteColumn = None,
+    query: opt.Query = None,
+    read: opt.Read = None,
     title: Annotated[str | None, typer.Option("--title", help="Heading of the report.", show_default=False)] = None,
     force: opt.Force = False,
 ) -> None:
@@ -45,7 +47,7 @@ def report(
     if data:
         stored = schema_of(known)
         columns = columns_of(known) if stored is None else None
-        tables = opt.open_data(data, stored, columns, site_column=site_column)
+        tables = opt.open_data(data, stored, columns, site_column=site_column, query=query, read=read)
         if known.privacy is not None:
             note("note: the model has privacy, so nothing in the report is computed from rows; --data is not used")
     write_report(known, out, tables, title)

@@ -23,6 +23,8 @@ def schema(
     drop: opt.Drop = None,
     site_column: opt.SiteColumn = None,
     label_column: opt.LabelColumn = None,
+    query: opt.Query = None,
+    read: opt.Read = None,
     suggestions: Annotated[
         bool,
         typer.Option(
@@ -42,13 +44,20 @@ def schema(
 
     fcac schema all.csv --site-column clinic --drop patient_id --no-suggestions
     """
+    from fcac.tables import ReadOptions
     from fcac.tables.draft import draft_schema
 
     if out is not None:
         check_out(out, force)
     apart = [name for name in (site_column, label_column, *(drop or [])) if name is not None]
     with Progress("reading") as progress:
-        text = draft_schema(data, apart=apart, suggestions=suggestions, progress=progress)
+        text = draft_schema(
+            data,
+            apart=apart,
+            suggestions=suggestions,
+            progress=progress,
+            options=ReadOptions.parse(read or [], query=query),
+        )
     if out is None:
         say(text)
         return

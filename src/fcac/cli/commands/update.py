@@ -29,6 +29,8 @@ def update(
     label_column: opt.LabelColumn = None,
     alpha: opt.Alpha = 0.5,
     classes_per_site: opt.ClassesPerSite = 2,
+    query: opt.Query = None,
+    read: opt.Read = None,
     record_id: opt.RecordId = None,
     part: opt.Part = None,
     ledger: Annotated[
@@ -83,6 +85,8 @@ def update(
         label_column=label_column,
         record_id=record_id,
         seed=seed,
+        query=query,
+        read=read,
     )
     _open_ledger_again(known, ledger)
     before = set(known.sites_)

@@ -1,0 +1,566 @@
+"""The one adapter to Flower's internals: what the hub and the sites use of ``flwr`` beyond its public interface.
+
+Flower's own programs run whatever app is submitted to them, listen on further ports and poll slowly. fcac needs only
+Flower's transport: the Fleet interface, over which sites fetch and answer messages, and the database behind it. This
+module uses those parts directly, so that
+
+- a site is one process that listens on no port and executes nothing that was sent to it (:class:`FleetConnection`);
+- the hub offers the Fleet interface and nothing else; there is no interface to submit runs to (:func:`fleet_app`);
+- whoever plays rounds does so through the hub's database, for which one needs access to its files (:class:`LinkGrid`).
+
+Nothing of Flower is replaced. ``tests/flower/test_adapter.py`` names what has to be checked for a new version.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flwr.app import Error, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+
+from fcac._version import __version__
+
+# Flower's log says at length what every request contains; only its warnings are of interest.
+logging.getLogger("flwr").setLevel(logging.WARNING)
+
+#: Seconds between two signs of life; a site that misses two is considered away.
+HEARTBEAT_SECONDS = 15.0
+#: The header in which a site tells the version of fcac it runs.
+VERSION_HEADER = "x-fcac-version"
+
+_TASK_HEARTBEAT_SECONDS = 15.0
+
+
+class HubAway(Exception):
+    """The hub cannot be reached, or does not answer, at the moment."""
+
+
+class HubRefuses(Exception):
+    """The hub has answered and refuses; trying again will not help until somebody changes something."""
+
+
+class KeyInUse(Exception):
+    """The hub knows the key but holds it for in use by another process; it lets go of it after half a minute."""
+
+
+# ------------------------------------------------------------ the hub's side
+
+
+class Identity(NamedTuple):
+    """Who signed a request, and by how many seconds the signer's clock is ahead of ours."""
+
+    public_key: bytes
+    skew: float
+    version: str = ""
+
+
+def read_identity(headers: Mapping[bytes, bytes], now: datetime | None = None) -> Identity | None:
+    """Return who signed a request to the Fleet interface, from its headers alone; None if nobody did.
+
+    The signature is checked; whether the key is known, and the clock close enough, is for the caller to decide.
+
+    Parameters
+    ----------
+    headers : mapping of bytes to bytes
+        Lower-case names.
+    now : datetime, optional
+    """
+    from flwr.common.constant import TIMESTAMP_HEADER
+    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+    from flwr.supercore.date import now as flower_now
+    from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
+
+    def header(name: str) -> bytes:
+        return headers[name.lower().encode()]
+
+    try:
+        public_key = base64.b64decode(header(FLEET_HTTP_PUBLIC_KEY_HEADER), validate=True)
+        signature = base64.b64decode(header(FLEET_HTTP_SIGNATURE_HEADER), validate=True)
+        stamp = header(TIMESTAMP_HEADER)
+        if len(stamp) > 64 or not verify_signature(bytes_to_public_key(public_key), stamp, signature):
+            return None
+        signed = datetime.fromisoformat(stamp.decode("ascii"))
+        skew = (signed - (now or flower_now())).total_seconds()
+    except (KeyError, ValueError, TypeError, UnicodeError):
+        return None
+    return Identity(public_key, skew, headers.get(VERSION_HEADER.encode(), b"").decode("ascii", "replace")[:20])
+
+
+def clock_tolerance() -> tuple[float, float]:
+    """Return by how many seconds a site's clock may be behind and ahead of the hub's."""
+    from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE
+
+    return float(TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE), float(SYSTEM_TIME_TOLERANCE)
+
+
+class Link:
+    """The hub's database of nodes and messages in transit, as Flower keeps it.
+
+    Several processes may use the same file at the same time.
+
+    Parameters
+    ----------
+    database : path-like
+    """
+
+    def __init__(self, database: str | Path) -> None:
+        from flwr.superlink.config_loader import get_federation_manager, get_objectstore_linkstate_factories
+
+        self.database = str(database)
+        manager = get_federation_manager(is_simulation=False)
+        _, self.factory = get_objectstore_linkstate_factories(self.database, manager)
+        with warnings.catch_warnings():
+            # Flower's own use of the tool that brings its database up to date
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.state: Any = self.factory.state()
+
+    def register(self, public_pem: bytes, name: str) -> None:
+        """Let a key connect; nothing happens if it already may."""
+        from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID
+
+        if self.state.get_node_id_by_public_key(public_pem) is None:
+            self.state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, public_pem, 0, name=name)
+
+    def unregister(self, public_pem: bytes) -> bool:
+        """Stop accepting a key; return whether it was accepted until now."""
+        from flwr.common.constant import NOOP_FLWR_AID
+
+        node = self.state.get_node_id_by_public_key(public_pem)
+        if node is not None:
+            self.state.delete_node(NOOP_FLWR_AID, node)
+        return node is not None
+
+    def keys(self) -> list[bytes]:
+        """Return all keys that are accepted."""
+        from flwr.supercore.constant import NodeStatus
+
+        statuses = [NodeStatus.REGISTERED, NodeStatus.ONLINE, NodeStatus.OFFLINE]
+        return [bytes(node.public_key) for node in self.state.get_node_info(statuses=statuses)]
+
+
+def fleet_app(link: Link, authenticated: bool) -> Any:
+    """Return the web application of the hub: Flower's Fleet interface and a health check, nothing else.
+
+    Parameters
+    ----------
+    link : Link
+    authenticated : bool
+        Only registered keys are accepted. Without, every node registers itself; for loopback only.
+    """
+    from fastapi import FastAPI
+    from flwr.supercore.error import http_error_translator
+    from flwr.supercore.protobuf.translation import ProtobufTranslationMiddleware
+    from flwr.supercore.routers import health
+    from flwr.superlink.routers.fleet.node_auth import NodeAuthMiddleware
+    from flwr.superlink.routers.fleet.router import router
+    from starlette.middleware import Middleware
+    from starlette.middleware.base import BaseHTTPMiddleware
+
+    layers = [
+        Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
+        Middleware(ProtobufTranslationMiddleware),
+        # checks for every request, also without registered keys, that a node speaks for itself only
+        Middleware(NodeAuthMiddleware),
+    ]
+    app = FastAPI(title="fcac hub", docs_url=None, redoc_url=None, openapi_url=None, middleware=layers)
+    app.state.linkstate_factory = link.factory
+    app.state.enable_supernode_auth = authenticated
+    app.state.fleet_event_log_plugin = None
+    app.include_router(health.router)
+    app.include_router(router)
+    return app
+
+
+class LinkGrid(Grid):
+    """A Grid over the hub's database: messages are written for the sites and their replies are read.
+
+    Use it in a ``with`` statement: it begins a run of Flower's and ends it, whatever happens.
+
+    Parameters
+    ----------
+    link : Link
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link, self._state = link, link.state
+        self._run: Run | None = None
+        # replies that have been announced and are still arriving: Flower tells of each only once
+        self._arriving: dict[str, Message] = {}
+        self._ended = threading.Event()
+        self._pulse: threading.Thread | None = None
+
+    def __enter__(self) -> LinkGrid:
+        from flwr.common.constant import NOOP_FLWR_AID
+        from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
+        from flwr.supercore.task_identity import TaskIdentity
+
+        run_id = self._state.create_run(None, None, None, {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID,
+                                        TaskType.SERVER_APP)  # fmt: skip
+        (self._run,) = self._state.get_run_info(run_ids=[run_id])
+        self._task = self._run.primary_task_id
+        if self._state.claim_task(self._task) is None or not self._state.activate_task(self._task):
+            raise RuntimeError("Flower's database does not accept a new run")
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run_id, _server_node(), self._task
+        self._pulse = threading.Thread(target=self._stay_alive, daemon=True)
+        self._pulse.start()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._ended.set()
+        if self._pulse is not None:
+            self._pulse.join()
+        # removes its messages and their contents from the database as well
+        self._state.stop_run(self.run.run_id)
+
+    def _stay_alive(self) -> None:
+        """Keep the run from expiring; if this process is killed, it expires by itself."""
+        while not self._ended.wait(_TASK_HEARTBEAT_SECONDS):
+            with contextlib.suppress(Exception):  # a busy database: the next beat will do
+                self._state.acknowledge_task_heartbeat(self._task)
+
+    def set_run(self, run: Run) -> None:
+        """Set the run."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        assert self._run is not None, "use LinkGrid in a with statement"
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Create a message (Flower's older interface)."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the connected nodes."""
+        return sorted(self._state.get_nodes(self.run.run_id))
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return the connected nodes with their public keys."""
+        nodes: list[NodeInfo] = self._state.get_node_info(node_ids=list(self.get_node_ids()))
+        return nodes
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Write messages for the sites; return their ids, "" for one that was not accepted."""
+        return [self._push(message) for message in messages]
+
+    def _push(self, message: Message) -> str:
+        from flwr.supercore.inflatable.inflatable_object import (
+            get_all_nested_objects,
+            get_object_tree,
+            no_object_id_recompute,
+        )
+
+        run_id = self.run.run_id
+        with no_object_id_recompute():
+            message.metadata.__dict__["_message_id"] = message.object_id
+            session = self._state.start_session(run_id)
+            stored, missing = self._state.store_message_and_object_tree(
+                _without_content(message), get_object_tree(message), session
+            )
+            if not stored:
+                return ""
+            parts = get_all_nested_objects(message)
+            for key in missing:
+                self._state.store_object(run_id, session, key, parts[key].deflate())
+        return str(message.metadata.message_id)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that have arrived completely; an error where a reply was lost."""
+        wanted, run_id = set(message_ids), self.run.run_id
+        for item in self._state.get_message_res(message_ids=wanted - set(self._arriving), run_id=run_id):
+            self._arriving[item.metadata.reply_to_message_id] = item
+        found = [(key, self._complete(item)) for key, item in self._arriving.items() if key in wanted]
+        answered = {key: reply for key, reply in found if reply is not None}
+        for key in answered:
+            del self._arriving[key]
+        self._state.delete_messages(message_ins_ids=set(answered))
+        return list(answered.values())
+
+    def _complete(self, reply: Message) -> Message | None:
+        """Return a reply with its content; None while its content is still arriving."""
+        from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+        from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+        from flwr.supercore.object_store import NoObjectInStoreError
+
+        if reply.has_error():
+            return reply
+        key, store = reply.metadata.message_id, self._state.object_store
+        try:
+            names = [tree.object_id for tree in iterate_object_tree(store.get_object_tree(key))]
+        except NoObjectInStoreError:
+            # what Flower itself answers for a site (an expired message) has no content
+            return _lost(reply)
+        contents = {name: self._state.get_object(self.run.run_id, name) for name in names}
+        if any(content is None for content in contents.values()):
+            return _lost(reply)
+        if any(content == b"" for content in contents.values()):
+            return None
+        store.delete(key)
+        try:
+            whole = inflate_object_from_contents(key, contents)
+        except Exception:  # a site may have sent anything
+            return _lost(reply)
+        if not isinstance(whole, Message) or whole.metadata.src_node_id != reply.metadata.src_node_id:
+            return _lost(reply)
+        whole.metadata.__dict__["_message_id"] = key
+        # the envelope was checked when it arrived; the copy inside the content was not
+        whole.metadata.__dict__["_reply_to_message_id"] = reply.metadata.reply_to_message_id
+        return whole
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Write messages and wait for all replies, or until time runs out."""
+        waiting = {key for key in self.push_messages(messages) if key}
+        deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+        replies: list[Message] = []
+        while waiting and time.monotonic() < deadline:
+            fresh = list(self.pull_messages(waiting))
+            replies += fresh
+            waiting -= {reply.metadata.reply_to_message_id for reply in fresh}
+            time.sleep(0.1 if waiting else 0.0)
+        return replies
+
+
+def _server_node() -> int:
+    from flwr.common.constant import SUPERLINK_NODE_ID
+
+    return int(SUPERLINK_NODE_ID)
+
+
+def _without_content(message: Message) -> Message:
+    from flwr.app.message import remove_content_from_message
+
+    bare: Message = remove_content_from_message(message)
+    return bare
+
+
+def _lost(reply: Message) -> Message:
+    """Return an error in place of a reply that cannot be read."""
+    from flwr.app.message import make_message
+    from flwr.common.constant import ErrorCode
+
+    error = Error(code=ErrorCode.MESSAGE_UNAVAILABLE, reason="")
+    lost: Message = make_message(metadata=reply.metadata, error=error)
+    return lost
+
+
+# ------------------------------------------------------------ the site's side
+
+
+class FleetConnection:
+    """A site's connection to the hub: fetch messages, answer them, show that the site is alive.
+
+    Every method raises :class:`HubAway` when the hub cannot be reached and :class:`HubRefuses` when it does not accept
+    the site. A clock that differs from the hub's is noticed and made up for.
+
+    Parameters
+    ----------
+    address : str
+        Host and port of the hub.
+    certificate : Path, optional
+        Certificate of the authority that signed the hub's; None means no encryption, for loopback only.
+    key : Path, optional
+        The site's private key; None generates one that the hub accepts only without keys.
+    """
+
+    def __init__(self, address: str, certificate: Path | None, key: Path | None) -> None:
+        from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
+        from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+        from flwr.supernode.fleet_http_client import FleetHttpClient
+
+        self._anonymous = key is None
+        self._private, public = generate_key_pairs() if key is None else _key_pair(key)
+        self._public = public_key_to_bytes(public)
+        self.skew = timedelta(0)
+        self._client = FleetHttpClient.from_server_address(
+            address,
+            certificate is None,
+            None if certificate is None else certificate.read_bytes(),
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperNode"), self],
+        )
+        self._node: Any = None
+        self._lock = threading.Lock()
+
+    # the name is Flower's: this object is one of the client's interceptors
+    def intercept(self, context: Any, call_next: Any) -> Any:
+        """Sign a request with the hub's time, as far as it is known."""
+        from flwr.common.constant import TIMESTAMP_HEADER
+        from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+        from flwr.supercore.date import now
+        from flwr.supercore.interceptors.http.utils import add_headers
+        from flwr.supercore.primitives.asymmetric import sign_message
+
+        stamp = (now() - self.skew).isoformat()
+        signature = sign_message(self._private, stamp.encode("ascii"))
+        headers = {
+            FLEET_HTTP_PUBLIC_KEY_HEADER: base64.b64encode(self._public).decode("ascii"),
+            TIMESTAMP_HEADER: stamp,
+            FLEET_HTTP_SIGNATURE_HEADER: base64.b64encode(signature).decode("ascii"),
+            VERSION_HEADER: __version__,
+        }
+        add_headers(context.request, headers)
+        return call_next(context)
+
+    def connect(self) -> None:
+        """Tell the hub that this site is here."""
+        from flwr.proto.fleet_pb2 import ActivateNodeRequest, RegisterNodeFleetRequest
+        from flwr.proto.node_pb2 import Node
+
+        if self._anonymous:
+            self._call("RegisterNode", RegisterNodeFleetRequest(public_key=self._public))
+        request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT_SECONDS)
+        self._node = Node(node_id=self._call("ActivateNode", request).node_id)
+
+    def beat(self) -> None:
+        """Send a sign of life."""
+        from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+
+        answer = self._call(
+            "SendNodeHeartbeat", SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=HEARTBEAT_SECONDS)
+        )
+        if not answer.success:
+            raise HubRefuses("the hub no longer knows this site")
+
+    def fetch(self) -> Message | None:
+        """Return the next message for this site, or None."""
+        from flwr.proto.fleet_pb2 import PullMessagesRequest
+        from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest
+        from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+        from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+
+        answer = self._call("PullMessages", PullMessagesRequest(node=self._node))
+        if not answer.messages_list:
+            return None
+        key = answer.messages_list[0].metadata.message_id
+        run_id = answer.messages_list[0].metadata.run_id
+        contents = {}
+        for tree in iterate_object_tree(answer.message_object_trees[0]):
+            request = PullObjectRequest(node=self._node, run_id=run_id, object_id=tree.object_id)
+            part = self._call("PullObject", request)
+            if not part.object_found or not part.object_available:
+                raise HubAway("the request was withdrawn")
+            contents[tree.object_id] = part.object_content
+        self._call(
+            "ConfirmMessageReceived",
+            ConfirmMessageReceivedRequest(node=self._node, run_id=run_id, message_object_id=key),
+        )
+        message = inflate_object_from_contents(key, contents)
+        if not isinstance(message, Message):
+            raise HubAway("the hub has sent something that is not a message")
+        message.metadata.__dict__["_message_id"] = key
+        return message
+
+    def reply(self, reply: Message, seconds: float = 0.0) -> None:
+        """Send a reply; `seconds` is what it took, rounded to hide what it says about the data."""
+        from flwr.common.serde import message_to_proto
+        from flwr.proto.fleet_pb2 import PushMessagesRequest
+        from flwr.proto.message_pb2 import PushObjectRequest
+        from flwr.supercore.inflatable.inflatable_object import (
+            get_all_nested_objects,
+            get_object_tree,
+            no_object_id_recompute,
+        )
+
+        run_id = reply.metadata.run_id
+        with no_object_id_recompute():
+            reply.metadata.__dict__["_message_id"] = reply.object_id
+            request = PushMessagesRequest(
+                node=self._node,
+                messages_list=[message_to_proto(_without_content(reply))],
+                message_object_trees=[get_object_tree(reply)],
+                clientapp_runtime_list=[seconds],
+            )
+            answer = self._call("PushMessages", request)
+            parts = get_all_nested_objects(reply)
+            for key in answer.objects_to_push:
+                part = PushObjectRequest(
+                    node=self._node,
+                    run_id=run_id,
+                    session_id=answer.session_id,
+                    object_id=key,
+                    object_content=parts[key].deflate(),
+                )
+                self._call("PushObject", part)
+
+    def close(self) -> None:
+        """Tell the hub that this site leaves, if it can be told, and end the connection."""
+        from flwr.proto.fleet_pb2 import DeactivateNodeRequest, UnregisterNodeFleetRequest
+
+        if self._node is not None:
+            with contextlib.suppress(HubAway, HubRefuses, KeyInUse):
+                self._call("DeactivateNode", DeactivateNodeRequest(node_id=self._node.node_id))
+                if self._anonymous:
+                    self._call("UnregisterNode", UnregisterNodeFleetRequest(node_id=self._node.node_id))
+        self._node = None
+        self._client.close()
+
+    def _call(self, name: str, request: Any) -> Any:
+        import httpx
+
+        for attempt in (1, 2):
+            try:
+                # one request at a time: the thread that sends signs of life shares the connection
+                with self._lock:
+                    return getattr(self._client, name)(request)
+            except httpx.HTTPStatusError as error:
+                if attempt == 1 and error.response.status_code == 401 and self._learn_time(error.response):
+                    continue
+                raise _explained(error) from None
+            except (httpx.HTTPError, OSError, ValueError) as error:
+                raise HubAway(_certificate_or(error)) from None
+        raise AssertionError
+
+    def _learn_time(self, response: Any) -> bool:
+        """Take over the hub's time where ours differs by seconds; return whether that changed anything."""
+        from flwr.supercore.date import now
+
+        try:
+            theirs = parsedate_to_datetime(response.headers["date"])
+        except (KeyError, ValueError, TypeError):
+            return False
+        skew = now() - theirs
+        if abs(skew - self.skew) < timedelta(seconds=3):
+            return False
+        self.skew = skew
+        return True
+
+
+def _key_pair(path: Path) -> tuple[Any, Any]:
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    private: Any = load_ssh_private_key(path.read_bytes(), password=None)
+    return private, private.public_key()
+
+
+def _explained(error: Any) -> Exception:
+    """Return what an answer of the hub means for the site."""
+    status, text = error.response.status_code, error.response.text[:300]
+    if status == 401:
+        return HubRefuses("the hub refuses this site's key: it is unknown or revoked")
+    if "activat" in text.lower():
+        return KeyInUse("the hub still sees this site's key in use")
+    if status in (413, 429):
+        return HubAway(f"the hub refuses for now, with status {status}: too much was sent")
+    return HubAway(f"the hub answers with status {status}")
+
+
+def _certificate_or(error: Exception) -> str:
+    text = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "the hub's certificate is expired, for another address, or not of the authority in the bundle"
+    return f"the hub does not answer ({type(error).__name__})"
