@@ -13,6 +13,7 @@ from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook, reaching
 from fcac.communities.cluster_tree import by_first
+from fcac.communities.noisy_nodes import Reading, checked_noise, choose_tree, read_noisy, stored_noise
 from fcac.communities.snapshot import Fitted
 from fcac.communities.tracking import Change, carry_names
 from fcac.novelty import is_novel
@@ -73,13 +74,26 @@ class Communities:
         self.lineage: list[Change] = []
         self.n_rounds = 0
         self._sites: dict[Any, tuple[Floats, Floats]] = {}
+        # deviations of positions and counts, for sites whose nodes are noisy
+        self._noise: dict[Any, tuple[Floats, Floats]] = {}
+        self._reading: Reading | None = None
         self._next_id = 0
         self._fitted: Fitted | None = None
 
     # ------------------------------------------------------------ nodes of sites
 
-    def set_site(self, site: Any, nodes: ArrayLike, counts: ArrayLike) -> Self:
+    def set_site(
+        self,
+        site: Any,
+        nodes: ArrayLike,
+        counts: ArrayLike,
+        deviation: ArrayLike | None = None,
+        count_deviation: ArrayLike | None = None,
+    ) -> Self:
         """Store a site's nodes in place of its earlier ones; ``fit`` makes use of them.
+
+        If most of all nodes carry deviations, ``fit`` reads them as :mod:`fcac.communities.noisy_nodes` says, and
+        ``nodes`` are where they are most likely to be.
 
         Parameters
         ----------
@@ -87,6 +101,10 @@ class Communities:
         nodes : array-like of shape (k, d)
         counts : array-like of shape (k,)
             Records behind each node, above zero.
+        deviation : array-like of shape (k, d), optional
+            Standard deviation of the noise in every value of ``nodes``, if they are noisy.
+        count_deviation : array-like of shape (k,), optional
+            The same of ``counts``; goes with ``deviation``.
         """
         nodes = np.array(nodes, dtype=np.float64, order="C")
         counts = np.array(counts, dtype=np.float64)
@@ -100,9 +118,14 @@ class Communities:
             raise ValueError(
                 f"site {site!r}: nodes have {nodes.shape[1]} features, those of other sites {others.shape[1]}"
             )
-        held = self._sites.get(site)
+        noise = checked_noise(site, nodes, deviation, count_deviation)
+        held, before = self._sites.get(site), self._noise.get(site)
         if held is None or not (np.array_equal(held[0], nodes) and np.array_equal(held[1], counts)):
             self._sites[site] = nodes, counts
+        if noise is None:
+            self._noise.pop(site, None)
+        elif before is None or not (np.array_equal(before[0], noise[0]) and np.array_equal(before[1], noise[1])):
+            self._noise[site] = noise
         return self
 
     def drop_site(self, site: Any) -> Self:
@@ -110,6 +133,7 @@ class Communities:
         if site not in self._sites:
             raise KeyError(f"no nodes of site {site!r} are held")
         del self._sites[site]
+        self._noise.pop(site, None)
         return self
 
     def update(self, contributions: Mapping[Any, tuple[ArrayLike, ArrayLike]]) -> Self:
@@ -131,10 +155,13 @@ class Communities:
         if not sites or not sum(len(self._sites[s][0]) for s in sites):
             raise ValueError("there are no nodes to cluster: call set_site or update first")
         before = self._fitted
-        if before is not None and before.holds(self._sites, sites):
+        held, scales = self._read(sites)
+        if before is not None and before.holds(held, sites):
             return self
-        now = Fitted(self._sites, sites, before)
+        now = Fitted(held, sites, before, scales)
         now.link(self.neighbors, before)
+        if self._reading is not None:
+            now.take_tree(choose_tree(self._reading, now))
         tree = now.tree()
         wanted = self.wanted_clusters
         labels = by_first(tree.labels(None if wanted is None else min(wanted, len(tree.ties)))[now.point_of])
@@ -148,6 +175,17 @@ class Communities:
         self.lineage.extend(changes)
         self._fitted = now
         return self
+
+    def _read(self, sites: list[Any]) -> tuple[Mapping[Any, tuple[Floats, Floats]], Floats | None]:
+        """Return the nodes to cluster, denoised if their noise is known, and then the factors of features too."""
+        # exact nodes may lie as far apart as records do, which the model of noisy means does not know: so most decide
+        n_noisy = sum(len(self._sites[s][0]) for s in self._noise)
+        if 2 * n_noisy <= sum(len(nodes) for nodes, _ in self._sites.values()):
+            self._reading = None
+            return self._sites, None
+        if self._reading is None or not self._reading.holds(sites, self._sites, self._noise):
+            self._reading = read_noisy(sites, self._sites, self._noise)
+        return self._reading.held, self._reading.scales
 
     def _result(self) -> Fitted:
         if self._fitted is None:
@@ -367,7 +405,7 @@ class Communities:
             "lineage": [change.to_json() for change in self.lineage],
             "sites": names,
             "sizes": [len(self._sites[s][0]) for s in sites],
-            "fitted": self._fitted is not None and self._fitted.holds(self._sites, sites),
+            "fitted": self._fitted is not None and bool(sites) and self._fitted.holds(self._read(sites)[0], sites),
         }
         arrays: dict[str, NDArray[Any]] = {
             "nodes": np.concatenate([self._sites[s][0] for s in sites]) if sites else np.zeros((0, 0)),
@@ -375,6 +413,11 @@ class Communities:
         }
         if meta["fitted"]:
             arrays["node_labels"] = self.node_labels
+        noisy = [s for s in sites if s in self._noise]
+        if noisy:
+            meta["noisy"] = [s in self._noise for s in sites]
+            arrays["deviation"] = np.concatenate([self._noise[s][0] for s in noisy])
+            arrays["count_deviation"] = np.concatenate([self._noise[s][1] for s in noisy])
         return meta, arrays
 
     @classmethod
@@ -389,17 +432,23 @@ class Communities:
             if len(sites) != len(sizes) or min(sizes, default=0) < 0 or not sum(sizes) == len(nodes) == len(counts):
                 raise ValueError("the sizes of sites do not add up to the stored nodes")
             ends = np.cumsum(sizes)[:-1]
-            for site, some, their in zip(sites, np.split(nodes, ends), np.split(counts, ends), strict=True):
-                model.set_site(site, some, their)
+            noise = stored_noise(meta.get("noisy", [False] * len(sizes)), sizes, arrays)
+            for site, some, their, noised in zip(
+                sites, np.split(nodes, ends), np.split(counts, ends), noise, strict=True
+            ):
+                model.set_site(site, some, their, *noised)
             if model.sites != sites:
                 raise ValueError("the sites are not in order or not distinct")
             if meta["fitted"]:
                 ids = np.asarray(arrays["node_labels"], dtype=np.int64)
                 if ids.shape != counts.shape or not len(ids) or ids.min() < 0 or ids.max() >= model._next_id:
                     raise ValueError("the stored labels do not fit the stored nodes")
-                model._fitted = Fitted(model._sites, sites)
+                held, scales = model._read(sites)
+                model._fitted = Fitted(held, sites, scales=scales)
                 model._fitted.ids = ids
                 model._fitted.kind = model.neighbors
+                if model._reading is not None:
+                    model._fitted.take_tree(choose_tree(model._reading, model._fitted))
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"the stored communities are incomplete ({type(error).__name__}: {error})") from None
         return model

@@ -35,10 +35,16 @@ class Fitted:
     before : Fitted, optional
         An earlier fit; what is still true of it is taken over. It does not change the result, unless neighbours are
         approximate.
+    scales : ndarray of shape (d,), optional
+        Factor of every feature in the distance, where it is known; by default from how the nodes vary.
     """
 
     def __init__(
-        self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any], before: Fitted | None = None
+        self,
+        held: Mapping[Any, tuple[Floats, Floats]],
+        sites: list[Any],
+        before: Fitted | None = None,
+        scales: Floats | None = None,
     ) -> None:
         self.places: Places
         self.sites = sites
@@ -47,7 +53,7 @@ class Fitted:
         self.nodes = np.concatenate([nodes for nodes, _ in self.parts])
         self.counts = np.concatenate([counts for _, counts in self.parts])
         centre, variances = moments(self.nodes, self.counts)
-        self.scales = scales_for(variances)
+        self.scales = scales_for(variances) if scales is None else scales
         grid = grid_of(centre, variances, self.scales)
         # where each point of the fit before is now, if the points that stayed are in the same order
         self._moved: NDArray[Any] | None = None
@@ -144,6 +150,10 @@ class Fitted:
             density = midpoint_log_density(self.points, mass, near, self._ties.starts, self._ties.ends, dimension)
             self._tree = grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension)
         return self._tree
+
+    def take_tree(self, tree: Tree) -> None:
+        """Take clusters that were found in another way than from the graph."""
+        self._tree = tree
 
     def searcher(self) -> Searcher:
         """The points, prepared for searches."""

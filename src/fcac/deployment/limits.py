@@ -103,7 +103,8 @@ def _spacing(nodes: Floats) -> float:
 def _chosen(item: Contribution, kept: NDArray[np.int64]) -> Contribution:
     if len(kept) == len(item.nodes):
         return item
-    return Contribution(item.site, item.round, item.nodes[kept], item.counts[kept], item.privacy)
+    noise = (None if array is None else array[kept] for array in (item.deviation, item.count_deviation))
+    return Contribution(item.site, item.round, item.nodes[kept], item.counts[kept], item.privacy, *noise)
 
 
 def _scale_counts(item: Contribution, most: float) -> Contribution:
@@ -111,4 +112,5 @@ def _scale_counts(item: Contribution, most: float) -> Contribution:
     if total <= most:
         return item
     scaled = np.maximum(1, np.floor(item.counts * (most / total))).astype(np.int64)
-    return Contribution(item.site, item.round, item.nodes, scaled, item.privacy)
+    count_deviation = None if item.count_deviation is None else item.count_deviation * (most / total)
+    return Contribution(item.site, item.round, item.nodes, scaled, item.privacy, item.deviation, count_deviation)

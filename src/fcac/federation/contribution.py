@@ -34,6 +34,11 @@ class Contribution:
         How many rows each node stands for, at least 1; or the sums of their weights.
     privacy : dict
         Short statement of what was done to the rows or nodes, for reports; JSON-able.
+    deviation : array of shape (K, d), optional
+        Standard deviation of the noise in every value of `nodes`, where a release added noise of a known, public scale.
+        None: the nodes are exact, or were sent by a version that did not say.
+    count_deviation : array of shape (K,), optional
+        The same of `counts`. Both are given, or neither.
 
     Examples
     --------
@@ -48,6 +53,8 @@ class Contribution:
     nodes: NDArray[np.float64]
     counts: NDArray[np.int64] | NDArray[np.float64]
     privacy: dict[str, Any] = field(default_factory=dict)
+    deviation: NDArray[np.float32] | None = None
+    count_deviation: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # frozen for users, normalised once here
@@ -75,6 +82,11 @@ class Contribution:
         set_field(self, "nodes", np.ascontiguousarray(nodes))
         kind = np.float64 if counts.dtype.kind == "f" else np.int64
         set_field(self, "counts", np.ascontiguousarray(counts, dtype=kind))
+        if (self.deviation is None) != (self.count_deviation is None):
+            raise ValueError("give deviation and count_deviation, or neither")
+        if self.deviation is not None:
+            set_field(self, "deviation", _checked(self.deviation, nodes.shape, "deviation"))
+            set_field(self, "count_deviation", _checked(self.count_deviation, counts.shape, "count_deviation"))
 
     def __repr__(self) -> str:
         total = counted(round(float(self.counts.sum())), "row")
@@ -95,19 +107,26 @@ class Contribution:
     def to_bytes(self) -> bytes:
         """Return the one byte form of this contribution."""
         meta = {"site": self.site, "round": self.round, "privacy": self.privacy}
-        return persistence.pack("contribution", meta, {"nodes": self.nodes, "counts": self.counts})
+        arrays: dict[str, NDArray[Any]] = {"nodes": self.nodes, "counts": self.counts}
+        if self.deviation is not None and self.count_deviation is not None:
+            arrays |= {"deviation": self.deviation, "count_deviation": self.count_deviation}
+        return persistence.pack("contribution", meta, arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Contribution:
         """Read a contribution; anything else is a ``ValueError`` that says what is wrong."""
         meta, arrays = persistence.unpack(data, kind="contribution")
-        if set(arrays) != {"nodes", "counts"} or arrays["nodes"].dtype != np.float64:
-            raise ValueError("a contribution holds the arrays nodes (float64) and counts, and nothing else")
+        optional = {"deviation", "count_deviation"} & set(arrays)
+        if set(arrays) - optional != {"nodes", "counts"} or arrays["nodes"].dtype != np.float64:
+            raise ValueError(
+                "a contribution holds the arrays nodes (float64) and counts, and at most their deviations besides"
+            )
         try:
             privacy = meta["privacy"]
             if len(repr(privacy)) > _MAX_STATEMENT:
                 raise ValueError("the privacy statement of a contribution must be short")
-            return cls(meta["site"], meta["round"], arrays["nodes"], arrays["counts"], privacy)
+            noise = arrays.get("deviation"), arrays.get("count_deviation")
+            return cls(meta["site"], meta["round"], arrays["nodes"], arrays["counts"], privacy, *noise)
         except KeyError as error:
             raise ValueError(f"a contribution needs the field {error}") from None
 
@@ -119,3 +138,13 @@ class Contribution:
         return isinstance(other, Contribution) and self.to_bytes() == other.to_bytes()
 
     __hash__ = None  # type: ignore[assignment]  # equal by content; use `key` in dictionaries
+
+
+def _checked(values: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float32]:
+    # single precision: a deviation is used as a weight, and it halves what a site sends besides its nodes
+    deviation = np.ascontiguousarray(values, dtype=np.float32)
+    if deviation.shape != shape:
+        raise ValueError(f"{name} must have the shape {shape}, got {deviation.shape}")
+    if not (np.isfinite(deviation) & (deviation >= 0)).all():
+        raise ValueError(f"{name} must hold finite numbers of at least 0")
+    return deviation

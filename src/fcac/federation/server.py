@@ -331,6 +331,11 @@ class Server:
             arrays["log_nodes"] = np.concatenate([item.nodes for item in items])
             arrays["log_counts"] = np.concatenate([item.counts for item in items])
             arrays["log_sizes"] = np.array([len(item.nodes) for item in items], np.int64)
+        noisy = [item for item in items if item.deviation is not None]
+        if noisy:
+            arrays["log_noisy"] = np.array([item.deviation is not None for item in items], np.uint8)
+            arrays["log_deviation"] = np.concatenate([item.deviation for item in noisy])
+            arrays["log_count_deviation"] = np.concatenate([item.count_deviation for item in noisy])
         return meta, arrays
 
     def state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -363,14 +368,32 @@ class Server:
             ends = np.cumsum(sizes)
             if len(sizes) != len(entries) or (sizes < 0).any() or ends[-1] != len(nodes) or len(counts) != len(nodes):
                 raise ValueError("the contributions in this file do not fit their index")
-            for (site, number, batch, statement), end, size in zip(entries, ends, sizes, strict=True):
+            noise = _stored_noise(arrays, sizes)
+            for (site, number, batch, statement), end, size, noised in zip(entries, ends, sizes, noise, strict=True):
                 if batch not in (len(batches) - 1, len(batches)):
                     raise ValueError("the rounds in this file are out of order")
                 if batch == len(batches):
                     batches.append([])
                 rows = slice(int(end - size), int(end))
-                batches[-1].append(Contribution(site, number, nodes[rows], counts[rows], statements[statement]))
+                batches[-1].append(
+                    Contribution(site, number, nodes[rows], counts[rows], statements[statement], *noised)
+                )
         log = Log()
         for items in batches:
             log.add(items)
         return cls.resume(meta, arrays, log)
+
+
+def _stored_noise(arrays: dict[str, NDArray[Any]], sizes: NDArray[Any]) -> list[tuple[Any, Any]]:
+    """Return the deviations of every stored contribution; (None, None) for those that carried none."""
+    if "log_noisy" not in arrays:
+        return [(None, None)] * len(sizes)
+    noisy = np.asarray(arrays["log_noisy"]).astype(bool)
+    ends = np.cumsum(np.where(noisy, sizes, 0))
+    found, counts = arrays["log_deviation"], arrays["log_count_deviation"]
+    if noisy.shape != sizes.shape or not len(found) == len(counts) == ends[-1]:
+        raise ValueError("the deviations in this file do not fit its contributions")
+    return [
+        (found[end - size : end], counts[end - size : end]) if has else (None, None)
+        for has, end, size in zip(noisy.tolist(), ends.tolist(), sizes.tolist(), strict=True)
+    ]

@@ -273,15 +273,18 @@ class Site:
             )
 
     def _current(self) -> Contribution:
+        noise = None, None
         if self._released is not None:
             # noised counts are fractions; a node that was kept stands for at least one record
             nodes, counts = self._released.nodes, np.maximum(np.rint(self._released.counts), 1).astype(np.int64)
             n_releases = self._released.n_releases
+            # node mechanisms of other packages need not know the scale of their noise
+            noise = getattr(self._released, "deviation", None), getattr(self._released, "count_deviation", None)
         else:
             nodes, counts = self.condenser.nodes(self._state)
             n_releases = self.round
         said = statement(self.privacy, n_releases)
-        return Contribution(self.name, self.round, nodes, counts, _shared(tuple(said.items())))
+        return Contribution(self.name, self.round, nodes, counts, _shared(tuple(said.items())), *noise)
 
     # ------------------------------------------------------------ state
 

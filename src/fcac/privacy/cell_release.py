@@ -96,6 +96,7 @@ class Outcome(NamedTuple):
     unit_nodes: Floats
     counts: Floats
     node_noise: Floats
+    count_noise: Floats
     vigilance: float
     steps: list[Step]
 
@@ -157,7 +158,8 @@ def release_cells(
             kept, noise = trust**SENT_TRUST, trust ** (2 * SENT_TRUST) * noise
             moved = pulled_to_bounds(from_grid(step.bases) + kept[:, None] * means, noise)
             sent = np.maximum(1.0, np.rint(counts[alive]))
-            return Outcome(moved[alive], sent, noise[alive], VIGILANCE * radius / UNIT, steps)
+            count_noise = np.full(len(sent), step.count_scale**2)
+            return Outcome(moved[alive], sent, noise[alive], count_noise, VIGILANCE * radius / UNIT, steps)
         moved = np.clip(from_grid(step.bases) + trust[:, None] * means, 0.0, 1.0)
         if final_cells is None:
             final_cells = _affordable_cells(float(counts.sum()), n_features, rho)

@@ -29,6 +29,9 @@ class ReleasedState:
         Variance per feature due to the noise in each node, in the units of ``unit_nodes``.
     bounds : ndarray of shape (d, 2)
     n_releases : int
+    count_noise : ndarray of shape (K,) or None
+        Variance of ``counts`` due to their noise. None for a site that first released with 0.1.0, which did not keep
+        it; such a site goes on without it.
     """
 
     unit_nodes: Floats
@@ -36,11 +39,25 @@ class ReleasedState:
     node_noise: Floats
     bounds: Floats
     n_releases: int
+    count_noise: Floats | None = None
 
     @property
     def nodes(self) -> Floats:
         """Nodes in the units of the data."""
         return from_unit(self.unit_nodes, self.bounds)
+
+    @property
+    def deviation(self) -> Floats | None:
+        """Standard deviation of every value of ``nodes``, from public scales; None where ``count_noise`` is."""
+        if self.count_noise is None:
+            return None
+        deviation: Floats = np.sqrt(self.node_noise)[:, None] * np.diff(self.bounds, axis=1)[:, 0]
+        return deviation
+
+    @property
+    def count_deviation(self) -> Floats | None:
+        """Standard deviation of ``counts``, or None."""
+        return None if self.count_noise is None else np.sqrt(self.count_noise)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return a JSON-serialisable description and arrays, for :func:`fcac.persistence.pack`."""
@@ -51,6 +68,8 @@ class ReleasedState:
             "node_noise": self.node_noise,
             "bounds": np.asarray(self.bounds),
         }
+        if self.count_noise is not None:
+            arrays["count_noise"] = self.count_noise
         return meta, arrays
 
     @classmethod
@@ -66,6 +85,7 @@ class ReleasedState:
                 np.array(arrays[name], dtype=np.float64)
                 for name in ("unit_nodes", "released_counts", "node_noise", "bounds")
             )
+            count_noise = None if "count_noise" not in arrays else np.array(arrays["count_noise"], dtype=np.float64)
             n_releases = int(meta["n_releases"])
         except (KeyError, TypeError, ValueError) as error:
             raise PrivacyError(f"state: damaged, {error} is missing or not numeric") from None
@@ -73,17 +93,23 @@ class ReleasedState:
         n_nodes = len(unit_nodes)
         right_shapes = unit_nodes.shape == (n_nodes, len(bounds)) and counts.shape == noise.shape == (n_nodes,)
         numbers = [unit_nodes, counts, noise]
+        if count_noise is not None:
+            right_shapes = right_shapes and count_noise.shape == (n_nodes,)
+            numbers.append(count_noise)
         if not right_shapes or n_nodes == 0 or n_releases < 1 or not all(np.isfinite(a).all() for a in numbers):
             raise PrivacyError("state: damaged, its arrays do not match each other")
         if unit_nodes.min() < 0 or unit_nodes.max() > 1 or counts.min() < 1 or noise.min() < 0:
             raise PrivacyError("state: damaged, it contains values that no release can produce")
-        return cls(unit_nodes, counts, noise, bounds, n_releases)
+        if count_noise is not None and count_noise.min() < 0:
+            raise PrivacyError("state: damaged, it contains values that no release can produce")
+        return cls(unit_nodes, counts, noise, bounds, n_releases, count_noise)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReleasedState):
             return NotImplemented
-        pairs = zip(self.to_parts()[1].values(), other.to_parts()[1].values(), strict=True)
-        return self.n_releases == other.n_releases and all(np.array_equal(a, b) for a, b in pairs)
+        mine, theirs = self.to_parts()[1], other.to_parts()[1]
+        same_arrays = mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+        return self.n_releases == other.n_releases and same_arrays
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -108,8 +134,13 @@ def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: flo
     if state is None:
         return fresh
     nodes, counts, noise = list(state.unit_nodes), list(state.counts), list(state.node_noise)
+    known = state.count_noise is not None and fresh.count_noise is not None
+    count_noise = list(state.count_noise) if state.count_noise is not None and known else [0.0] * len(counts)
+    fresh_count_noise = fresh.count_noise if fresh.count_noise is not None and known else np.zeros(len(fresh.counts))
     n_features = fresh.unit_nodes.shape[1]
-    for node, count, variance in zip(fresh.unit_nodes, fresh.counts, fresh.node_noise, strict=True):
+    for node, count, variance, count_variance in zip(
+        fresh.unit_nodes, fresh.counts, fresh.node_noise, fresh_count_noise, strict=True
+    ):
         squared = ((np.array(nodes) - node) ** 2).sum(axis=1) - n_features * (np.array(noise) + variance)
         twin = int(np.argmin(squared))
         if squared[twin] <= vigilance**2:
@@ -118,10 +149,17 @@ def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: flo
             nodes[twin] = np.clip(old * nodes[twin] + new * node, 0.0, 1.0)
             noise[twin] = old**2 * noise[twin] + new**2 * variance
             counts[twin] = total
+            count_noise[twin] += count_variance
         else:
             nodes.append(node)
             counts.append(count)
             noise.append(variance)
+            count_noise.append(count_variance)
     return ReleasedState(
-        np.array(nodes), np.array(counts), np.array(noise), fresh.bounds, state.n_releases + fresh.n_releases
+        np.array(nodes),
+        np.array(counts),
+        np.array(noise),
+        fresh.bounds,
+        state.n_releases + fresh.n_releases,
+        np.array(count_noise) if known else None,
     )

@@ -18,6 +18,8 @@ from fcac.federation.log import Log
 from fcac.federation.readout import ReadOut, Shuffler
 from fcac.privacy.mechanisms import may_be_shared
 
+_LOGGED = ("nodes", "counts", "deviation", "count_deviation")
+
 
 class CommunityReadOut(ReadOut):
     """Keeps what `fcac.communities.Communities` needs from contributions, round by round.
@@ -44,7 +46,7 @@ class CommunityReadOut(ReadOut):
             if item.round < rounds.get(item.site, 0):
                 continue
             if len(item.nodes):
-                model.set_site(item.site, item.nodes, item.counts)
+                model.set_site(item.site, item.nodes, item.counts, item.deviation, item.count_deviation)
                 rounds[item.site] = item.round
             elif item.site in rounds and len(rounds) > 1 and not may_be_shared(item.privacy):
                 # its rows have all grown too old; a release may be empty by its noise
@@ -71,6 +73,7 @@ class CommunityReadOut(ReadOut):
         fresh = Communities(self.n_clusters_wanted)
         fresh.__dict__.update(self._model.__dict__)
         fresh._sites, fresh.lineage = dict(self._model._sites), list(self._model.lineage)
+        fresh._noise = dict(self._model._noise)
         return fresh
 
     @property
@@ -159,10 +162,10 @@ class CommunityReadOut(ReadOut):
         return self._model.codebook() if share_nodes else self._model.condense()
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        # nodes and counts are in the server's log already
+        # nodes, counts and their deviations are in the server's log already
         meta, arrays = self._model.to_parts()
         meta["rounds"] = [[site, number] for site, number in self._rounds.items()]
-        return meta, {name: array for name, array in arrays.items() if name not in ("nodes", "counts")}
+        return meta, {name: array for name, array in arrays.items() if name not in _LOGGED}
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> None:
         rounds = dict(meta["rounds"])
@@ -174,6 +177,13 @@ class CommunityReadOut(ReadOut):
         d = ordered[0].n_features if ordered else 0
         parts["nodes"] = np.concatenate([item.nodes for item in ordered]) if ordered else np.zeros((0, d))
         parts["counts"] = np.concatenate([item.counts for item in ordered]).astype(float) if ordered else np.zeros(0)
+        flags = meta.get("noisy", [False] * len(ordered))
+        noisy = [item for item, flag in zip(ordered, flags, strict=True) if flag]
+        if any(item.deviation is None for item in noisy):
+            raise ValueError("the communities in this file do not fit its contributions")
+        if noisy:
+            parts["deviation"] = np.concatenate([item.deviation for item in noisy])
+            parts["count_deviation"] = np.concatenate([item.count_deviation for item in noisy])
         self._model, self._rounds = Communities.from_parts(meta, parts), rounds
 
 

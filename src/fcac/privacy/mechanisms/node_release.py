@@ -204,7 +204,9 @@ class NodeRelease(Mechanism):
     def draw(self, prepared: Prepared) -> ReleasedState:
         """Draw the noise and return the accumulated state. To be called only after :meth:`charge`."""
         outcome = self._draw_outcome(prepared)
-        fresh = ReleasedState(outcome.unit_nodes, outcome.counts, outcome.node_noise, self.bounds, 1)
+        fresh = ReleasedState(
+            outcome.unit_nodes, outcome.counts, outcome.node_noise, self.bounds, 1, outcome.count_noise
+        )
         return accumulate(prepared.state, fresh, outcome.vigilance)
 
     def count_outside(self, X: Any) -> int:
