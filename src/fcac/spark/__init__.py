@@ -12,7 +12,15 @@ Examples
 >>> spark.predict(model, frame).groupBy("label").count().show()        # doctest: +SKIP
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from fcac._lazy import attach
+
+if TYPE_CHECKING:
+    from fcac.spark._ml import FCACEstimator, FCACModel
+    from fcac.spark.jobs import fit, predict, update
 
 __all__ = ["FCACEstimator", "FCACModel", "fit", "predict", "update"]
 
@@ -20,8 +28,8 @@ __getattr__, __dir__ = attach(
     __name__,
     __all__,
     {
-        "FCACEstimator": "fcac.spark.ml",
-        "FCACModel": "fcac.spark.ml",
+        "FCACEstimator": "fcac.spark._ml",
+        "FCACModel": "fcac.spark._ml",
         "fit": "fcac.spark.jobs",
         "predict": "fcac.spark.jobs",
         "update": "fcac.spark.jobs",

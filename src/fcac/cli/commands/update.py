@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fcac.cli import options as opt
+from fcac.cli import spark_engine
 from fcac.cli.console import BadUse, check_out, note, say
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def update(
     classes_per_site: opt.ClassesPerSite = 2,
     query: opt.Query = None,
     read: opt.Read = None,
+    engine: opt.Engine = "process",
+    master: opt.Master = None,
     record_id: opt.RecordId = None,
     part: opt.Part = None,
     ledger: Annotated[
@@ -72,6 +75,13 @@ def update(
         raise BadUse(
             f"{model} is a {type(known).__name__}, which cannot learn in rounds: use a model made by `fcac fit`"
         )
+    if spark_engine.check_engine(engine, master):
+        spark_engine.refuse(
+            site_column=site_column, site=site, sites=sites, label_column=label_column, query=query, read=read,
+            record_id=record_id, part=part, ledger=ledger, exit_code=exit_code, report=report,
+        )  # fmt: skip
+        spark_engine.update_on_spark(known, data, master, model if out is None else out)
+        return
     tables = opt.open_data(
         data,
         schema,

@@ -55,7 +55,7 @@ class FCACEstimator(_Columns, Estimator[Any], DefaultParamsReadable[Any], Defaul
     seed : int, default=0
     """
 
-    @keyword_only
+    @keyword_only  # type: ignore[untyped-decorator]
     def __init__(
         self,
         *,
@@ -81,7 +81,8 @@ class FCACEstimator(_Columns, Estimator[Any], DefaultParamsReadable[Any], Defaul
             max_nodes=self.getOrDefault(self.maxNodes) if self.isDefined(self.maxNodes) else None,
             random_state=self.getSeed(),
         )
-        return self._copyValues(FCACModel(model))
+        fitted: FCACModel = self._copyValues(FCACModel(model))
+        return fitted
 
 
 class FCACModel(_Columns, Model, MLWritable, MLReadable[Any]):
@@ -99,7 +100,7 @@ class FCACModel(_Columns, Model, MLWritable, MLReadable[Any]):
         def label(vectors: pa.Array) -> pa.Array:
             rows = np.array(vectors.to_pylist(), np.float64)
             with tell():
-                found = jobs.loaded(stored).server_.predict(rows, 1) if len(rows) else []
+                found = jobs.loaded(stored).server_.predict(rows, 1) if len(rows) else np.empty(0)
             return pa.array(found, pa.int64())
 
         vectors = vector_to_array(sql.col(self.getFeaturesCol()))
