@@ -1,4 +1,4 @@
-"""Words that tell clusters of texts apart: from the rows, or from a public vocabulary and the clusters' centres alone."""
+"""Words that tell clusters of texts apart: from the rows, or from a public vocabulary and the clusters' centres."""
 
 from __future__ import annotations
 

@@ -156,8 +156,8 @@ class _Callable:
         trusted = [item.strip() for item in os.environ.get(TRUSTED, "").split(",")]
         if name not in trusted:
             raise RequestError(
-                f"the encoder {name} is code from outside fcac that would run here and see every text: if you trust it, "
-                f"set {TRUSTED}={name}"
+                f"the encoder {name} is code from outside fcac that would run here and see every text: if you trust "
+                f"it, set {TRUSTED}={name}"
             )
         module_name, _, function = name.partition(":")
         try:
@@ -187,8 +187,8 @@ class _Callable:
         found = np.asarray(self._call(texts), dtype=np.float32)
         if found.ndim != 2 or len(found) != len(texts) or found.shape[1] != getattr(self, "width", found.shape[1]):
             raise DataError(
-                f"the encoder {self.name} must return one row of {getattr(self, 'width', 'some')} numbers for each text; "
-                f"for {len(texts)} texts it returned shape {found.shape}"
+                f"the encoder {self.name} must return one row of {getattr(self, 'width', 'some')} numbers for each "
+                f"text; for {len(texts)} texts it returned shape {found.shape}"
             )
         return found
 
