@@ -18,9 +18,11 @@ from fcac.privacy import NodeRelease, PaperLaplace
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.report import render_report, write_report
 from fcac.report.cluster_style import N_STYLES, PALETTE, ClusterStyle
-from fcac.report.data import adjusted_rand, gather
+from fcac.report.comparison import adjusted_rand
+from fcac.report.data import gather
+from fcac.report.dots import MIN_ROWS, condense
 from fcac.report.markup import Markup, tag
-from fcac.report.projection import MIN_ROWS, condense, fit_projection
+from fcac.report.projection import fit_projection
 from testing.data import blobs
 
 HOSTILE = "<script>alert('site')</script>"
@@ -49,7 +51,7 @@ def in_process():
 
 def text_of(html: str) -> str:
     """The page without its style and script."""
-    return re.sub(r"<(style|script)>.*?</\1>", "", html, flags=re.DOTALL)
+    return re.sub(r"<(style|script)(?: type=\"application/json\" id=\"data\")?>.*?</\1>", "", html, flags=re.DOTALL)
 
 
 # ------------------------------------------------------------ what is said
@@ -97,9 +99,10 @@ def test_differences_name_the_telling_feature_first():
     model = FCAC(server="communities", n_clusters=2, random_state=0).fit(rows)
     data = gather(model, feature_names=["a", "b", "c"])
     high = model.predict([[0.0, 40.0, 0.0]])[0]
-    for cluster in data.read.clusters:
-        assert cluster.differences[0].feature == "b"
-        assert cluster.differences[0].value == pytest.approx(1 if cluster.label == high else -1, abs=0.1)
+    for label, profile in data.profiles.clusters.items():
+        assert profile.columns[0].column.name == "b"
+        assert profile.columns[0].effect == pytest.approx(1 if label == high else -1, abs=0.1)
+        assert profile.name == ("high b" if label == high else "low b")
 
 
 def test_sites_shares_and_participation():
@@ -229,8 +232,10 @@ def test_no_row_is_in_the_file(kind):
     html = render_report(FCAC(server=kind, random_state=0).fit(rows), rows=rows)
     assert not re.findall(r"7,?\d\d\d\.\d", re.sub(r' points="[^"]*"', "", html))
     # and positions are whole units of a picture
-    for x in re.findall(r'c[xy]="([^"]*)"', html):
-        assert re.fullmatch(r"\d{1,3}", x)
+    places = re.findall(r' transform="translate\(([^"]*)\)"', html)
+    assert len(places) > 10
+    for place in places:
+        assert re.fullmatch(r"\d{1,3},\d{1,3}", place)
 
 
 def test_dots_of_sites_nodes_stand_for_several_rows():
@@ -267,7 +272,7 @@ def test_clusters_of_few_rows_are_not_described():
     server.absorb([Contribution("a", 1, nodes, np.append(np.full(60, 9), 1))])
     data = gather(server)
     for cluster in data.read.clusters:
-        assert (cluster.differences is None) == (cluster.rows < MIN_ROWS)
+        assert (cluster.label in data.profiles.clusters) == (cluster.rows >= MIN_ROWS)
 
 
 def test_rows_are_refused_in_a_federation_and_with_privacy(in_process):
@@ -440,7 +445,7 @@ def test_many_sites_rounds_and_clusters_stay_readable(tmp_path):
         server.absorb(batch)
     path = tmp_path / "report.html"
     write_report(server, path)
-    assert path.stat().st_size < 1_500_000
+    assert path.stat().st_size < 1_000_000
     html = path.read_text()
     assert "The 60 largest of 120 sites are listed." in html
     assert "The last 24 of 30 rounds are listed." in html
@@ -451,7 +456,7 @@ def test_file_is_small_and_written_whole(demo, tmp_path):
     path = tmp_path / "report.html"
     write_report(demo.model, path, rows=demo.rows)
     data = path.read_bytes()
-    assert len(data) < 300_000
+    assert len(data) < 500_000
     assert data.startswith(b"<!doctype html>")
     assert data.rstrip().endswith(b"</html>")
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]

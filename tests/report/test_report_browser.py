@@ -31,7 +31,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-SCREENS = [(1280, 900, "light"), (1280, 900, "dark"), (390, 844, "light"), (390, 844, "dark")]
+SCREENS = [(1280, 900, "light"), (1280, 900, "dark"), (820, 1180, "light"), (390, 844, "light"), (390, 844, "dark")]
 REPORTS = ["demo", "federation", "paper"]
 
 # Contrast of every visible piece of text with what lies behind it, by the formula of WCAG 2; those too low come back.
@@ -175,7 +175,7 @@ def test_light_and_dark_differ(browser, reports):
 def test_strangers_words_do_not_run(browser, reports):
     with Page(browser, reports["federation"], 1280, 900, "light") as opened:
         assert opened.page.evaluate("window.hacked") is None
-        assert opened.page.locator("script").count() == 1
+        assert opened.page.locator("script").count() == 2, "the data and our own"
         assert opened.page.locator("img").count() == 0
         assert opened.page.locator("h1").inner_text() == "<script>window.hacked = 1</script>"
         assert opened.complaints == []
@@ -194,7 +194,7 @@ def test_everything_is_reached_by_keyboard(browser, reports):
     with Page(browser, reports["demo"], 1280, 900, "light") as opened:
         page = opened.page
         reached = []
-        for _ in range(60):
+        for _ in range(150):
             page.keyboard.press("Tab")
             at = page.evaluate(FOCUS)
             if at["tag"] == "BODY":
@@ -203,12 +203,14 @@ def test_everything_is_reached_by_keyboard(browser, reports):
             reached.append(at)
         assert reached[0]["class"] == "skip"
         tags = [at["tag"] for at in reached]
-        assert tags.count("BUTTON") == 3, "one for each cluster"
+        assert tags.count("BUTTON") == page.locator("button:visible:enabled").count() > 15
+        assert sum("pick k" in at["class"] for at in reached) == 3, "one for each cluster"
+        assert tags.count("INPUT") == 1, "the slider of the tree"
         assert (
             tags.count("SUMMARY") == page.locator("summary").count() - page.locator("details summary details").count()
         )
         plots = [at for at in reached if at["class"] == "plot"]
-        assert len(plots) == page.locator(".plot").count() == 5
+        assert len(plots) == page.locator(".plot").count() == 4, "map, tree, flow and novelty"
         assert any("scroll" in at["class"] for at in reached)
 
 
@@ -229,7 +231,7 @@ def test_arrow_keys_walk_through_the_network(browser, reports):
 
 def test_pointing_at_a_node_tells_about_it(browser, reports):
     with Page(browser, reports["demo"], 1280, 900, "light") as opened:
-        mark = opened.page.locator("#network-plot [data-t]").first
+        mark = opened.page.locator("#network-plot .m").first
         mark.hover(force=True)
         tip = opened.page.locator("#tip.shown")
         assert tip.inner_text().startswith("Cluster ")
@@ -252,6 +254,103 @@ def test_a_cluster_can_be_singled_out(browser, reports):
             assert faint == (part.get_attribute("data-k") != chosen)
         page.keyboard.press("Enter")
         assert button.get_attribute("aria-pressed") == "false"
+
+
+def test_a_cluster_is_followed_through_every_panel(browser, reports):
+    with Page(browser, reports["demo"], 1280, 900, "light") as opened:
+        page = opened.page
+        row = page.locator("#cluster-table tbody tr").nth(1)
+        chosen = row.get_attribute("data-k")
+        row.click()
+        assert page.locator("#following").is_visible()
+        assert page.locator("#following-what").inner_text().startswith(f"Cluster {chosen}")
+        for panel in ("#network-plot .on", ".legend .on", ".card.on", "#cluster-table .on", "#tree-plot .on"):
+            followed = page.locator(panel)
+            assert followed.count() > 0, panel
+            assert {e.get_attribute("data-k") for e in followed.all()} == {chosen}
+        page.keyboard.press("Escape")
+        assert not page.locator("#following").is_visible()
+        assert page.locator(".on").count() == 0
+        page.locator("#network-plot .m").last.click(force=True)
+        assert page.locator("#following").is_visible()
+
+
+PLACES = """() => [...document.querySelectorAll("#network-plot .m")].map(m => m.getAttribute("transform"))"""
+
+
+def test_zoom_and_views_move_the_dots(browser, reports):
+    with Page(browser, reports["federation"], 1280, 900, "light") as opened:
+        page = opened.page
+        page.emulate_media(reduced_motion="reduce")
+        start = page.evaluate(PLACES)
+        page.locator("[data-zoom=in]").click()
+        assert page.evaluate(PLACES) != start
+        page.locator("#network-plot").focus()
+        page.keyboard.press("0")
+        first = page.evaluate(PLACES)
+        assert [p.split(")")[0] for p in first] == [p.split(")")[0].replace(",", ".0,") + ".0" for p in start]
+        page.locator("[data-view=b]").click()
+        page.wait_for_function("document.querySelector('.map').classList.contains('second')")
+        assert page.evaluate(PLACES) != first
+        assert page.locator("#network-plot .view.a").first.is_hidden()
+        page.locator("[data-view=a]").click()
+        page.wait_for_function(f"({PLACES})()[0] === {first[0]!r}")
+        assert opened.complaints == []
+
+
+OVERLAPS = """() => {
+  const boxes = [...document.querySelectorAll("#network-plot .number")]
+    .filter(e => e.getClientRects().length && e.style.visibility !== "hidden").map(e => e.getBoundingClientRect());
+  const clash = boxes.filter((a, i) => boxes.some((b, j) => j > i && a.left < b.right && b.left < a.right
+    && a.top < b.bottom && b.top < a.bottom));
+  return [boxes.length, clash.length];
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 820, 390])
+def test_labels_never_overlap(browser, reports, width):
+    with Page(browser, reports["federation"], width, 900, "light") as opened:
+        shown, overlapping = opened.page.evaluate(OVERLAPS)
+        assert shown >= 3
+        assert overlapping == 0
+        opened.page.locator("[data-zoom=in]").click()
+        assert opened.page.evaluate(OVERLAPS)[1] == 0
+
+
+def test_the_table_sorts_and_downloads(browser, reports, tmp_path):
+    with Page(browser, reports["federation"], 1280, 900, "light") as opened:
+        page = opened.page
+        head = page.locator("#cluster-table thead th").nth(2)
+        for direction in ("ascending", "descending"):
+            head.locator("button").click()
+            assert head.get_attribute("aria-sort") == direction
+            rows = [int(c.get_attribute("data-v")) for c in page.locator("#cluster-table tbody td:nth-child(3)").all()]
+            assert rows == sorted(rows, reverse=direction == "descending")
+        with page.expect_download() as waiting:
+            page.locator("#csv").click()
+        waiting.value.save_as(tmp_path / "clusters.csv")
+        lines = (tmp_path / "clusters.csv").read_text("utf-8-sig").splitlines()
+        assert lines[0].startswith('"Cluster","Name","Rows","Share"')
+        assert len(lines) == 1 + len(rows)
+        assert opened.requests == [reports["federation"].as_uri()] or "blob:" in opened.requests[-1]
+
+
+def test_another_cut_of_the_tree_colours_the_map(browser, reports):
+    with Page(browser, reports["demo"], 1280, 900, "light") as opened:
+        page = opened.page
+        colours = """() => [...new Set([...document.querySelectorAll("#network-plot .m")]
+            .map(m => getComputedStyle(m).fill))].length"""
+        assert page.evaluate(colours) == 3
+        page.locator("#cut").fill("2")
+        assert page.locator("#cut-value").inner_text() == "2"
+        assert page.evaluate(colours) == 2
+        page.locator("#cut-back").click()
+        assert page.evaluate(colours) == 3
+        box = page.locator("#tree-plot svg").bounding_box()
+        assert box is not None
+        page.locator("#tree-plot svg").click(position={"x": 60, "y": box["height"] - 4})
+        assert int(page.locator("#cut-value").inner_text()) > 3
+        assert opened.complaints == []
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -249,8 +249,8 @@ class Hub:
         from fcac.report import write_report
 
         try:
-            names = list(self.settings.schema.feature_names)
-            write_report(server, self.state / "report.html", title=self.settings.name, feature_names=names)
+            schema = self.settings.schema
+            write_report(server, self.state / "report.html", title=self.settings.name, schema=schema)
         except Exception as error:
             self.note("no report", round=round, reason=f"{type(error).__name__}: {error}"[:300])
 

@@ -1,9 +1,9 @@
-"""The report: one self-contained HTML file that shows the results, round by round, and the privacy statement."""
+"""The report: one self-contained HTML file that shows what the clusters are, how sure they are and what was done."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fcac import persistence
@@ -17,44 +17,60 @@ __all__ = ["render_report", "write_report"]
 
 def render_report(
     model: FCAC | Server,
+    X: Any = None,
     *,
     rows: Any = None,
     title: str | None = None,
     compare: FCAC | Server | None = None,
     feature_names: Sequence[str] | None = None,
     federation: bool | None = None,
+    schema: Any = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the report as text; for the parameters see :func:`write_report`."""
-    data = gather(model, rows=rows, compare=compare, feature_names=feature_names, federation=federation)
+    data = gather(
+        model,
+        rows=rows if X is None else X,
+        compare=compare,
+        feature_names=feature_names,
+        federation=federation,
+        schema=schema,
+        facts=facts,
+    )
     return page(data, title)
 
 
 def write_report(
     model: FCAC | Server,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] = "report.html",
+    X: Any = None,
     *,
     rows: Any = None,
     title: str | None = None,
     compare: FCAC | Server | None = None,
     feature_names: Sequence[str] | None = None,
     federation: bool | None = None,
+    schema: Any = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one HTML file that shows the clusters, the rounds, the sites and the privacy statement.
+    """Write one HTML file that explains the clusters: a map, a profile of each, the tree, how sure, what was done.
 
     The file needs nothing else: no network, no fonts, no scripts from elsewhere. Everything in it is computed from the
-    contributions that the server keeps. Panels that need rows (novelty, exact sizes) appear only if `rows` is given,
+    contributions that the server keeps. Panels that need rows (novelty, exact sizes) appear only if `X` is given,
     which is allowed only for in-process runs without privacy. The file never contains a row: pictures show the server's
     own nodes to three digits and, where the clusters consist of the sites' own nodes, dots that stand for at least five
-    rows each.
+    rows each. Under `NodeRelease` sizes and means come with the error that the known noise causes.
 
     Parameters
     ----------
     model : FCAC or Server
         A fitted model. A Server is assumed to be the server of a federation.
-    path : path-like
+    path : path-like, default="report.html"
         Written atomically.
-    rows : array-like, dict of site to rows, or iterator of (site, rows), optional
+    X : array-like, dict of site to rows, or iterator of (site, rows), optional
         Rows to be counted by cluster and in the histogram of novelty; read once, block by block.
+    rows : optional
+        Earlier name of `X`.
     title : str, optional
     compare : FCAC or Server, optional
         Another read-out of the same contributions, shown beside this one.
@@ -62,6 +78,11 @@ def write_report(
         By default the names with which the model was fitted.
     federation : bool, optional
         Whether contributions were sent from sites to a server; by default, whether `model` is a Server.
+    schema : Schema, optional
+        What turned tables into rows: values are then shown in the tables' units. By default the model's own.
+    facts : mapping, optional
+        What else is known of the run, for the section "What was done": ``rows_read``, ``rows_dropped``, ``seconds``;
+        anything else is listed as it is.
 
     Examples
     --------
@@ -74,11 +95,19 @@ def write_report(
     >>> model = FCAC(random_state=0).fit(X, groups=rng.integers(2, size=len(X)))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "report.html")
-    ...     write_report(model, path, rows=X)
+    ...     write_report(model, path, X)
     ...     os.path.getsize(path) < 1_000_000
     True
     """
     text = render_report(
-        model, rows=rows, title=title, compare=compare, feature_names=feature_names, federation=federation
+        model,
+        X,
+        rows=rows,
+        title=title,
+        compare=compare,
+        feature_names=feature_names,
+        federation=federation,
+        schema=schema,
+        facts=facts,
     )
     persistence.write_atomic(path, text.encode())

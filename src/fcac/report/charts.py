@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcac._typing import Floats
+from fcac._typing import Floats, Integers
 from fcac.report.cluster_style import ClusterStyle
 from fcac.report.data import Novelty, Reading, RoundData
+from fcac.report.dots import Dots
+from fcac.report.label_places import place_labels
 from fcac.report.markup import Markup, tag
-from fcac.report.projection import Dots, Projection
-
-# Maximum number of cluster numbers in a picture; more would hide the nodes.
-_MAX_NUMBERS = 24
 
 
 @dataclass(frozen=True)
@@ -49,120 +47,61 @@ class Frame:
         return [(round(a), round(b)) for a, b in zip(x, y, strict=True)]
 
 
-# ------------------------------------------------------------ the network
+# ------------------------------------------------------------ small pictures of the network
 
 
-def network(
+def small_network(
     dots: Dots,
     style_of: Callable[[int], ClusterStyle],
-    projection: Projection,
     frame_points: Floats,
     *,
-    width: int = 640,
-    height: int = 480,
-    largest: float = 13.0,
-    numbers: bool = True,
-    tips: bool = True,
-    what_counts: str = "rows",
-    axes: bool = True,
+    width: int = 320,
+    height: int = 250,
+    largest: float = 8.0,
+    numbers: bool = False,
 ) -> Markup:
-    """Draw nodes (area by count), edges and cluster numbers.
+    """Draw nodes (area by count) and edges, without anything to point at.
 
     Parameters
     ----------
     dots : Dots
     style_of : callable
         Returns the style of a cluster.
-    projection : Projection
     frame_points : array of shape (n, 2)
         Points that must be visible; pass the same ones to pictures that are to be compared.
     """
-    frame = Frame.around(frame_points, width, height, margin=34 if axes else 14)
-    places = frame.place(dots.points)
-    radii = _radii(dots, largest)
-    drawn: list[Markup | None] = [_axes(frame, projection, frame_points, width, height) if axes else None]
-    drawn.append(_edges(dots, places))
+    frame = Frame.around(frame_points, width, height, margin=14)
+    places, size = frame.place(dots.points), radii(dots.counts, largest)
+    drawn: list[Markup | None] = [edge_path(dots, places)]
     # large clusters first, so that small ones are drawn on top
     labels = sorted({int(label) for label in dots.labels}, key=lambda label: (style_of(label).rank, label))
+    anchors = []
     for label in labels:
         style, inside = style_of(label), np.flatnonzero(dots.labels == label)
-        inside = inside[np.lexsort((dots.points[inside, 1], dots.points[inside, 0]))]
-        marks = [
-            style.mark(*places[i], radii[i], data_t=_node_tip(dots, int(i), what_counts) if tips else None)
-            for i in inside
-        ]
+        marks = [style.mark(size[i], places[i]) for i in inside]
         drawn.append(tag("g", marks, class_=f"k {style.colour}", data_k=label))
-    if numbers:
-        drawn.append(_numbers(dots, places, labels, width, height))
+        anchors.append(np.average(np.array([places[i] for i in inside]), axis=0, weights=dots.counts[inside]))
+    if numbers and labels:
+        named = [(label, str(label)) for label in labels]
+        found = place_labels(named, np.array(anchors), width, height)
+        drawn += [tag("text", p.text, class_="number k", data_k=p.label, x=round(p.x), y=round(p.y)) for p in found]
     return tag("svg", drawn, viewBox=f"0 0 {width} {height}", class_="net", aria_hidden="true", focusable="false")
 
 
-def _radii(dots: Dots, largest: float) -> list[float]:
-    if not len(dots.counts):
+def radii(counts: Integers, largest: float) -> list[float]:
+    """Return radii of dots whose areas grow with counts; where all counts are small, so are all dots."""
+    if not len(counts):
         return []
-    # where all counts are small, so are all marks
-    relative = np.sqrt(dots.counts / max(int(dots.counts.max()), 12))
-    return [float(r) for r in np.maximum(largest * relative, 0.22 * largest)]
+    relative = np.sqrt(counts / max(float(counts.max()), 12.0))
+    return [round(float(r), 1) for r in np.maximum(largest * relative, 0.24 * largest)]
 
 
-def _node_tip(dots: Dots, i: int, what_counts: str) -> str:
-    merged = f", {dots.n_merged[i]} nodes" if dots.n_merged[i] > 1 else ""
-    return f"Cluster {dots.labels[i]}: {dots.counts[i]:,} {what_counts}{merged}"
-
-
-def _edges(dots: Dots, places: Sequence[tuple[int, int]]) -> Markup | None:
+def edge_path(dots: Dots, places: Sequence[tuple[int, int]]) -> Markup | None:
+    """Return the lines between linked dots."""
     if not len(dots.edges):
         return None
     path = "".join(f"M{places[a][0]} {places[a][1]}L{places[b][0]} {places[b][1]}" for a, b in dots.edges)
     return tag("path", d=path, class_="edges")
-
-
-def _numbers(
-    dots: Dots, places: Sequence[tuple[int, int]], labels: Sequence[int], width: int, height: int
-) -> Markup | None:
-    """Return cluster numbers at the clusters' centres, largest clusters first, without overlaps."""
-    boxes: list[tuple[float, float]] = []
-    texts = []
-    for label in labels[:_MAX_NUMBERS]:
-        inside = np.flatnonzero(dots.labels == label)
-        where = np.array([places[int(i)] for i in inside], dtype=np.float64)
-        centre = np.average(where, axis=0, weights=dots.counts[inside])
-        x, y = where[np.argmin(((where - centre) ** 2).sum(axis=1))]
-        for dx, dy in ((0, -16), (0, 18), (18, 0), (-18, 0), (20, -20), (-20, -20), (20, 20), (-20, 20)):
-            at = (float(np.clip(x + dx, 12, width - 12)), float(np.clip(y + dy, 12, height - 12)))
-            if all(abs(at[0] - bx) > 22 or abs(at[1] - by) > 16 for bx, by in boxes):
-                boxes.append(at)
-                texts.append(tag("text", label, x=round(at[0]), y=round(at[1]), class_="k number", data_k=label))
-                break
-    return tag("g", texts) if texts else None
-
-
-def _axes(frame: Frame, projection: Projection, points: Floats, width: int, height: int) -> Markup:
-    parts = [
-        tag("text", projection.x_label, x=width - 8, y=height - 8, class_="axis end"),
-        tag("text", projection.y_label, x=8, y=16, class_="axis"),
-    ]
-    if not projection.is_reduced and len(points):
-        parts += _ticks(frame, points, width, height, 0)
-        if projection.y_label:
-            parts += _ticks(frame, points, width, height, 1)
-    return tag("g", parts)
-
-
-def _ticks(frame: Frame, points: Floats, width: int, height: int, axis: int) -> list[Markup]:
-    low, high = float(points[:, axis].min()), float(points[:, axis].max())
-    parts = []
-    for value in nice_values(low, high):
-        corner = frame.low.copy()
-        corner[axis] = value
-        x, y = frame.place(corner[None, :])[0]
-        if axis == 0:
-            parts.append(tag("path", d=f"M{x} 24V{height - 24}", class_="grid"))
-            parts.append(tag("text", f"{value:g}", x=x, y=height - 26, class_="tick mid"))
-        else:
-            parts.append(tag("path", d=f"M8 {y}H{width - 8}", class_="grid"))
-            parts.append(tag("text", f"{value:g}", x=10, y=y - 4, class_="tick"))
-    return parts
 
 
 def nice_values(low: float, high: float, most: int = 5) -> list[float]:
@@ -212,7 +151,8 @@ def flow(rounds: Sequence[RoundData], read: Reading, names: Sequence[str]) -> Ma
                     y=f"{low:.1f}",
                     width=bar,
                     height=f"{max(high - low, 1.5):.1f}",
-                    class_=f"bar {style.colour}",
+                    class_=f"bar k {style.colour}",
+                    data_k=rounds[k].becomes.get(label, label),
                     data_t=tip,
                 )
             )
@@ -287,7 +227,8 @@ def _ribbons(
             f"V{b + thin:.1f}C{middle:.0f} {b + thin:.1f} {middle:.0f} {a + thick:.1f} {left:.0f} {a + thick:.1f}Z"
         )
         tip = f"{rows:,} rows: {_cluster_name(source)} to {_cluster_name(target)}"
-        drawn.append(tag("path", d=shape, class_=f"ribbon {style.colour}", data_t=tip))
+        follows = now.becomes.get(target, target)
+        drawn.append(tag("path", d=shape, class_=f"ribbon k {style.colour}", data_k=follows, data_t=tip))
     return drawn
 
 

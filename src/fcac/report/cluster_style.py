@@ -43,16 +43,17 @@ class ClusterStyle:
         """Name of the shape."""
         return SHAPES[self.rank // len(PALETTE)] if self.rank < N_STYLES else SHAPES[0]
 
-    def mark(self, x: float, y: float, radius: float, **attributes: object) -> Markup:
-        """Return the mark at a position, as SVG."""
+    def mark(self, radius: float, place: tuple[float, float], **attributes: object) -> Markup:
+        """Return the mark at a position, as SVG; it is drawn around (0, 0) and then moved, so that it can move on."""
+        moved = f"translate({_short(place[0])},{_short(place[1])})"
         if self.shape == "circle":
-            return tag("circle", cx=_short(x), cy=_short(y), r=_short(radius), **attributes)
-        corners = " ".join(f"{_short(x + radius * dx)},{_short(y + radius * dy)}" for dx, dy in _CORNERS[self.shape])
-        return tag("polygon", points=corners, **attributes)
+            return tag("circle", r=_short(radius), transform=moved, **attributes)
+        corners = " ".join(f"{_short(radius * dx)},{_short(radius * dy)}" for dx, dy in _CORNERS[self.shape])
+        return tag("polygon", points=corners, transform=moved, **attributes)
 
     def chip(self) -> Markup:
         """Return a small mark to be shown beside a name."""
-        mark = self.mark(8, 8, 5.5)
+        mark = self.mark(5.5, (8, 8))
         return tag("svg", mark, class_=f"chip {self.colour}", viewBox="0 0 16 16", aria_hidden="true")
 
 

@@ -19,6 +19,9 @@ _MAX_SITES_IN_GRID = 60
 _MAX_ROUNDS_IN_GRID = 24
 _MAX_EVENTS = 24
 _MAX_LISTED = 6
+_MAX_DRIFTING = 40
+# Drift from which a cluster is said to have moved, in spreads.
+_MOVED = 0.25
 
 # ------------------------------------------------------------ rounds
 
@@ -38,18 +41,7 @@ def rounds_section(data: ReportData) -> Markup | None:
     pictures = []
     for r in rounds:
         name = f"Round {data.round_names[r.snapshot.round - 1]}"
-        picture = charts.network(
-            r.dots,
-            partial(_later_style, read, r.becomes),
-            data.projection,
-            everything,
-            width=320,
-            height=250,
-            largest=8.0,
-            numbers=False,
-            tips=False,
-            axes=False,
-        )
+        picture = charts.small_network(r.dots, partial(_later_style, read, r.becomes), everything)
         n_nodes, n_clusters = len(r.snapshot.nodes), r.snapshot.n_clusters
         alt = f"{name}: {counted(n_nodes, 'node')} in {counted(n_clusters, 'cluster')}."
         heading = tag("h3", name, tag("span", f"{counted(n_clusters, 'cluster')}"))
@@ -90,7 +82,57 @@ def rounds_section(data: ReportData) -> Markup | None:
         intro,
         tag("div", pictures, class_="small", style=f"--n:{_columns(len(rounds))}"),
         moved,
+        _drift(data),
     )
+
+
+def _drift(data: ReportData) -> Markup | None:
+    """How far clusters have moved in each round, where the server has seen it."""
+    rounds = sorted({move.round for move in data.moves})[-_MAX_ROUNDS_IN_GRID:]
+    if not rounds:
+        return None
+    found = {(move.cluster, move.round): move.moved for move in data.moves}
+    clusters = [c for c in data.read.clusters if any((c.label, r) in found for r in rounds)][:_MAX_DRIFTING]
+    if not clusters:
+        return None
+    names = {number: data.round_names[min(number, len(data.round_names)) - 1] for number in rounds}
+    head = tag("tr", tag("th", "Cluster", scope="col"), [tag("th", f"Round {names[r]}", scope="col") for r in rounds])
+    lines = [
+        tag(
+            "tr",
+            tag("th", cluster.style.chip(), f" {cluster.label}", scope="row"),
+            [_moved_cell(found.get((cluster.label, r))) for r in rounds],
+            class_="k",
+            data_k=cluster.label,
+        )
+        for cluster in clusters
+    ]
+    grid = tag(
+        "table",
+        tag("caption", "How far each cluster has moved in each round", class_="unseen"),
+        tag("thead", head),
+        tag("tbody", lines),
+        class_="presence follow",
+    )
+    return tag(
+        "div",
+        tag("h3", "How far clusters have moved"),
+        tag(
+            "p",
+            "Distance between a cluster's centres before and after the round, in units of the cluster's own spread: "
+            "below 0.25 is little, above 1 the cluster is somewhere else.",
+            class_="caption",
+        ),
+        tag("div", grid, class_="scroll", tabindex="0", role="region", aria_label="Drift of clusters"),
+        class_="panel gap",
+    )
+
+
+def _moved_cell(moved: float | None) -> Markup:
+    if moved is None:
+        return tag("td", "–", class_="out")
+    far = "late" if moved >= _MOVED else "in"
+    return tag("td", f"{moved:.2f}" if np.isfinite(moved) else "far", class_=far)
 
 
 def _columns(n: int) -> int:

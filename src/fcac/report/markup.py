@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-_EMPTY_ELEMENTS = frozenset({"meta", "br", "hr", "col"})
+_EMPTY_ELEMENTS = frozenset({"meta", "br", "hr", "col", "input"})
 
 
 class Markup(str):

@@ -8,18 +8,18 @@ import numpy as np
 
 from fcac._text import counted
 from fcac.report import charts
-from fcac.report.components import details, plot, section, shortened, table
+from fcac.report.columns import figure, percent
+from fcac.report.components import details, image, plot, section, shortened, table
 from fcac.report.data import Cluster, Comparison, Reading, ReportData
+from fcac.report.done import Done
+from fcac.report.dots import MIN_ROWS
+from fcac.report.map_chart import describe_map, map_chart
 from fcac.report.markup import Child, Markup, tag
 from fcac.report.privacy_statement import PrivacyStatement
-from fcac.report.projection import MIN_ROWS
 
-_MAX_CARDS = 9
-_MAX_DIFFERENCES = 6
-_MAX_SITES_IN_CARD = 5
-_MAX_LEGEND = 60
+_MAX_LEGEND = 250
 _MAX_CROSS = 20
-_HARDLY_CONDENSED = 0.9
+_MAX_STABLE = 30
 
 
 # ------------------------------------------------------------ opening
@@ -29,14 +29,14 @@ def opening(data: ReportData) -> list[Markup]:
     """Return the headline figures, and a banner if privacy requires one."""
     clusters = data.read.clusters
     privacy = data.privacy
-    sent = f"{data.n_rows / data.n_sent_nodes:,.1f}" if data.n_sent_nodes else "–"
+    per_node = figure(data.n_rows / data.n_sent_nodes) if data.n_sent_nodes else "–"
     about = "" if data.exact_counts else "≈ "
     tiles = [
         ("Clusters found", f"{len(clusters):,}"),
         (f"Rows behind them{'' if data.exact_counts else ' (noised)'}", f"{about}{data.n_rows:,}"),
         ("Sites", f"{len(data.sites):,}"),
         ("Rounds", f"{len(data.round_names):,}"),
-        (f"Nodes sent, one for {sent} rows", f"{data.n_sent_nodes:,}"),
+        (f"Nodes sent; rows per node: {per_node}", f"{data.n_sent_nodes:,}"),
     ]
     banner = None
     if privacy.level in ("danger", "warning"):
@@ -79,203 +79,150 @@ def lead(data: ReportData) -> Markup:
     )
 
 
-# ------------------------------------------------------------ the network
+# ------------------------------------------------------------ the map
 
 
-def network_section(data: ReportData) -> Markup:
-    """Show the picture of the network with its legend."""
+def map_section(data: ReportData) -> Markup:
+    """Show the large picture with its legend."""
     read = data.read
-    picture = charts.network(read.dots, read.style, data.projection, read.dots.points, what_counts=read.way.count_noun)
-    legend = [_legend_entry(cluster) for cluster in read.clusters[:_MAX_LEGEND]]
+    legend = [_legend_entry(cluster, data) for cluster in read.clusters[:_MAX_LEGEND]]
     more = len(read.clusters) - len(legend)
-    alt = _network_alt(read)
-    clusters = table(
-        ["Cluster", "Rows", "Share", "Nodes"],
-        [(f"{c.label}", f"{c.rows:,}", f"{c.share:.1%}", f"{c.n_nodes:,}") for c in read.clusters],
-        caption="Clusters with their rows and nodes",
+    first, second = ("Map", "Principal components") if data.views.map_first else ("Columns", "Map")
+    tools = tag(
+        "div",
+        tag(
+            "div",
+            tag("button", first, type="button", data_view="a", aria_pressed="true"),
+            tag("button", second, type="button", data_view="b", aria_pressed="false"),
+            class_="switch",
+            role="group",
+            aria_label="View",
+        ),
+        tag(
+            "div",
+            tag("button", "+", type="button", data_zoom="in", aria_label="Zoom in"),
+            tag("button", "\N{MINUS SIGN}", type="button", data_zoom="out", aria_label="Zoom out"),
+            tag("button", "Whole", type="button", data_zoom="all", aria_label="Show the whole picture"),
+            class_="switch",
+            role="group",
+            aria_label="Zoom",
+        ),
+        class_="tools",
     )
     stage = tag(
         "div",
         tag(
             "figure",
-            plot(picture, alt, id_="network-plot"),
-            tag("figcaption", _network_caption(data)),
+            tools,
+            plot(map_chart(data), describe_map(data), id_="network-plot"),
+            tag("figcaption", _map_caption(data)),
         ),
         tag(
             "div",
-            tag("ul", legend, class_="legend", aria_label="Clusters: choose one to single it out in the picture"),
+            tag("ul", legend, class_="legend follow", aria_label="Clusters: choose one to follow it through the page"),
             tag("p", f"and {counted(more, 'smaller cluster')}", class_="caption") if more else None,
         ),
         class_="stage panel",
     )
-    intro = f"Every dot is a node that stands for rows like it. Clusters are read as {read.way.title}."
-    return section("network", "The network", intro, stage, details("Show as a table", clusters))
-
-
-def _network_alt(read: Reading) -> str:
-    if not read.clusters:
-        return "An empty network."
-    first = read.clusters[0]
-    return (
-        f"Network of {counted(read.n_nodes, 'node')} in {counted(len(read.clusters), 'cluster')}; "
-        f"the largest, cluster {first.label}, holds {first.share:.0%} of the rows."
+    intro = (
+        "Every dot stands for rows that are alike. Choose a cluster, here or anywhere on the page, to follow it "
+        "through every panel; drag to move, Ctrl and wheel (or + and \N{MINUS SIGN}) to zoom."
     )
+    return section("network", "The map", intro, stage)
 
 
-def _network_caption(data: ReportData) -> str:
-    dots, projection = data.read.dots, data.projection
-    parts = ["Area grows with the node's count."]
-    if data.read.way.count_noun == "wins":
-        parts[0] = "Area grows with how often a node won; lines join nodes that won together."
-    if projection.is_reduced:
-        scaled = "each divided by its standard deviation, " if projection.standardised else ""
-        shown = sum(projection.shares)
+def _map_caption(data: ReportData) -> str:
+    dots, projection = data.read.dots, data.views.projection
+    parts = []
+    if data.views.map_first:
+        scaled = ", each divided by its standard deviation," if projection.standardised else ""
         parts.append(
-            f"The {len(data.feature_names)} features, {scaled}are projected onto the two directions in which nodes "
-            f"differ most ({shown:.0%} of the variance)."
+            "In the map, dots lie near each other if they are neighbours in the data; distances between far clusters "
+            f"mean little. The other view shows the two directions in which the {len(data.feature_names)} features"
+            f"{scaled} differ most ({sum(projection.shares):.0%} of the variance)."
         )
+    else:
+        parts.append("The columns as they are; the map puts neighbours in the data near each other.")
+    if data.read.way.count_noun == "wins":
+        parts.append("The area of a dot grows with how often a node won; lines join nodes that won together.")
+    else:
+        parts.append("The area of a dot grows with its rows; shading shows where rows are dense.")
     if dots.condensed:
         least = f", so that each stands for at least {MIN_ROWS} rows" if data.read.way.nodes_are_contributed else ""
         parts.append(f"Neighbouring nodes of a cluster are drawn as one dot{least}.")
     if dots.n_hidden:
         parts.append(f"{counted(dots.n_hidden, 'node')} of clusters with fewer than {MIN_ROWS} rows are not drawn.")
     parts.append("Positions are rounded to three digits.")
-    if data.n_sent_nodes > _HARDLY_CONDENSED * data.n_rows:
-        parts.append(
-            "Nearly every row was sent as a node of its own: there are few rows per site, or features of very "
-            "different scales; a schema with scaling may help."
-        )
     return " ".join(parts)
 
 
-def _legend_entry(cluster: Cluster) -> Markup:
+def _legend_entry(cluster: Cluster, data: ReportData) -> Markup:
     return tag(
         "li",
         tag(
             "button",
             cluster.style.chip(),
-            tag("span", f"Cluster {cluster.label}"),
-            tag("span", _percent(cluster.share), class_="num"),
+            tag("span", tag("b", str(cluster.label)), f" {data.profiles.name(cluster.label)}", class_="what"),
+            tag("span", percent(cluster.share), class_="num"),
             _meter(cluster.share, cluster.style.colour),
             type="button",
+            class_="pick k",
             aria_pressed="false",
             data_k=cluster.label,
         ),
     )
 
 
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
-
-
 def _meter(share: float, colour: str = "") -> Markup:
     return tag("span", tag("i", style=f"width:{100 * share:.1f}%"), class_=f"meter {colour}".strip())
 
 
-# ------------------------------------------------------------ clusters
+# ------------------------------------------------------------ how sure
 
 
-def clusters_section(data: ReportData) -> Markup | None:
-    """Describe each cluster."""
-    clusters = data.read.clusters
-    if not clusters:
+def sure_section(data: ReportData) -> Markup | None:
+    """Tell how far the clusters can be relied on."""
+    told = [c for c in data.read.clusters if c.stability is not None]
+    if not data.cautions and not told and data.stability is None:
         return None
-    described = [c for c in clusters if c.differences is not None][:_MAX_CARDS]
-    # one scale for all, so that bars can be compared between clusters
-    widest = max((abs(d.value) for c in described for d in c.differences or []), default=0.0) or 1.0
-    cards = [_card(cluster, data, widest) for cluster in described]
-    few = None
-    if not cards:
-        few = tag("p", f"No cluster stands for {MIN_ROWS} rows or more, so none is described.", class_="panel")
-    rest = [c for c in clusters if c not in described]
-    more = None
-    if rest:
-        body = [(str(c.label), f"{c.rows:,}", f"{c.share:.1%}", _top_site(c), _top_difference(c)) for c in rest]
-        more = details(
-            f"Show the {counted(len(rest), 'smaller cluster')}",
-            table(
-                ["Cluster", "Rows", "Share", "Mostly at", "Largest difference"],
-                body,
-                caption="Smaller clusters",
-            ),
-        )
-    intro = (
-        "The size of each cluster, the sites of its rows, and what sets it apart: the distance of its mean from the "
-        "mean of all rows, in standard deviations of all nodes, largest first."
-    )
-    return section("clusters", "The clusters", intro, few or tag("div", cards, class_="cards"), more)
-
-
-def _card(cluster: Cluster, data: ReportData, widest: float) -> Markup:
-    size = counted(cluster.rows, "row")
-    if not data.exact_counts:
-        size = f"about {size}"
-    sites = list(cluster.site_shares.items())
-    shown = sites[:_MAX_SITES_IN_CARD] if len(sites) > _MAX_SITES_IN_CARD + 1 else sites
-    lines = [_site_line(str(name), share) for name, share in shown]
-    if len(shown) < len(sites):
-        lines.append(_site_line(f"{len(sites) - len(shown)} others", sum(share for _, share in sites[len(shown) :])))
-    return tag(
-        "article",
-        tag(
-            "header", cluster.style.chip(), tag("h3", f"Cluster {cluster.label}"), tag("span", _percent(cluster.share))
-        ),
-        tag("div", size, class_="big"),
-        tag("div", tag("h4", "Where its rows are"), tag("ul", lines, class_="rows")) if lines else None,
-        tag("div", tag("h4", "What sets it apart"), _difference_list(cluster, widest)),
-        class_="panel card",
-    )
-
-
-def _site_line(name: str, share: float) -> Markup:
-    return tag(
-        "li",
-        tag("span", shortened(name), class_="name", title=name),
-        _meter(share),
-        tag("span", _percent(share), class_="num"),
-    )
-
-
-def _difference_list(cluster: Cluster, widest: float) -> Markup:
-    differences = cluster.differences or []
-    shown = differences[:_MAX_DIFFERENCES]
-    lines = []
-    for difference in shown:
-        half = 50 * abs(difference.value) / widest
-        side = f"left:50%;width:{half:.1f}%" if difference.value >= 0 else f"right:50%;width:{half:.1f}%"
-        lines.append(
+    parts: list[Markup] = []
+    if data.stability is not None:
+        parts.append(
             tag(
-                "li",
-                tag("span", shortened(difference.feature), class_="name", title=difference.feature),
-                tag("span", tag("i", style=side, class_="up" if difference.value >= 0 else "down"), class_="swing"),
-                tag("span", signed(difference.value), class_="num"),
+                "p",
+                "All clusters together: ",
+                tag("strong", f"{data.stability:.2f}"),
+                " on a scale from 0 (arbitrary) to 1 (no other reading comes close). It is computed from nodes "
+                "alone, without any labels.",
             )
         )
-    more = len(differences) - len(shown)
-    listed = tag("ul", lines, class_="rows")
-    return (
-        listed
-        if not more
-        else tag("div", listed, tag("p", f"and {counted(more, 'feature')} with smaller differences", class_="caption"))
-    )
-
-
-def signed(value: float) -> str:
-    """Return a number with its sign."""
-    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}") if abs(value) >= 0.005 else "0.00"
-
-
-def _top_site(cluster: Cluster) -> str:
-    if not cluster.site_shares:
-        return "–"
-    name, share = next(iter(cluster.site_shares.items()))
-    return f"{shortened(str(name))} ({share:.0%})"
-
-
-def _top_difference(cluster: Cluster) -> str:
-    if not cluster.differences:
-        return "–"
-    return f"{shortened(cluster.differences[0].feature)} {signed(cluster.differences[0].value)}"
+    if told:
+        lines = [
+            tag(
+                "li",
+                tag("span", c.style.chip(), f" Cluster {c.label}", class_="name"),
+                tag("span", tag("i", style=f"width:{100 * (c.stability or 0):.0f}%"), class_=f"meter {c.style.colour}"),
+                tag("span", f"{c.stability:.2f}", class_="num"),
+                class_="k",
+                data_k=c.label,
+            )
+            for c in told[:_MAX_STABLE]
+        ]
+        more = len(told) - len(lines)
+        parts.append(tag("h3", "Stability of each cluster"))
+        parts.append(tag("ul", lines, class_="rows follow"))
+        if more > 0:
+            parts.append(tag("p", f"and {counted(more, 'smaller cluster')}; see the table", class_="caption"))
+    warned = None
+    if data.cautions:
+        warned = tag(
+            "div",
+            tag("h3", "Before relying on it"),
+            tag("ul", [tag("li", text) for text in data.cautions], class_="events"),
+            class_="callout warning",
+        )
+    intro = "How far from being decided otherwise the clusters are, and what to keep in mind."
+    return section("sure", "How sure", intro, tag("div", parts, class_="panel") if parts else None, warned)
 
 
 # ------------------------------------------------------------ two read-outs
@@ -289,23 +236,11 @@ def comparison_section(data: ReportData) -> Markup | None:
     everything = np.concatenate([data.read.dots.points, second.dots.points])
     panels = []
     for read in (data.read, second):
-        picture = charts.network(
-            read.dots,
-            read.style,
-            data.projection,
-            everything,
-            width=480,
-            height=380,
-            what_counts=read.way.count_noun,
+        picture = charts.small_network(
+            read.dots, read.style, everything, width=480, height=380, largest=9.0, numbers=True
         )
-        panels.append(
-            tag(
-                "figure",
-                tag("h3", read.way.title.capitalize(), ": ", counted(len(read.clusters), "cluster")),
-                plot(picture, _network_alt(read)),
-                class_="panel",
-            )
-        )
+        words = f"{read.way.title.capitalize()}: {counted(len(read.clusters), 'cluster')}"
+        panels.append(tag("figure", tag("h3", words), image(picture, f"{words}."), class_="panel"))
     return section(
         "comparison",
         "Two read-outs side by side",
@@ -410,3 +345,30 @@ def privacy_section(privacy: PrivacyStatement) -> Markup:
 def _site_names(names: Sequence[str]) -> str:
     shown = [shortened(name, 30) for name in names]
     return ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])} and {len(shown) - 3} more"
+
+
+# ------------------------------------------------------------ what was done
+
+
+def done_section(done: Done) -> Markup:
+    """List what was done, so that it can be repeated."""
+
+    def facts(pairs: Sequence[tuple[str, str]]) -> Markup:
+        return tag("dl", [part for a, b in pairs for part in (tag("dt", a), tag("dd", b))], class_="facts")
+
+    parts: list[Markup | None] = [
+        tag("h3", "Settings"),
+        facts(done.settings),
+        tag("h3", "Rows and time") if done.rows else None,
+        facts(done.rows) if done.rows else None,
+        tag("h3", "Versions"),
+        facts(done.versions),
+    ]
+    if done.schema:
+        parts += [tag("h3", "Schema"), details(f"Show {counted(len(done.schema), 'column')}", facts(done.schema))]
+    return section(
+        "done",
+        "What was done",
+        "Enough to repeat it: the same rows with the same settings give the same clusters.",
+        tag("div", parts, class_="panel stack"),
+    )

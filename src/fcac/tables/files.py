@@ -132,9 +132,9 @@ def is_table(path: Path) -> bool:
 
 
 def _database_name(address: str) -> str:
-    from urllib.parse import urlsplit
+    from fcac.tables.sources.postgresql import public_name
 
-    return urlsplit(address).path.strip("/") or "database"
+    return public_name(address).rpartition("/")[2] or "database"
 
 
 def _files_below(directory: Path) -> list[Path]:

@@ -27,29 +27,33 @@ class DuckdbTable(DatabaseTable):
     @contextmanager
     def _batches(self, sql: str) -> Iterator[Iterator[pa.RecordBatch]]:
         duckdb = _driver()
-        connection: Any = None
-        try:
-            connection = duckdb.connect(str(self.path), read_only=True, config=_CONFIG)
+        with self._connected(duckdb) as connection:
             result = connection.sql(sql)
             if result is None:
                 raise RequestError(f"{self.path}: the query has no result: it must be one select")
             read = result.to_arrow_reader if hasattr(result, "to_arrow_reader") else result.fetch_arrow_reader
             yield iter(read(rows_per_batch(16)))
+
+    @contextmanager
+    def _connected(self, duckdb: Any) -> Iterator[Any]:
+        try:
+            connection = duckdb.connect(str(self.path), read_only=True, config=_CONFIG)
+        except duckdb.Error:
+            raise DataError(
+                f"{self.path} cannot be read as a DuckDB database: is it complete, and not in use?"
+            ) from None
+        try:
+            yield connection
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise self._explained(error, duckdb) from None
         finally:
-            if connection is not None:
-                connection.close()
+            connection.close()
 
     def _columns(self) -> pa.Schema:
-        duckdb = _driver()
-        try:
-            with duckdb.connect(str(self.path), read_only=True, config=_CONFIG) as connection:
-                found = connection.sql(self._select("*", "limit 0"))
-                table = found.to_arrow_table() if hasattr(found, "to_arrow_table") else found.arrow()
-                return pa.schema([(field.name, _kind(field.type)) for field in table.schema])
-        except (duckdb.Error, OSError) as error:
-            raise self._explained(error, duckdb) from None
+        with self._connected(_driver()) as connection:
+            found = connection.sql(self._select("*", "limit 0"))
+            table = found.to_arrow_table() if hasattr(found, "to_arrow_table") else found.arrow()
+            return pa.schema([(field.name, _kind(field.type)) for field in table.schema])
 
     def _tables(self) -> list[str]:
         sql = (
@@ -71,8 +75,6 @@ class DuckdbTable(DatabaseTable):
             # about names and syntax, found before any row was read
             message = str(error).partition("Error: ")[2].strip().splitlines()[0]
             return RequestError(f"{self.path}: the query cannot be used: {message}")
-        if isinstance(error, duckdb.IOException):
-            return DataError(f"{self.path} cannot be read as a DuckDB database: is it complete, and not in use?")
         if "read-only" in str(error):
             return RequestError(f"{self.path}: the query would change the database: it must be one select")
         return DataError(

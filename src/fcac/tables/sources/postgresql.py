@@ -18,6 +18,7 @@ from fcac.tables.sources.database import DatabaseTable, lost, quoted, shown
 _BATCH_BYTES = "4000000"
 _CONNECT_SECONDS = "15"
 _SECRETS = ("password", "sslpassword")
+_CHANGES = ("read-only transaction", "read-write mode", "data-modifying")
 _LOST = ("closed the connection", "terminating connection", "PQgetCopyData", "no connection to the server")
 
 
@@ -112,7 +113,7 @@ class PostgresTable(DatabaseTable):
         if state.startswith("42"):
             # about names and syntax, found before any row was read
             return RequestError(f"{self.path}: the query cannot be used: {_first_line(text)}")
-        if state == "25006" or "read-only transaction" in text or "read-write mode" in text:
+        if state == "25006" or any(words in text for words in _CHANGES):
             return RequestError(f"{self.path}: the query would change the database: it must be one select")
         return DataError(
             f"{self.path}: the query failed after {n_rows:,} rows ({_kind_of_failure(text)}): nothing was learned. Run "

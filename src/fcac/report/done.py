@@ -1,0 +1,126 @@
+"""What was done: settings, schema, versions, rows, seeds and time; enough to repeat it."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from fcac._text import counted, duration
+from fcac._version import __version__
+from fcac.estimators.fcac import FCAC
+from fcac.federation import Server
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+_MAX_COLUMNS = 200
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was done.
+
+    Attributes
+    ----------
+    settings : list of (str, str)
+        Parameters that were set, and what else decides the result.
+    rows : list of (str, str)
+        Rows read and left out, time.
+    versions : list of (str, str)
+    schema : list of (str, str)
+        What the schema says of each column.
+    n_read, n_dropped : int
+        Rows read and left out; 0 if it is not known.
+    """
+
+    settings: list[tuple[str, str]]
+    rows: list[tuple[str, str]]
+    versions: list[tuple[str, str]]
+    schema: list[tuple[str, str]]
+    n_read: int = 0
+    n_dropped: int = 0
+
+
+def what_was_done(
+    server: Server, estimator: FCAC | None, schema: Any, facts: Mapping[str, Any] | None, *, federation: bool
+) -> Done:
+    """Return what was done.
+
+    Parameters
+    ----------
+    server : Server
+    estimator : FCAC or None
+    schema : Schema or None
+    facts : mapping, optional
+        What the caller knows of the run: ``rows_read``, ``rows_dropped``, ``seconds``; anything else is listed as it
+        is.
+    federation : bool
+    """
+    known = dict(facts or {})
+    n_read, n_dropped = int(known.pop("rows_read", 0)), int(known.pop("rows_dropped", 0))
+    seconds = known.pop("seconds", None)
+    rows: list[tuple[str, str]] = []
+    if n_read:
+        rows.append(("Rows read", f"{n_read:,}"))
+        why = "; they had missing values, and the schema says to drop such rows" if n_dropped else ""
+        rows.append(("Rows left out", f"{n_dropped:,}{why}"))
+    if seconds is not None:
+        rows.append(("Time to learn", duration(float(seconds))))
+    rows += [(str(key), str(value)) for key, value in known.items()]
+    return Done(
+        _settings(server, estimator, federation),
+        rows,
+        _versions(),
+        [] if schema is None else _schema_lines(schema),
+        n_read,
+        n_dropped,
+    )
+
+
+def _settings(server: Server, estimator: FCAC | None, federation: bool) -> list[tuple[str, str]]:
+    wanted = server.n_clusters_wanted
+    listed = [
+        ("Where", "sites sent contributions to a server" if federation else "all sites in one process"),
+        ("Server", f"{server.kind}: {type(server.readout).title}"),
+        ("Seed of the server", str(server.random_state)),
+        ("Number of clusters", f"{wanted}, as asked" if wanted else "found"),
+    ]
+    if estimator is not None:
+        usual = FCAC().get_params(deep=False)
+        for name, value in estimator.get_params(deep=False).items():
+            if name not in ("server", "random_state", "n_clusters", "privacy", "n_jobs") and value != usual[name]:
+                listed.append((name, str(value)))
+        if estimator.privacy is not None:
+            listed.append(("Privacy", type(estimator.privacy).__name__))
+    listed.append(("Rounds", f"{server.n_rounds:,}"))
+    listed.append(("Sites", f"{len(server.sites):,}"))
+    return listed
+
+
+def _versions() -> list[tuple[str, str]]:
+    found = [("fcac", __version__), ("Python", platform.python_version())]
+    for name in _PACKAGES:
+        try:
+            found.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:  # installed in another way
+            continue
+    today = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return [*found, ("Report written", today)]
+
+
+def _schema_lines(schema: Any) -> list[tuple[str, str]]:
+    lines = []
+    for field in schema.fields[:_MAX_COLUMNS]:
+        settings = [f"{key} {_plain(value)}" for key, value in field.settings().items()]
+        lines.append((field.name, ", ".join(settings) if settings else "as it is"))
+    more = len(schema.fields) - len(lines)
+    return [*lines, (f"and {counted(more, 'column')} more", "")] if more else lines
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        shown = ", ".join(str(item) for item in value[:8])
+        return shown + (f" and {len(value) - 8} more" if len(value) > 8 else "")
+    return f"{value:g}" if isinstance(value, float) else str(value)

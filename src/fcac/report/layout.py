@@ -1,0 +1,228 @@
+"""Where nodes lie in the picture: a layout of their neighbourhood graph, the same for the same nodes.
+
+The graph ties each node to its nearest neighbours. A tie weighs what UMAP's does (McInnes, Healy and Melville, 2018),
+times the overlap of the two neighbour lists (Jarvis and Patrick, 1973), by which clusters are found as well. Nodes
+start at the second and third eigenvector of the graph's Laplacian and are then moved: tied nodes attract each other,
+others repel, both through the kernel 1 / (1 + a x^2). Which others is decided by a fixed sequence of pseudo-random
+numbers. Clusters are not looked at: those that are apart in the picture are apart in the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+from scipy.sparse.linalg import ArpackError, eigsh
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+from fcac._typing import Floats, Integers
+from fcac.report.dots import bisected
+from fcac.report.layout_moves import move
+
+#: At most so many points are laid out; of more nodes, neighbours are laid out as one.
+MAX_POINTS = 1500
+_NEIGHBOURS = 15
+_EPOCHS = 200
+# Ends of one tie repel this many others each time they attract each other.
+_REPELLED = 5.0
+_KERNEL_WIDTH = 1.6
+_EXTENT = 10.0
+# Nodes that were not laid out are put between so many of those that were.
+_PLACED_BETWEEN = 3
+_TREE_UP_TO = 16
+
+
+@dataclass(frozen=True)
+class GraphLayout:
+    """Points of which the place in the picture is known.
+
+    Attributes
+    ----------
+    scales : array of shape (d,)
+        Factor of every feature in the distance.
+    points : array of shape (p, d)
+        In scaled features.
+    places : array of shape (p, 2)
+    point_of : array of shape (n,)
+        Point of every node that was laid out.
+    """
+
+    scales: Floats
+    points: Floats
+    places: Floats
+    point_of: Integers
+
+    @property
+    def node_places(self) -> Floats:
+        """Place of every node that was laid out."""
+        return self.places[self.point_of]
+
+    def place(self, nodes: Floats) -> Floats:
+        """Return places for other nodes: between the points most like them, nearer to those more like them."""
+        if not len(nodes) or not len(self.points):
+            return np.zeros((len(nodes), 2))
+        k = min(_PLACED_BETWEEN, len(self.points))
+        distance, near = _nearest(nodes * self.scales, self.points, k)
+        least = 1e-6 * float(distance.max(initial=0.0)) or 1.0
+        weight = 1 / np.maximum(distance, least) ** 2
+        weight /= weight.sum(axis=1, keepdims=True)
+        between: Floats = np.einsum("nk,nkc->nc", weight, self.places[near])
+        return between
+
+
+def graph_layout(nodes: Floats, counts: Floats, labels: Integers, scales: Floats) -> GraphLayout:
+    """Lay out nodes by their neighbourhood graph.
+
+    Parameters
+    ----------
+    nodes : array of shape (n, d)
+    counts : array of shape (n,)
+    labels : array of shape (n,)
+        Clusters. They only see to it that nodes of different clusters are never laid out as one.
+    scales : array of shape (d,)
+        Factor of every feature in the distance.
+
+    Returns
+    -------
+    GraphLayout
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.report.layout import graph_layout
+    >>> rng = np.random.default_rng(0)
+    >>> nodes = np.concatenate([rng.normal(0, 1, (60, 5)), rng.normal(9, 1, (60, 5))])
+    >>> found = graph_layout(nodes, np.ones(120), np.repeat([0, 1], 60), np.ones(5))
+    >>> left, right = found.places[:60], found.places[60:]
+    >>> bool(np.linalg.norm(left.mean(0) - right.mean(0)) > 2 * left.std())
+    True
+    """
+    points, point_of = nodes * scales, np.arange(len(nodes))
+    if len(points) > MAX_POINTS:
+        point_of = bisected(points, counts, labels, MAX_POINTS)
+        mass = np.bincount(point_of, weights=counts)
+        member = sparse.csr_matrix((counts / mass[point_of], (point_of, np.arange(len(points)))))
+        points = member @ points
+    points, same = np.unique(points, axis=0, return_inverse=True)
+    return GraphLayout(scales, points, _laid_out(points), same.ravel()[point_of])
+
+
+def _laid_out(points: Floats) -> Floats:
+    n = len(points)
+    if n < 4:
+        # a triangle, a line or a point
+        angle = 2 * np.pi * np.arange(n) / max(n, 1)
+        return _EXTENT * np.column_stack([np.cos(angle), np.sin(angle)])
+    graph = _neighbourhood_graph(points)
+    start = _spectral_start(graph, points)
+    # equal starting places would stay together for ever
+    wobble = np.column_stack([np.cos(1.7 * np.arange(n)), np.sin(2.3 * np.arange(n))])
+    places = np.ascontiguousarray(start + 1e-3 * wobble)
+    ties = sparse.coo_matrix(graph)
+    strong = ties.data > ties.data.max() / _EPOCHS
+    order = np.lexsort((ties.col[strong], ties.row[strong]))
+    heads, tails, weights = (part[strong][order] for part in (ties.row, ties.col, ties.data))
+    every = weights.max() / weights
+    move(places, heads.astype(np.int64), tails.astype(np.int64), every, _EPOCHS, _KERNEL_WIDTH, _REPELLED)
+    return _turned(places)
+
+
+def _neighbourhood_graph(points: Floats) -> sparse.csr_matrix:
+    n = len(points)
+    k = min(_NEIGHBOURS, n - 1)
+    # points are distinct, so that the nearest to each is itself
+    distance, near = _nearest(points, points, k + 1)
+    distance, near = distance[:, 1:], near[:, 1:]
+    rows = np.repeat(np.arange(n), k)
+    listed = sparse.csr_matrix((np.ones(n * k), (rows, near.ravel())), shape=(n, n)) + sparse.identity(n)
+    shared = sparse.csr_matrix(listed @ listed.T)
+    shared.data = shared.data / (2 * (k + 1) - shared.data)
+    one_way = sparse.csr_matrix((_membership(distance).ravel(), (rows, near.ravel())), shape=(n, n))
+    back = one_way.T.tocsr()
+    either = one_way + back - one_way.multiply(back)
+    graph = sparse.csr_matrix(either.multiply(shared))
+    graph.eliminate_zeros()
+    return graph
+
+
+def _nearest(queries: Floats, points: Floats, k: int) -> tuple[Floats, Integers]:
+    """Distances and positions of the k nearest points; in many dimensions a tree is slower than all distances."""
+    if points.shape[1] <= _TREE_UP_TO:
+        distance, near = cKDTree(points).query(queries, k)
+        return distance.reshape(len(queries), k), near.reshape(len(queries), k)
+    parts = []
+    for start in range(0, len(queries), 1000):
+        apart = cdist(queries[start : start + 1000], points)
+        near = np.argsort(apart, axis=1, kind="stable")[:, :k]
+        parts.append((np.take_along_axis(apart, near, axis=1), near))
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _membership(distance: Floats) -> Floats:
+    """UMAP's weights: one for the nearest, falling so that those of all neighbours add up to log2(k)."""
+    k = distance.shape[1]
+    beyond = np.maximum(distance - distance[:, :1], 0.0)
+    low, high = np.zeros(len(beyond)), np.full(len(beyond), np.inf)
+    width = np.maximum(distance.mean(axis=1), 1e-300)
+    least = 1e-3 * width
+    for _ in range(40):
+        too_wide = np.exp(-beyond / width[:, None]).sum(axis=1) > np.log2(max(k, 2))
+        high, low = np.where(too_wide, width, high), np.where(too_wide, low, width)
+        width = np.where(np.isfinite(high), (low + high) / 2, 2 * width)
+    weights: Floats = np.exp(-beyond / np.maximum(width, least)[:, None])
+    return weights
+
+
+def _spectral_start(graph: sparse.csr_matrix, points: Floats) -> Floats:
+    """Second and third eigenvector of the Laplacian; parts without a tie are first linked where they are nearest."""
+    n = len(points)
+    linked = graph + _links_between_parts(graph, points)
+    degree = np.maximum(np.asarray(linked.sum(axis=1)).ravel(), 1e-12)
+    root = sparse.diags(1 / np.sqrt(degree))
+    try:
+        values, vectors = eigsh(root @ linked @ root, 3, which="LA", v0=np.cos(np.arange(n)), tol=1e-3, maxiter=3000)
+        found = vectors[:, np.argsort(-values)][:, 1:] / np.sqrt(degree)[:, None]
+    except (ArpackError, TypeError):
+        centred = points - points.mean(axis=0)
+        left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+        found = (left * sizes)[:, :2]
+    found = np.pad(found, ((0, 0), (0, 2 - found.shape[1])))
+    # the sign of an eigenvector is arbitrary
+    signs = np.sign(found[np.abs(found).argmax(axis=0), np.arange(2)])
+    found = found * np.where(signs == 0, 1.0, signs)
+    largest = np.abs(found).max(axis=0)
+    return _EXTENT * found / np.where(largest > 0, largest, 1.0)
+
+
+def _links_between_parts(graph: sparse.csr_matrix, points: Floats) -> sparse.csr_matrix:
+    n = len(points)
+    n_parts, part = connected_components(graph, directed=False)
+    if n_parts == 1:
+        return sparse.csr_matrix((n, n))
+    size = np.bincount(part)
+    centres = np.column_stack([np.bincount(part, weights=column) / size for column in points.T])
+    tree = minimum_spanning_tree(sparse.csr_matrix(cdist(centres, centres) + 1e-12)).tocoo()
+    weight = float(graph.data.mean()) if graph.nnz else 1.0
+    ends = []
+    for a, b in zip(tree.row, tree.col, strict=True):
+        first, second = np.flatnonzero(part == a), np.flatnonzero(part == b)
+        ends.append((_nearest_to(points, first, centres[b]), _nearest_to(points, second, centres[a])))
+    heads, tails = np.array(ends).T
+    links = sparse.csr_matrix((np.full(len(heads), weight), (heads, tails)), shape=(n, n))
+    return links + links.T
+
+
+def _nearest_to(points: Floats, some: Integers, target: Floats) -> int:
+    return int(some[np.argmin(((points[some] - target) ** 2).sum(axis=1))])
+
+
+def _turned(places: Floats) -> Floats:
+    """Centre the places and turn them so that they are wider than high, as pictures are."""
+    centred = places - places.mean(axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    signs = np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])
+    turned: Floats = centred @ (axes * np.where(signs == 0, 1.0, signs)[:, None]).T
+    return turned

@@ -1,0 +1,272 @@
+"""What a cluster is: its values beside those of all rows, small distributions, a name, and which columns matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fcac._typing import Floats, Integers
+from fcac.report.columns import ReportColumn
+from fcac.report.naming import name_of
+
+N_BINS = 16
+# Values beyond these quantiles share the outermost bars of a histogram.
+_SHOWN = (0.01, 0.99)
+# A difference must exceed this many standard errors of the noise to be told.
+_ERRORS = 2.0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How a column's values are distributed, from nodes and counts.
+
+    Attributes
+    ----------
+    mean, low, median, high : float
+        Mean, and quantiles .25, .5 and .75; for categories all NaN.
+    bars : array
+        Share of the rows in each bin of the histogram, or of each category.
+    """
+
+    mean: float
+    low: float
+    median: float
+    high: float
+    bars: Floats
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """One column of one cluster.
+
+    Attributes
+    ----------
+    column : ReportColumn
+    own, all : Distribution
+        Of the cluster and of all rows.
+    effect : float
+        Distance of the cluster's mean from the mean of all, in standard deviations of all; for categories of the one
+        that differs most.
+    error : float or None
+        Standard error of the cluster's mean because of known noise, in the table's units.
+    category : int
+        For categories: the one that differs most.
+    """
+
+    column: ReportColumn
+    own: Distribution
+    all: Distribution
+    effect: float
+    error: float | None = None
+    category: int = -1
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the difference exceeds what noise can make."""
+        if self.error is None:
+            return True
+        if self.column.kind == "category":
+            gap = abs(float(self.own.bars[self.category] - self.all.bars[self.category]))
+        else:
+            gap = abs(self.own.mean - self.all.mean)
+        return gap > _ERRORS * self.error
+
+
+@dataclass(frozen=True)
+class ClusterProfile:
+    """What sets a cluster apart: its columns, the most telling first, and a name made from them."""
+
+    label: int
+    name: str
+    columns: list[ColumnProfile] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """All clusters' profiles.
+
+    Attributes
+    ----------
+    clusters : dict of cluster to ClusterProfile
+    importance : list of (ReportColumn, float)
+        Share of each column's variance that lies between clusters, largest first.
+    edges : dict of column name to array
+        Bin edges of histograms.
+    overall : dict of column name to Distribution
+    """
+
+    clusters: dict[int, ClusterProfile]
+    importance: list[tuple[ReportColumn, float]]
+    edges: dict[str, Floats]
+    overall: dict[str, Distribution]
+
+    def name(self, label: int) -> str:
+        """Return the name of a cluster; empty if it is not described."""
+        return self.clusters[label].name if label in self.clusters else ""
+
+
+def make_profiles(
+    columns: Sequence[ReportColumn],
+    nodes: Floats,
+    counts: Floats,
+    labels: Integers,
+    described: Sequence[int],
+    noise: Floats | None,
+    n_telling: int,
+) -> Profiles:
+    """Describe clusters by nodes and counts.
+
+    Parameters
+    ----------
+    columns : sequence of ReportColumn
+    nodes : array of shape (n, d)
+    counts, labels : arrays of shape (n,)
+    described : sequence of int
+        The clusters to describe.
+    noise : array of shape (n, d) or None
+        Known standard deviation of the noise in nodes.
+    n_telling : int
+        Columns that are described for each cluster.
+    """
+    if not len(nodes):
+        return Profiles({}, [], {}, {})
+    weights = counts / max(float(counts.sum()), 1e-300)
+    described = [k for k in described if (labels == k).any()]
+    inside = [labels == k for k in described]
+    effects = np.zeros((len(described), len(columns)))
+    telling_category = np.full((len(described), len(columns)), -1)
+    shares_between = np.zeros(len(columns))
+    present, place = np.unique(labels, return_inverse=True)
+    rank = np.searchsorted(present, described)
+    for j, column in enumerate(columns):
+        values = column.values(nodes)
+        table = values if values.ndim == 2 else values[:, None]
+        mean = weights @ table
+        within = weights @ (table - mean) ** 2
+        # the variance of a category is that of single rows, which nodes, being means of rows, do not show
+        variance = mean * (1 - mean) if column.kind == "category" else within
+        own = _means_by(place.ravel(), weights, table)
+        between = own.mass @ (own.means - mean) ** 2
+        total = float(variance.sum())
+        shares_between[j] = float(between.sum()) / total if total > 0 else 0.0
+        spread, gap = np.sqrt(variance), own.means[rank] - mean
+        units = np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 1e-12 * (1e-300 + np.abs(mean)))
+        top = np.argmax(np.abs(units), axis=1)
+        effects[:, j] = units[np.arange(len(units)), top]
+        if column.kind == "category":
+            telling_category[:, j] = top
+    order = sorted(range(len(columns)), key=lambda j: -shares_between[j])
+    chosen = [np.argsort(-np.abs(row), kind="stable")[:n_telling] for row in effects]
+    used = sorted({int(j) for row in chosen for j in row} | set(order[: max(n_telling, 12)]))
+    edges = {columns[j].name: _edges(columns[j], nodes, weights) for j in used}
+    overall = {columns[j].name: _distribution(columns[j], nodes, counts, edges[columns[j].name]) for j in used}
+    clusters = {}
+    for i, label in enumerate(described):
+        some, mass = nodes[inside[i]], counts[inside[i]]
+        error = None if noise is None else noise[inside[i]]
+        told = [
+            ColumnProfile(
+                columns[j],
+                _distribution(columns[j], some, mass, edges[columns[j].name]),
+                overall[columns[j].name],
+                float(effects[i, j]),
+                _error(columns[j], error, mass),
+                int(telling_category[i, j]),
+            )
+            for j in chosen[i]
+            if effects[i, j] != 0
+        ]
+        clusters[label] = ClusterProfile(label, "", told)
+    named = _named(clusters, len(described))
+    return Profiles(named, [(columns[j], float(shares_between[j])) for j in order], edges, overall)
+
+
+@dataclass(frozen=True)
+class _Means:
+    means: Floats
+    mass: Floats
+
+
+def _means_by(place: Integers, weights: Floats, table: Floats) -> _Means:
+    mass = np.asarray(np.bincount(place, weights=weights), dtype=np.float64)
+    sums = np.column_stack([np.bincount(place, weights=weights * column) for column in table.T])
+    return _Means(sums / np.maximum(mass, 1e-300)[:, None], mass)
+
+
+def _edges(column: ReportColumn, nodes: Floats, weights: Floats) -> Floats:
+    """Bin edges between the outer quantiles of all rows; months for dates that span at most three years."""
+    if column.kind == "category":
+        return np.arange(len(column.categories) + 1.0)
+    low, high = weighted_quantiles(column.values(nodes), weights, _SHOWN)
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    if column.kind == "date":
+        return month_edges(low, high)
+    return np.linspace(low, high, N_BINS + 1)
+
+
+def month_edges(low: float, high: float) -> Floats:
+    """Return the first days of months, quarters or years around two days, at most 24 bins.
+
+    Examples
+    --------
+    >>> from fcac.report.profiles import month_edges
+    >>> from fcac.report.columns import day
+    >>> [day(x) for x in month_edges(19_800.0, 19_850.0)]
+    ['1 Mar 2024', '1 Apr 2024', '1 May 2024', '1 Jun 2024']
+    """
+    first, last = (np.datetime64("1970-01-01") + int(np.floor(x)) for x in (low, high))
+    start, end = first.astype("datetime64[M]").astype(int), last.astype("datetime64[M]").astype(int) + 1
+    step = next((s for s in (1, 3, 6, 12, 60, 120) if (end - start) / s <= 24), 1200)
+    start -= start % step
+    months = np.arange(start, end + step, step)
+    days: Floats = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.float64)
+    return days
+
+
+def _distribution(column: ReportColumn, nodes: Floats, counts: Floats, edges: Floats) -> Distribution:
+    values = column.values(nodes)
+    weights = counts / max(float(counts.sum()), 1e-300)
+    if column.kind == "category":
+        return Distribution(np.nan, np.nan, np.nan, np.nan, weights @ values)
+    low, median, high = weighted_quantiles(values, weights, (0.25, 0.5, 0.75))
+    bars, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
+    return Distribution(float(weights @ values), low, median, high, bars)
+
+
+def weighted_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> tuple[float, ...]:
+    """Return quantiles of values that stand for several rows each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.report.profiles import weighted_quantiles
+    >>> weighted_quantiles(np.array([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 8.0]), (0.15, 0.5))
+    (2.0, 9.0)
+    """
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(weights[order])
+    place = np.searchsorted(upto, np.array(at) * upto[-1], side="left")
+    return tuple(float(v) for v in values[order[np.minimum(place, len(values) - 1)]])
+
+
+def _error(column: ReportColumn, noise: Floats | None, counts: Floats) -> float | None:
+    """Standard error of a weighted mean of noised nodes, in the table's units."""
+    if noise is None:
+        return None
+    weights = counts / max(float(counts.sum()), 1e-300)
+    own = noise[:, list(column.features)] * column.per_feature_unit()
+    return float(np.sqrt((weights[:, None] ** 2 * own**2).sum(axis=0)).max())
+
+
+def _named(clusters: dict[int, ClusterProfile], n_clusters: int) -> dict[int, ClusterProfile]:
+    """Give each cluster a name; those that would have the same get another term each."""
+    if n_clusters == 1:
+        return {k: replace(profile, name="all rows alike") for k, profile in clusters.items()}
+    names = {k: name_of([c for c in p.columns if c.is_certain], 3) for k, p in clusters.items()}
+    for label, profile in clusters.items():
+        if sum(names[label] == other for other in names.values()) > 1:
+            names[label] = name_of([c for c in profile.columns if c.is_certain], 4)
+    return {k: replace(profile, name=names[k]) for k, profile in clusters.items()}

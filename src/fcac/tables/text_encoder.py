@@ -1,0 +1,200 @@
+"""Text as vectors: frozen public encoders that every site applies to its own texts, offline and always alike.
+
+The default is WordLlama (Miller, 2024, https://github.com/dleemiller/WordLlama, MIT licence): the token embeddings of a
+large language model, reduced to 256 numbers and averaged over a text. Its package carries its weights, so nothing is
+downloaded. Its vectors are trained so that their first numbers are a shorter code of their own (Matryoshka
+representation learning: Kusupati et al., NeurIPS 2022): ``wordllama:64`` uses 64 of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac.exceptions import DataError, RequestError
+
+#: Names of callables, separated by commas, that may be used as encoders: using one runs its code.
+TRUSTED = "FCAC_TRUSTED_ENCODERS"
+
+_DEFAULT = "wordllama"
+_WIDTH = 256
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_TEXTS_AT_ONCE = 512
+
+Matrix = NDArray[np.float32]
+
+
+class Encoder(Protocol):
+    """What turns texts into vectors.
+
+    Attributes
+    ----------
+    name, version, checksum : str
+        What sites compare, so that a text means the same vector everywhere.
+    width : int
+        Length of the vectors.
+    """
+
+    name: str
+    version: str
+    checksum: str
+    width: int
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """Return one row per text; a text without any word has no vector, and its row is NaN."""
+        ...
+
+
+@functools.cache
+def encoder(name: str = _DEFAULT) -> Encoder:
+    """Return an encoder by its name.
+
+    Parameters
+    ----------
+    name : str
+        ``wordllama`` or ``wordllama:64`` (up to 256), or ``package.module:function`` for a callable of your own that
+        takes a list of texts and returns a matrix. Naming a callable runs its code, so it must also be listed in the
+        environment variable ``FCAC_TRUSTED_ENCODERS`` of the machine that uses it.
+
+    Returns
+    -------
+    Encoder
+
+    Examples
+    --------
+    >>> from fcac.tables.text_encoder import encoder
+    >>> vectors = encoder("wordllama:64").encode(["chest pain", "pain in the chest", "broken arm"])
+    >>> vectors.shape, bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
+    ((3, 64), True)
+    """
+    found = re.fullmatch(r"wordllama(?::([0-9]{1,4}))?", name)
+    if found:
+        return _WordLlama(name, int(found[1] or _WIDTH))
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+        return _Callable(name)
+    raise RequestError(
+        f"there is no encoder {name!r}: write wordllama, wordllama:64, or package.module:function for one of your own"
+    )
+
+
+def fingerprint(name: str) -> dict[str, str]:
+    """Return what sites compare before they use an encoder: its name, version and checksum."""
+    found = encoder(name)
+    return {"name": found.name, "version": found.version, "checksum": found.checksum}
+
+
+class _WordLlama:
+    """Mean of the token embeddings that the package carries, of length 1."""
+
+    def __init__(self, name: str, width: int) -> None:
+        if not 2 <= width <= _WIDTH:
+            raise RequestError(f"{name}: the vectors of wordllama have 2 to {_WIDTH} numbers")
+        self.name, self.width = name, width
+        # The package is not imported: it would look for its tokenizer in a wrong folder and then download it, and it
+        # changes the settings of Python's logging.
+        folder = _package_folder()
+        self.version = importlib.metadata.version("wordllama")
+        self._paths = [folder / _WEIGHTS, folder / _TOKENIZER]
+        lacking = [path.name for path in self._paths if not path.is_file()]
+        if lacking:
+            raise RequestError(f"wordllama {self.version} has no file {lacking[0]}: pip install 'fcac[text]'")
+        digest = hashlib.sha256()
+        for path in self._paths:
+            digest.update(path.read_bytes())
+        self.checksum = digest.hexdigest()
+        self._tokenizer: Any = None
+        self._table: Any = None
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        rows = np.full((len(texts), self.width), np.nan, np.float32)
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            part = [str(text) for text in texts[start : start + _TEXTS_AT_ONCE]]
+            found = self._load().encode_batch(part, add_special_tokens=False)
+            for place, tokens in enumerate(found, start=start):
+                if texts[place].strip() and tokens.ids:
+                    # text by text and in double precision: a vector must not depend on the texts around it
+                    total = self._table[tokens.ids].sum(axis=0, dtype=np.float64)
+                    rows[place] = total / max(float(np.linalg.norm(total)), 1e-12)
+        return rows
+
+    def words(self) -> list[str]:
+        """Return the whole words of the encoder's vocabulary: public, and the same everywhere."""
+        tokens = self._load().get_vocab()
+        found = {token[1:] for token in tokens if re.fullmatch("\u2581[a-z]{3,}", token)}
+        return sorted(found)
+
+    def _load(self) -> Any:
+        if self._tokenizer is None:
+            from safetensors.numpy import load_file
+            from tokenizers import Tokenizer
+
+            table = next(iter(load_file(self._paths[0]).values()))
+            self._table = np.ascontiguousarray(table[:, : self.width], dtype=np.float32)
+            tokenizer = Tokenizer.from_file(str(self._paths[1]))
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+            self._tokenizer = tokenizer
+        return self._tokenizer
+
+
+class _Callable:
+    """A user's own function, named by its module; whoever uses it must trust it."""
+
+    def __init__(self, name: str) -> None:
+        trusted = [item.strip() for item in os.environ.get(TRUSTED, "").split(",")]
+        if name not in trusted:
+            raise RequestError(
+                f"the encoder {name} is code from outside fcac that would run here and see every text: if you trust "
+                f"it, set {TRUSTED}={name}"
+            )
+        module_name, _, function = name.partition(":")
+        try:
+            module = importlib.import_module(module_name)
+            self._call: Callable[[list[str]], Any] = getattr(module, function)
+        except (ImportError, AttributeError) as error:
+            raise RequestError(
+                f"the encoder {name} cannot be loaded ({type(error).__name__}): is it installed?"
+            ) from None
+        self.name = name
+        self.version = str(getattr(self._call, "version", None) or getattr(module, "__version__", "0"))
+        source = Path(getattr(module, "__file__", None) or "")
+        own = getattr(self._call, "checksum", None)
+        self.checksum = (
+            str(own) if own else hashlib.sha256(source.read_bytes() if source.is_file() else b"").hexdigest()
+        )
+        self.width = self._encoded(["a text"]).shape[1]
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        rows = np.full((len(texts), self.width), np.nan, np.float32)
+        places = [place for place, text in enumerate(texts) if str(text).strip()]
+        if places:
+            rows[places] = self._encoded([str(texts[place]) for place in places])
+        return rows
+
+    def _encoded(self, texts: list[str]) -> Matrix:
+        found = np.asarray(self._call(texts), dtype=np.float32)
+        if found.ndim != 2 or len(found) != len(texts) or found.shape[1] != getattr(self, "width", found.shape[1]):
+            raise DataError(
+                f"the encoder {self.name} must return one row of {getattr(self, 'width', 'some')} numbers for each "
+                f"text; for {len(texts)} texts it returned shape {found.shape}"
+            )
+        return found
+
+
+def _package_folder() -> Path:
+    found = importlib.util.find_spec("wordllama")
+    if found is None or not found.submodule_search_locations:
+        raise RequestError("text columns need the encoder wordllama: pip install 'fcac[text]'")
+    return Path(next(iter(found.submodule_search_locations)))

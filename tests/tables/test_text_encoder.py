@@ -1,0 +1,102 @@
+"""Encoders of text: deterministic, offline, compared by version and checksum; other code only where it is trusted."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fcac.exceptions import DataError, RequestError
+from fcac.tables import text_encoder
+from fcac.tables.text_encoder import encoder, fingerprint
+
+pytest.importorskip("tokenizers")
+
+TEXTS = ["chest pain since monday", "Fraktur des Arms", "  ", "", "chest pain since monday", "x" * 5000]
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    encoder.cache_clear()
+    yield
+    encoder.cache_clear()
+
+
+def test_a_vector_depends_on_its_text_only(monkeypatch):
+    known = encoder()
+    rows = known.encode(TEXTS)
+    assert rows.dtype == np.float32
+    assert rows.shape == (6, known.width) == (6, 256)
+    np.testing.assert_array_equal(np.isnan(rows).all(axis=1), [False, False, True, True, False, False])
+    np.testing.assert_array_equal(rows[0], rows[4])
+    np.testing.assert_allclose(np.linalg.norm(rows[[0, 1, 5]], axis=1), 1, rtol=1e-6)
+    monkeypatch.setattr(text_encoder, "_TEXTS_AT_ONCE", 2)
+    np.testing.assert_array_equal(known.encode(TEXTS), rows)
+    np.testing.assert_array_equal(np.concatenate([known.encode([text]) for text in TEXTS]), rows)
+    assert known.encode([]).shape == (0, 256)
+
+
+def test_a_shorter_code_is_the_beginning_of_the_long_one():
+    short, long = encoder("wordllama:16").encode(TEXTS[:1])[0], encoder().encode(TEXTS[:1])[0, :16]
+    np.testing.assert_allclose(short, long / np.linalg.norm(long), rtol=1e-5)
+    assert fingerprint("wordllama:16")["checksum"] == fingerprint("wordllama")["checksum"]
+    assert re.fullmatch(r"[0-9a-f]{64}", fingerprint("wordllama")["checksum"])
+
+
+def test_nothing_is_fetched_and_no_logging_is_set_up():
+    code = (
+        "import socket, logging, sys\n"
+        "def no(*a, **k): raise AssertionError('network')\n"
+        "socket.socket.connect = no\n"
+        "from fcac.tables.text_encoder import encoder\n"
+        "print(encoder().encode(['a text']).shape, logging.getLogger().handlers, 'wordllama' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "(1, 256) [] False"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("bert", "there is no encoder 'bert': write wordllama"),
+        ("wordllama:1", "2 to 256 numbers"),
+        ("wordllama:257", "2 to 256 numbers"),
+        ("subprocess:call", "code from outside fcac.*set FCAC_TRUSTED_ENCODERS=subprocess:call"),
+    ],
+)
+def test_names_that_are_refused(name, words):
+    with pytest.raises(RequestError, match=words):
+        encoder(name)
+
+
+def test_a_callable_runs_only_where_it_is_trusted(tmp_path, monkeypatch):
+    (tmp_path / "our_encoder.py").write_text(
+        "__version__ = '3'\n"
+        "def embed(texts):\n    return [[len(text), text.count('a')] for text in texts]\n"
+        "def ragged(texts):\n    return [[1.0]]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RequestError, match="if you trust it, set FCAC_TRUSTED_ENCODERS=our_encoder:embed"):
+        encoder("our_encoder:embed")
+    assert "our_encoder" not in sys.modules
+    monkeypatch.setenv("FCAC_TRUSTED_ENCODERS", "our_encoder:embed,our_encoder:ragged,our_encoder:none")
+    known = encoder("our_encoder:embed")
+    assert (known.version, known.width) == ("3", 2)
+    np.testing.assert_array_equal(known.encode(["banana", " "]), [[6, 3], [np.nan, np.nan]])
+    first = fingerprint("our_encoder:embed")
+    (tmp_path / "our_encoder.py").write_text((tmp_path / "our_encoder.py").read_text() + "# changed\n")
+    encoder.cache_clear()
+    assert fingerprint("our_encoder:embed") != first
+    with pytest.raises(DataError, match="must return one row"):
+        encoder("our_encoder:ragged").encode(["a", "b"])
+    with pytest.raises(RequestError, match="cannot be loaded"):
+        encoder("our_encoder:none")
+
+
+def test_without_the_package_the_advice_is_the_extra(monkeypatch):
+    monkeypatch.setattr(text_encoder.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RequestError, match=r"pip install 'fcac\[text\]'"):
+        encoder()
