@@ -15,6 +15,7 @@ from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 from fcac import FCAC, load
 from fcac import spark as fcac_spark
 from fcac.exceptions import DataError
+from fcac.tables.schema import Schema
 from testing.commands import fcac
 from testing.spark_cluster import MISSING, cluster, session_on
 
@@ -68,25 +69,13 @@ def test_sites_give_the_model_of_one_process(spark, table):
     local = FCAC(random_state=0).fit(frame.drop(columns="id"), groups="clinic")
     for partitions in (3, 11):
         there = on(spark, frame, partitions)
-        model = fcac_spark.fit(
-            there.drop("id").withColumn("order", there["id"]),
-            _only(COLUMNS),
-            "clinic",
-            order_by="order",
-            random_state=0,
-        )
+        model = fcac_spark.fit(there, Schema(COLUMNS), "clinic", order_by="id", random_state=0)
         same(local, model)
     later = frame.iloc[:2500]
     local.partial_fit(later.drop(columns="id"), groups="clinic")
     fcac_spark.update(model, on(spark, later, 5), order_by="id")
     assert model.n_rounds_ == 2
     same(local, model)
-
-
-def _only(names):
-    from fcac.tables.schema import Schema
-
-    return Schema(names)
 
 
 def test_without_sites_partitions_are_merged(spark, table, tmp_path):
