@@ -18,7 +18,7 @@ import numpy as np
 from fcac._typing import Integers
 from fcac.aggregation import messages
 from fcac.aggregation.keys import AgreementKey, SigningKey, derive, digest, is_signed, new_seed, seal, unseal
-from fcac.aggregation.masks import expand, own_mask, to_residues
+from fcac.aggregation.masks import Residues, expand, own_mask, to_residues
 from fcac.aggregation.messages import CONFIRM, JOIN, MASK, REPLY, REQUEST, REVEAL, SHARE, Advert, Message, MessageError
 from fcac.aggregation.neighbours import circle_for, neighbourhoods
 from fcac.aggregation.roster import Roster
@@ -249,20 +249,25 @@ class Member:
         assigned = Assignment(task, request.step, session.n_steps, certain)
         vector = np.ascontiguousarray(work(assigned), dtype=np.int64)
         masked = to_residues(vector, self.bits).copy()
-        index = request.step - 1
-        masked += own_mask(session.own_seeds[index], step_context, len(vector), self.bits)
-        key = AgreementKey(session.mask_seeds[index])
-        for place, row in zip(session.near, session.adverts, strict=True):
-            if place in active:
-                mask = pair_mask(key, Advert.from_bytes(row).masking[index], step_context, len(vector), self.bits)
-                if me < place:
-                    masked += mask
-                else:
-                    masked -= mask
+        self._add_masks(session, masked, request.step, step_context, active, me)
         session.step, session.active, session.step_context, session.survivors = request.step, active, step_context, []
         if self.bits < 64:
             masked &= np.uint64(2**self.bits - 1)
         return Message(MASK, request.step, {}, {"masked": masked.view(np.int64)})
+
+    def _add_masks(
+        self, session: _Session, masked: Residues, step: int, step_context: bytes, active: Sequence[int], me: int
+    ) -> None:
+        """Add the own mask, and those that this site has in common with its neighbours: one adds, one subtracts."""
+        masked += own_mask(session.own_seeds[step - 1], step_context, len(masked), self.bits)
+        key, present = AgreementKey(session.mask_seeds[step - 1]), set(active)
+        for place, row in zip(session.near, session.adverts, strict=True):
+            if place in present:
+                mask = pair_mask(key, Advert.from_bytes(row).masking[step - 1], step_context, len(masked), self.bits)
+                if me < place:
+                    masked += mask
+                else:
+                    masked -= mask
 
     def _open_bundles(self, session: _Session, request: Message, active: Sequence[int], me: int) -> None:
         """Decrypt the shares of all neighbours that are still there; a wrong one means that the hub has interfered."""
@@ -396,7 +401,7 @@ def own_mark(seed: bytes, context: bytes) -> bytes:
     return derive(seed, b"fcac own mark" + context)
 
 
-def pair_mask(key: AgreementKey, public: bytes, step_context: bytes, size: int, bits: int) -> Any:
+def pair_mask(key: AgreementKey, public: bytes, step_context: bytes, size: int, bits: int) -> Residues:
     """Return the mask that two sites have in common in one step."""
     return expand(key.agree(public, b"fcac pair mask" + step_context), size, bits)
 

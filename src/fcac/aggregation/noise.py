@@ -7,10 +7,10 @@ most exp(tau / 2), where
 
     tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 s^2 k / (k+1)).
 
-With small shares tau is not negligible: with s = 1/2 and two sites it is 0.8. All totals are therefore in units so small
-(:data:`fcac.privacy.cell_statistics.WEIGHT`) that shares are wide, and a share below :data:`LEAST_SCALE` is widened to
-it; a million components of ten thousand sites then differ by a factor of at most 1 + 1e-56. The accounting of one
-Gaussian leaves room for a factor of 1 + 1e-9 in delta (:mod:`fcac.privacy.zcdp`).
+With small shares tau is not negligible: with s = 1/2 and two sites it is 0.8. All totals are therefore in units so
+small (:data:`fcac.privacy.cell_statistics.WEIGHT`) that shares are wide, and a share below :data:`LEAST_SCALE` is
+widened to it; a million components of ten thousand sites then differ by a factor of at most 1 + 1e-56. The accounting
+of one Gaussian leaves room for a factor of 1 + 1e-9 in delta (:mod:`fcac.privacy.zcdp`).
 """
 
 from __future__ import annotations
