@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from fcac import FCAC
-from fcac.aggregation.pooled import POOLED
+from fcac.aggregation.pooled import POOLED, PooledGrowth, site_vector
 from fcac.estimators import models
 from fcac.exceptions import BudgetExceeded, TooFewSites
 from fcac.federation import Server
 from fcac.federation.pooled import play_pooled_round, tolerance_for
 from fcac.privacy import Ledger, NodeRelease
+from fcac.privacy.cell_statistics import to_grid
 from fcac.privacy.samplers import InsecureTestSampler
 
 BOUNDS = [[0, 1], [0, 1]]
@@ -66,9 +67,6 @@ def test_totals_equal_those_of_one_site_with_the_same_rows_and_noise():
         parts = 2 if step == 5 else 3
         by_site = [[next(drawn) for _ in range(parts)] for _ in range(n_sites)]
         alone.noise += [sum(own[part] for own in by_site) for part in range(parts)]
-    from fcac.aggregation.pooled import PooledGrowth, site_vector
-    from fcac.privacy.cell_statistics import to_grid
-
     mechanism = NodeRelease(4, BOUNDS, sampler=alone)
     rows, growth = to_grid(np.vstack(list(data.values()))), PooledGrowth(mechanism, None, 1)
     while growth.request is not None:
@@ -117,9 +115,9 @@ def test_budget_is_checked_before_anybody_pays(tmp_path):
 
 
 def test_small_sites_find_the_clusters_together():
-    """One hundred and twenty sites of five rows: alone, none of them could say anything."""
-    rows, truth = _rows(600)
-    site = np.arange(600) % 120
+    """Forty sites of one to twenty rows: alone, none of them could say anything."""
+    rows, truth = _rows(420)
+    site = np.repeat(np.arange(40), 1 + np.arange(40) % 20)
     model = FCAC(privacy=_mechanism(), aggregation="secure:t=2", random_state=0).fit(rows, groups=site)
     labels = model.predict(rows)
     assert model.n_clusters_ >= 2
