@@ -31,6 +31,14 @@ class LedgerError(PrivacyError):
     """The ledger file is unusable as it is."""
 
 
+class AggregationRefused(PrivacyError):
+    """A site does not go on with a step of secure aggregation; the message says what is wrong with the request."""
+
+
+class TooFewSites(RuntimeError):
+    """A step of secure aggregation cannot be completed: too many sites have vanished. No total was learned."""
+
+
 class FlowerError(RuntimeError):
     """A Flower program failed; the message names the program and its log file."""
 

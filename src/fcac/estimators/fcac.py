@@ -30,9 +30,10 @@ from fcac.estimators.lineage import (
     told_by,
 )
 from fcac.estimators.row_labels import Places, labels_by_trail
-from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
+from fcac.estimators.site_rows import SiteRows, is_dict_of_sites, rows_by_site
 from fcac.estimators.summary import Described
 from fcac.federation import Server, Site, play_round, readouts
+from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.asking import calibrate, samples_of
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.novelty import Calibration
@@ -56,6 +57,10 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         "cae-fc", the paper's network and its connected components.
     privacy : mechanism, optional
         `fcac.privacy.NodeRelease`, `LocalNoise` or `PaperLaplace`: applied at every site before anything leaves it.
+    aggregation : str, default="plain"
+        With `NodeRelease`: "secure" adds up all sites' totals before anyone sees them (secure aggregation), so that the
+        noise is added once and sites may be as small as they like; a tenth of them may vanish or collude, or as many
+        as "secure:t=2" says. "plain": every site releases its own nodes, with its own noise.
     n_clusters : int, optional
         Number of clusters, if it is known; by default it is found. Only ``server="communities"`` takes it.
     max_nodes : int, optional
@@ -118,6 +123,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "server": [str],
         "privacy": [HasMethods("perturb"), HasMethods("release"), None],
+        "aggregation": [str],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
@@ -131,6 +137,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         *,
         server: str = "communities",
         privacy: Any = None,
+        aggregation: str = "plain",
         n_clusters: int | None = None,
         max_nodes: int | None = None,
         forgetting: str = "none",
@@ -140,6 +147,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
     ) -> None:
         self.server = server
         self.privacy = privacy
+        self.aggregation = aggregation
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
         self.forgetting = forgetting
@@ -238,13 +246,20 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             server, sites = self.server_, dict(self.sites_)
         told = told_by(server.readout)
         condenser = self._condenser(reset)
+        pooled = self._tolerance() != -1
         for name in data:
-            if name not in sites:
+            if name not in sites and not pooled:
                 sites[name] = Site(name, self.privacy, condenser=condenser)
         trails = {name: Trail() for name in data} if reset and self._rows_can_be_followed(condenser, weights) else None
-        play_round(
-            server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails
-        )
+        if pooled:
+            if weights is not None:
+                raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
+            self._play_pooled(server, sites, data, ids, partition)
+        else:
+            play_round(
+                server, sites, data,
+                n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails,
+            )  # fmt: skip
         self._adopt(server, sites, data.n_features, condenser, told)
         self._trails = None if trails is None else (trails, data.places())
         if reset:
@@ -296,14 +311,19 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         condenser = self._condenser(not started)
         sites = dict(self.sites_) if started else {}
 
+        pooled = self._tolerance() != -1
+
         def named() -> Iterator[tuple[Any, ...]]:
             for given, *piece in pieces:
                 name = plain_site(given)
-                if name not in sites:
+                if name not in sites and not pooled:
                     sites[name] = Site(name, self.privacy, condenser=condenser)
                 yield name, *piece
 
-        play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
+        if pooled:
+            self._play_pooled(server, sites, *rows_by_site(named()), partition)
+        else:
+            play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
         if not started:
             self.schema_ = schema
             self._keep_names(feature_names)
@@ -311,6 +331,25 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         self._adopt(server, sites, n_features, condenser, told)
         self._last_rows = None
         return self
+
+    def _tolerance(self) -> int | None:
+        """Sites that may vanish or collude under secure aggregation (None: the usual share); -1 without it."""
+        return -1 if self.aggregation == "plain" else parse_aggregation(self.aggregation)
+
+    def _play_pooled(
+        self,
+        server: Server,
+        sites: dict[SiteName, Site],
+        data: Mapping[SiteName, Any],
+        record_ids: Mapping[SiteName, Sequence[Any]] | None,
+        partition: str | None,
+    ) -> None:
+        from fcac.federation.pooled import play_pooled_round
+
+        play_pooled_round(
+            server, sites, data, self.privacy,
+            tolerance=self._tolerance(), record_ids=record_ids, partition=partition,
+        )  # fmt: skip
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -363,6 +402,12 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self, "server_")
         name = plain_site(site)
+        if self._tolerance() != -1:
+            raise ValueError(
+                f"site {name!r} cannot be forgotten: under secure aggregation the server has only sums over all sites, "
+                "and a summed round cannot be unsummed. Fit anew without the site; that costs each other site a new "
+                "round of its budget"
+            )
         if self.server_.sites == [name]:
             raise ValueError(f"site {name!r} is the only one: without it there is no model")
         self._told = told_by(self.server_.readout)

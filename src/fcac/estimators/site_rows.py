@@ -185,3 +185,16 @@ def _tables_of(X: Any) -> Any:
 
         return pa.Table.from_batches([X])
     return X
+
+
+def rows_by_site(
+    pieces: Iterator[tuple[Any, ...]],
+) -> tuple[dict[SiteName, NDArray[np.float64]], dict[SiteName, list[Any]] | None]:
+    """Join pieces (site, rows) or (site, rows, record ids) to the rows, and the ids if there are any, of each site."""
+    rows: dict[SiteName, list[NDArray[np.float64]]] = {}
+    ids: dict[SiteName, list[Any]] = {}
+    for name, block, *own in pieces:
+        rows.setdefault(name, []).append(np.array(block, dtype=np.float64))
+        if own and own[0] is not None:
+            ids.setdefault(name, []).extend(own[0])
+    return {name: np.concatenate(blocks) for name, blocks in rows.items()}, ids or None

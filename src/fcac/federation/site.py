@@ -240,6 +240,14 @@ class Site:
         path = self.state_dir / f"release-{number:06d}.fcac"
         return release_once(self.privacy, rows, self._released, name, number, path, **named).state
 
+    def adopt(self, released: Any, round: int) -> None:
+        """Take over a release that was made elsewhere: the sum of all sites, under secure aggregation."""
+        if round <= self.round:
+            raise ValueError(f"round {round} is over: site {self.name} has answered round {self.round} already")
+        if self.state_dir is not None:
+            self._store(round, None, released)
+        self._released, self.round = released, round
+
     def checked_records(self, record_ids: Sequence[Any] | None, partition: str | None = None) -> list[str] | None:
         """Check what the ledger is to be told, before anything is charged; return the ids as the ledger spells them."""
         if record_ids is None and partition is None:
