@@ -118,6 +118,7 @@ class Ledger(LedgerFile):
         accounting: str = "zcdp",
         receipts: Sequence[Receipt] = (),
         n_released: int = 0,
+        alongside: str | None = None,
         _all_or_nothing: bool = False,
     ) -> Admission:
         """Record a cost durably, or refuse it. Call this before drawing any noise.
@@ -147,6 +148,9 @@ class Ledger(LedgerFile):
             Receipts for what has left the site: if the ledger does not know them, it is older than that.
         n_released : int
             How many releases have left under this name, for states without receipts (of fcac 0.1.0).
+        alongside : str, optional
+            Name of one joint release to which several sites contribute different rows, as in secure aggregation: of the
+            charges with this name the largest counts.
 
         Raises
         ------
@@ -163,6 +167,8 @@ class Ledger(LedgerFile):
             raise ValueError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
         check_partition(partition)
         counted = "ids" if record_ids is not None else "partition" if partition is not None else "all"
+        if counted == "all" and alongside is not None:
+            counted, partition = "alongside", alongside
         texts = None if record_ids is None else check_record_ids(record_ids)
         seal = secrets.token_hex(8)
         with self._transaction() as (connection, key):
@@ -437,7 +443,12 @@ def _for_everybody(connection: sqlite3.Connection, site: str | None = None) -> f
     query = f"SELECT part, rho FROM charges WHERE counted = 'partition'{where}"
     for part, rho in connection.execute(query, given):
         parts.setdefault(part, []).append(rho)
-    return math.fsum([*general, max((math.fsum(costs) for costs in parts.values()), default=0.0)])
+    joint: dict[str, float] = {}
+    query = f"SELECT part, rho FROM charges WHERE counted = 'alongside'{where}"
+    for part, rho in connection.execute(query, given):
+        joint[part] = max(rho, joint.get(part, 0.0))
+    dearest_part = max((math.fsum(costs) for costs in parts.values()), default=0.0)
+    return math.fsum([*general, *joint.values(), dearest_part])
 
 
 def _spent_rho(connection: sqlite3.Connection, site: str | None) -> float:

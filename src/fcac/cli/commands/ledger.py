@@ -173,7 +173,12 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
     table.add_column("what", overflow="fold")
     table.add_column("adds up", overflow="fold")
-    adds_up = {"all": "with everything", "ids": "per person", "partition": "within its part"}
+    adds_up = {
+        "all": "with everything",
+        "ids": "per person",
+        "partition": "within its part",
+        "alongside": "once for all",
+    }
     for entry in entries:
         is_change = entry["rho"] == 0
         what = entry["what"] + ("" if entry["completed"] else " (not sent: interrupted)")
