@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,9 +26,11 @@ from fcac import persistence
 from fcac.codebook import Codebook
 from fcac.deployment.settings import SiteSettings
 from fcac.estimators import models
+from fcac.exceptions import LedgerError, PrivacyWarning
 from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
 from fcac.privacy.budget_groups import group_for
+from fcac.privacy.record_ids import ids_in_form
 from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
@@ -78,6 +81,7 @@ class SiteAgent:
             site = Site(self.settings.name, self._mechanism, self.state, self.settings.make_condenser())
             if round == site.round:  # the process died after storing the state and before storing the bytes
                 return self._keep(site.contribute(round=round))
+            self._check_ledger(have)
             if round < site.round:
                 raise ValueError(f"round {round} is no longer kept; the newest round of this site is {site.round}")
             drawn = self.state / f"release-{round:06d}.fcac"
@@ -94,7 +98,8 @@ class SiteAgent:
         new = finder.find(cursor)
         n_rows, parts = 0, set()
         for piece in finder.pieces(new):
-            site.observe(piece.block, piece.tags if self.settings.record_id is not None else None)
+            ids = piece.tags if self.settings.record_id is not None else None
+            site.observe(piece.block, None if ids is None else ids_in_form(ids, self.schema.id_form))
             n_rows += len(piece.block)
             if self.settings.has_parts:
                 parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
@@ -103,7 +108,11 @@ class SiteAgent:
                 return self._keep(site.contribute(round=site.round))
             raise NothingNew
         self._note_cursor(site.round, cursor, round, finder.advance(cursor, new))
-        sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", PrivacyWarning)
+            sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+        for warning in said:  # for the operator alone
+            write_log(self.state, f"round {round}: {warning.message}")
         spent = f"; spent: {self.spent()}" if self.settings.private else ""
         write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent{spent}")
         return self._keep(sent)
@@ -117,6 +126,18 @@ class SiteAgent:
             settings.settle,
             settings.record_id or settings.part_column,
             ReadOptions.from_dict(settings.read),
+        )
+
+    def _check_ledger(self, have: int) -> None:
+        """Refuse to go on with a ledger that does not know of the newest round the server has."""
+        ledger = getattr(self._mechanism, "ledger", None)
+        if ledger is None or have < 1 or ledger.knows_round(self.settings.name, have):
+            return
+        raise LedgerError(
+            f"the server has round {have} of this site, but {ledger.path} does not know of it: the ledger, or the "
+            "whole state directory, is an older copy. Put the right one back; if it is lost, or if this state was "
+            f"started anew, 'fcac ledger {ledger.path} --recover-round {have} --site {self.settings.name} --epsilon E' "
+            "charges what that round cost"
         )
 
     def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:

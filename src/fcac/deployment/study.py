@@ -47,12 +47,18 @@ seed = {seed}
 timeout = {timeout}   # seconds a site has to answer
 wait = {wait}   # seconds to wait for sites to connect before a round begins
 
-[limits]
+{privacy}[limits]
 max_nodes = 20000   # maximum number of nodes in one contribution
 bounds_margin = 1.0   # nodes may lie this many widths outside the bounds of the schema
 # max_node_share = 0.25   # largest share of a round's nodes that one site can have max_count_share = 0.25   # largest
 # share of a round's counts that one site can have min_spacing = 0.25   # nodes of one site closer than this fraction of
 # the usual spacing are thinned out
+"""
+
+_PRIVACY = """\
+[privacy]
+people_overlap = {people_overlap}   # number of sites at which one person may have rows, as the study assumes
+
 """
 
 _BUNDLE = """\
@@ -95,6 +101,7 @@ def init(
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
+    people_overlap: int | None = None,
 ) -> Path:
     """Create the directory of a federation, its certificate authority, and a bundle for every site.
 
@@ -122,6 +129,8 @@ def init(
         Seed of the server's shuffling.
     timeout, wait : float
         Seconds a site has to answer, and to connect.
+    people_overlap : int, optional
+        At how many sites one person may be, as the study assumes: status and report then give the sum.
 
     Returns
     -------
@@ -160,6 +169,7 @@ def init(
         seed=seed,
         timeout=timeout,
         wait=wait,
+        privacy="" if people_overlap is None else _PRIVACY.format(people_overlap=people_overlap),
     )
     members = [
         _member_text(site, _make_bundle(root, site, _plain(label), address, insecure, condenser)) for site in sites

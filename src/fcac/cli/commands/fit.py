@@ -106,6 +106,7 @@ def fit(
         paper_noise=paper_noise,
         seed=seed,
     )
+    opt.check_simulated(sites, mechanism)
     if label_column is None and partition != "iid":
         raise RequestError(f"--partition {partition} depends on labels: give --label-column")
     tables = opt.open_data(
