@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, check_out
-
-if TYPE_CHECKING:
-    pass
-
 from fcac.cli.learn import learn_and_save
 
 

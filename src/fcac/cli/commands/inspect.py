@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.console import say
-
-if TYPE_CHECKING:
-    pass
 
 
 def inspect(

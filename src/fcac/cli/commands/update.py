@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, check_out, note, say
-
-if TYPE_CHECKING:
-    pass
-
 from fcac.cli.learn import learn_and_save
 
 
