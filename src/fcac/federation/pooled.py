@@ -226,7 +226,7 @@ def _rows(rows: Any) -> Any:
 
 
 def _check_budgets(mechanism: NodeRelease, names: Sequence[str], named: Any) -> None:
-    """Refuse a round that could not be paid to the end, before any is charged; with ids, people are left out instead."""
+    """Refuse a round that cannot be paid to the end, before any is charged; with ids, people are left out instead."""
     ledger = mechanism.ledger
     if ledger is None:
         return
