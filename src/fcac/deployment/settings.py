@@ -43,10 +43,10 @@ class Limits:
         Nodes may lie this many widths outside the schema's bounds; contributions with nodes further out are rejected.
         Applies only if the schema has bounds.
     max_node_share : float, optional
-        Largest share of a round's nodes that one site can have; of a larger contribution only the nodes with the
-        highest counts are kept.
+        Largest share of all nodes that one site can have; of a larger contribution only the nodes with the highest
+        counts are kept. By default twice what it would have among equals, and at least 0.1; 1 means no cap.
     max_count_share : float, optional
-        Largest share of a round's counts that one site can have; larger counts are scaled down.
+        Largest share of all counts that one site can have; larger counts are scaled down. The same default.
     min_spacing : float, optional
         Of nodes of one site that are closer together than this fraction of the usual spacing (the median over sites),
         only the heaviest are kept. The nodes of an honest site keep their distance; 0.25 does not affect them.
