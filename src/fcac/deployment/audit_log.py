@@ -1,7 +1,7 @@
 """An append-only log of decisions, one JSON object per line, each holding the hash of the line before it.
 
-Whoever changes or removes a line breaks the chain from there on; :func:`verify` finds the place. What a chain cannot show
-is that its end was cut off: compare the last hash with one that was noted elsewhere (``fcac federation log`` prints it).
+Whoever changes or removes a line breaks the chain from there on; :func:`verify` finds the place. What a chain cannot
+show is that its end was cut off: compare the last hash with one noted elsewhere (``fcac federation log`` prints it).
 """
 
 from __future__ import annotations

@@ -1,24 +1,7 @@
 """A site's policy: limits that no request of the hub can exceed, set by the site's own operator.
 
-The file ``policy.toml`` is written by ``fcac federation join`` (or ``site``) with the defaults, and read anew for every
-request::
-
-    [rounds]
-    least_interval = "0s"    # between two answered rounds
-    rounds_per_day = 100
-    epsilon_per_day = 0.0    # 0: only the budget limits it
-    new_rows = 1             # rounds with fewer new rows are answered with what was sent before
-
-    [release]
-    least_count = 5          # rows that must stand behind a node that is sent
-    secure_aggregation = "no"   # "required": only masked sums leave this site
-
-    [data]
-    columns = []             # the columns, and their bounds, that the operator has agreed to; empty: not asked yet
-
-    [hub]
-    tell_reasons = false     # why a round was refused (budget, pace, data)
-    tell_budget = false      # how much of the budget is left
+The file ``policy.toml`` in the site's state directory is written by ``fcac federation site`` when it first starts, with
+cautious values, and read anew for every request. A site that is used from Python and has no such file is not limited.
 """
 
 from __future__ import annotations
@@ -42,7 +25,8 @@ _TEXT = """\
 least_interval = "{least_interval}"   # between two answered rounds: 30s, 15m, 6h, 1d
 rounds_per_day = {rounds_per_day}   # in any 24 hours
 epsilon_per_day = {epsilon_per_day}   # in any 24 hours; 0: only the budget limits it
-new_rows = {new_rows}   # a round with fewer new rows costs nothing: what was sent before is sent again
+new_rows = {new_rows}   # a round with fewer new rows is refused and costs nothing; with --epsilon, 0 is safer:
+# otherwise the hub can tell that nothing is new
 
 [release]
 least_count = {least_count}   # rows that must stand behind a node that is sent
@@ -86,9 +70,9 @@ class Policy:
     epsilon_per_day : float
         Sum of what the rounds of 24 hours may cost; 0 means no limit of its own.
     new_rows : int
-        A round with fewer new rows is answered with what was sent before, which costs nothing.
+        A round with fewer new rows is refused, which costs nothing. With privacy, above 0, the hub can tell.
     least_count : int
-        Rows that must stand behind a node that is sent.
+        Rows that must stand behind a node that is sent without privacy.
     secure_aggregation : {"no", "required"}
     columns : tuple of str
         Columns with their bounds, as :func:`described` writes them; empty if the operator was not asked yet.
@@ -97,10 +81,10 @@ class Policy:
     """
 
     least_interval: float = 0.0
-    rounds_per_day: int = 100
+    rounds_per_day: int = 10**6
     epsilon_per_day: float = 0.0
-    new_rows: int = 1
-    least_count: int = 5
+    new_rows: int = 0
+    least_count: int = 1
     secure_aggregation: str = "no"
     columns: tuple[str, ...] = field(default=())
     tell_reasons: bool = False
@@ -115,6 +99,11 @@ class Policy:
             raise ValueError("policy: least_interval and epsilon_per_day must be at least 0")
         if self.secure_aggregation not in ("no", "required"):
             raise ValueError('policy: secure_aggregation must be "no" or "required"')
+
+    @classmethod
+    def cautious(cls, private: bool) -> Policy:
+        """Return the policy with which a site begins: where rounds cost something, one an hour."""
+        return cls(least_interval=3600.0 if private else 0.0, rounds_per_day=48, least_count=5)
 
     @classmethod
     def load(cls, folder: str | Path) -> Policy:
@@ -182,7 +171,7 @@ class Policy:
         answered = [
             (datetime.fromisoformat(entry["time"]), float(entry.get("epsilon") or 0.0))
             for entry in past
-            if entry["event"] == "contributed"
+            if entry["event"] in ("contributed", "sent late")
         ]
         today = [(time, cost) for time, cost in answered if moment - time < timedelta(days=1)]
         if answered and (moment - answered[-1][0]).total_seconds() < self.least_interval:
@@ -197,6 +186,16 @@ class Policy:
                     "budget",
                 )
 
+    def check_new_rows(self, n_rows: int) -> None:
+        """Raise :class:`PolicyRefusal` unless there are enough new rows."""
+        if n_rows < self.new_rows:
+            raise PolicyRefusal(f"{n_rows} rows are new, and the policy asks for {self.new_rows}", "data")
+
+    def check_plain(self) -> None:
+        """Raise :class:`PolicyRefusal` if contributions may only leave as part of a masked sum."""
+        if self.secure_aggregation == "required":
+            raise PolicyRefusal("the policy asks for secure aggregation, and the study collects contributions", "data")
+
     def check_schema(self, schema: Schema) -> None:
         """Raise :class:`PolicyRefusal` unless the operator has agreed to these columns and bounds."""
         if self.columns and tuple(described(schema)) != self.columns:
@@ -207,7 +206,7 @@ class Policy:
 
 
 #: How many rounds a request may skip: a site that was away meets a later round than its own next one.
-AHEAD = 1000
+AHEAD = 100
 
 
 def described(schema: Schema) -> list[str]:

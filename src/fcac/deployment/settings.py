@@ -254,4 +254,5 @@ def outside_bounds(nodes: Any, bounds: Any, margin: float) -> bool:
 
 def most_bytes(settings: FederationSettings) -> int:
     """Return the length of the longest contribution that a federation's hub accepts."""
-    return settings.limits.max_nodes * (settings.schema.n_features + 1) * 8 + 2000
+    # 8 bytes for every value of nodes and counts, 4 for its deviation
+    return settings.limits.max_nodes * (settings.schema.n_features + 1) * 12 + 2000

@@ -107,6 +107,8 @@ class RoundRunner:
         self._exchange(messages.TAKE_MODEL, requests, nodes, number, took)
 
     def _take(self, site: str, reply: messages.Reply) -> None:
+        if reply.left is not None:
+            self.hub.note("budget", site=site, round=self.hub.open_round, left=round(reply.left, 4))
         if reply.code == messages.CONTRIBUTION:
             self.hub.receive(site, reply.data)
         else:

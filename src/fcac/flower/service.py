@@ -254,6 +254,8 @@ def _in_words(entry: dict[str, Any]) -> str:
             return f"round {number}: {site} failed: {_FAILURES.get(entry['code'], 'its program raised an error')}"
         case "model taken":
             return f"{site} has the model of round {number}"
+        case "budget":
+            return f"round {number}: {site} has {100 * entry['left']:.0f} % of its privacy budget left"
         case "unusual":
             return f"round {number}: LOOK at what {site} sent: {entry['reason']}"
         case "refused":
