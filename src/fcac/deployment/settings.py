@@ -43,10 +43,10 @@ class Limits:
         Nodes may lie this many widths outside the schema's bounds; contributions with nodes further out are rejected.
         Applies only if the schema has bounds.
     max_node_share : float, optional
-        Largest share of a round's nodes that one site can have; of a larger contribution only the nodes with the
-        highest counts are kept.
+        Largest share of all nodes that one site can have; of a larger contribution only the nodes with the highest
+        counts are kept. By default twice what it would have among equals, and at least 0.1; 1 means no cap.
     max_count_share : float, optional
-        Largest share of a round's counts that one site can have; larger counts are scaled down.
+        Largest share of all counts that one site can have; larger counts are scaled down. The same default.
     min_spacing : float, optional
         Of nodes of one site that are closer together than this fraction of the usual spacing (the median over sites),
         only the heaviest are kept. The nodes of an honest site keep their distance; 0.25 does not affect them.
@@ -263,4 +263,5 @@ def outside_bounds(nodes: Any, bounds: Any, margin: float) -> bool:
 
 def most_bytes(settings: FederationSettings) -> int:
     """Return the length of the longest contribution that a federation's hub accepts."""
-    return settings.limits.max_nodes * (settings.schema.n_features + 1) * 8 + 2000
+    # 8 bytes for every value of nodes and counts, 4 for its deviation
+    return settings.limits.max_nodes * (settings.schema.n_features + 1) * 12 + 2000

@@ -50,9 +50,10 @@ wait = {wait}   # seconds to wait for sites to connect before a round begins
 {privacy}[limits]
 max_nodes = 20000   # maximum number of nodes in one contribution
 bounds_margin = 1.0   # nodes may lie this many widths outside the bounds of the schema
-# max_node_share = 0.25   # largest share of a round's nodes that one site can have max_count_share = 0.25   # largest
-# share of a round's counts that one site can have min_spacing = 0.25   # nodes of one site closer than this fraction of
-# the usual spacing are thinned out
+# Without these two, one site has at most twice the share it would have among equals (and at least 0.1); 1 = no cap.
+# max_node_share = 0.25   # largest share of all nodes that one site can have
+# max_count_share = 0.25   # largest share of all counts that one site can have
+# min_spacing = 0.25   # nodes of one site closer than this fraction of the usual spacing are thinned out
 """
 
 _PRIVACY = """\

@@ -259,8 +259,15 @@ def _in_words(entry: dict[str, Any]) -> str:
             return f"round {number}: {site} failed: {_FAILURES.get(entry['code'], 'its program raised an error')}"
         case "model taken":
             return f"{site} has the model of round {number}"
-        case "no model for sites" | "no report" as event:
-            return f"round {number}: {event}: {entry['reason']}"
+        case "budget":
+            return f"round {number}: {site} has {100 * entry['left']:.0f} % of its privacy budget left"
+        case "unusual":
+            return f"round {number}: LOOK at what {site} sent: {entry['reason']}"
+        case "refused":
+            return f"{site}: {entry['reason']}"
+        case "no model for sites" | "no report" | "capped" as event:
+            site = f"{site} " if site else ""
+            return f"round {number}: {site}{event}: {entry['reason']}"
         case event:
             return f"round {number}: {site} {event}" if number else f"{site} {event}"
 
