@@ -187,6 +187,8 @@ class SiteSettings:
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
     read : dict
         How to read the data: what differs from the defaults of :class:`fcac.tables.ReadOptions`.
+    encoders : dict
+        Version and checksum of the encoders of text columns, by name, as set by the study.
     """
 
     name: str
@@ -205,6 +207,7 @@ class SiteSettings:
     min_rows: int = 1
     forgetting: str = "none"
     read: dict[str, Any] = field(default_factory=dict)
+    encoders: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.make_condenser()  # refuses what it cannot use

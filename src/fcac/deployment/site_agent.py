@@ -39,6 +39,7 @@ from fcac.privacy.record_ids import ids_in_form
 from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
+from fcac.tables.text_encoder import check_same
 
 _CURSOR_FILE = "cursor.json"
 _MODEL_FILE = "model.fcac"
@@ -65,6 +66,7 @@ class SiteAgent:
     def __init__(self, settings: SiteSettings, mechanism: Any = None) -> None:
         self.settings = settings
         self.state = Path(settings.state)
+        check_same(settings.encoders)
         self.schema = Schema.load(settings.schema)
         self._mechanism = mechanism if mechanism is not None else settings.mechanism()
         self.policy = Policy.load(self.state)

@@ -26,6 +26,7 @@ from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_
 from fcac.federation import Server, readouts
 from fcac.federation.condenser import AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.tables.schema import Schema
+from fcac.tables.text_encoder import fingerprints
 
 BUNDLE_FILE = "bundle.toml"
 KEY_FILE = "node.key"
@@ -69,7 +70,13 @@ site = "{site}"
 federation = "{name}"
 address = "{address}"
 insecure = {insecure}
-{condensing}"""
+{condensing}{encoders}"""
+
+_ENCODER = """
+[encoders."{name}"]   # turns text into vectors; every site must have exactly this one
+version = "{version}"
+checksum = "{checksum}"
+"""
 
 _CONDENSING = """
 [condensing]   # the same at every site; copied to the bundles of sites added later
@@ -230,7 +237,15 @@ def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool,
         public = certificates.make_site_key(bundle / KEY_FILE)
         (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
     condensing = _in_words(_BUNDLE_CONDENSING, condenser)
-    text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower(), condensing=condensing)
+    encoders = fingerprints(Schema.load(bundle / "schema.toml"))
+    text = _BUNDLE.format(
+        site=site,
+        name=name,
+        address=address,
+        insecure=str(insecure).lower(),
+        condensing=condensing,
+        encoders="".join(_ENCODER.format(**found) for found in encoders.values()),
+    )
     (bundle / BUNDLE_FILE).write_text(text, "utf-8")
     return public
 

@@ -137,6 +137,7 @@ def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -
         data=data if isinstance(data, str) and is_address(data) else str(Path(data).resolve()),
         state=str(state.resolve()),
         schema=str((bundle / "schema.toml").resolve()),
+        encoders=facts.get("encoders", {}),
         **facts.get("condensing", {}),
         **choices,
     )
