@@ -20,9 +20,9 @@ class DPLloyd(CentroidClusterer):
     """k-means whose every iteration sees the rows only through noised counts and sums.
 
     Rows are clipped to public bounds and mapped to [0, 1]. The first centres do not depend on the rows: they are points
-    of the box as far from each other as can be packed (Su et al.). In each of a fixed number of iterations every cluster's
-    count and sum of rows get noise, and their quotient is the new centre. The papers use Laplace noise; here it is
-    Gaussian and accounted in zCDP, which needs far less noise where there are many features, so that the comparison
+    of the box as far from each other as can be packed (Su et al.). In each of a fixed number of iterations, counts and
+    sums of the clusters' rows get noise, and their quotients are the new centres. The papers use Laplace noise; here it
+    is Gaussian and accounted in zCDP, which needs far less noise where there are many features, so that the comparison
     with this package's mechanism is fair to the rival.
 
     With one site this is central DP-Lloyd. With several, each site runs it on its own rows with the whole epsilon (rows
@@ -86,7 +86,12 @@ class DPLloyd(CentroidClusterer):
         d = table.X.shape[1]
         bounds = check_bounds(np.tile([0.0, 1.0], (d, 1)) if self.bounds is None else self.bounds)
         rho = rho_from_epsilon(check_epsilon(self.epsilon), check_delta(self.delta))
-        found = [self._site_centers(to_unit(table.points(s), bounds), rho, site_stream(base, s)) for s in table.rows]
+        found = [
+            self._site_centers(
+                to_unit(np.asarray(table.points(s), dtype=np.float64), bounds), rho, site_stream(base, s)
+            )
+            for s in table.rows
+        ]
         centers, counts = (np.concatenate(parts) for parts in zip(*found, strict=True))
         if len(table.rows) > 1:
             from sklearn.cluster import KMeans
