@@ -28,6 +28,8 @@ class Distribution:
         Mean, and quantiles .25, .5 and .75; for categories all NaN.
     bars : array
         Share of the rows in each bin of the histogram, or of each category.
+    ends : tuple of float
+        Where the histogram begins and ends.
     """
 
     mean: float
@@ -35,6 +37,7 @@ class Distribution:
     median: float
     high: float
     bars: Floats
+    ends: tuple[float, float] = (np.nan, np.nan)
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,7 @@ def _distribution(column: ReportColumn, nodes: Floats, counts: Floats, edges: Fl
         return Distribution(np.nan, np.nan, np.nan, np.nan, weights @ values)
     low, median, high = weighted_quantiles(values, weights, (0.25, 0.5, 0.75))
     bars, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
-    return Distribution(float(weights @ values), low, median, high, bars)
+    return Distribution(float(weights @ values), low, median, high, bars, (float(edges[0]), float(edges[-1])))
 
 
 def weighted_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> tuple[float, ...]:
