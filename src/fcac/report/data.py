@@ -122,7 +122,7 @@ def gather(
     names = _feature_names(feature_names, estimator, schema, d)
     columns = columns_of(schema, names)
     known = material(server.latest(), d)
-    noise = node_noise(server, estimator)
+    noise = node_noise(server)
     views = make_views(server, names, d)
     counted = None if rows is None else count_rows(server, rows, estimator and estimator.novelty_reach())
     exact = None if counted is None else counted.by_cluster

@@ -102,7 +102,7 @@ def in_words(profile: ColumnProfile, *, brief: bool = False) -> str:
     own, usual = profile.own, profile.all
     if column.kind == "date":
         return f"{column.name}: median {day(own.median)}, middle half {day(own.low)} to {day(own.high)}"
-    error = "" if profile.error is None else f" ± {column.shown(2 * profile.error)} (95 % of the noise)"
+    error = "" if profile.error is None else f" ± {column.shown_gap(2 * profile.error)} (95 % of the noise)"
     if brief:
         return f"{column.name}: median {column.shown(own.median)}, all rows {column.shown(usual.median)}"
     return (

@@ -45,7 +45,9 @@ def _term(profile: ColumnProfile) -> str:
     if column.kind == "date":
         return f"{name} around {day(profile.own.median)[-8:]}"
     up = profile.effect > 0
-    if _is_yes_or_no(profile):
+    if column.kind == "ordinal":
+        return f"{name} {column.shown(profile.own.mean)}"
+    if column.kind == "share" or _is_yes_or_no(profile):
         if up:
             return f"mostly {name}" if profile.own.mean >= _MOSTLY else f"often {name}"
         return f"no {name}" if profile.own.mean < 0.05 else f"seldom {name}"

@@ -175,7 +175,7 @@ def make_profiles(
                 _distribution(columns[j], some, mass, edges[columns[j].name]),
                 overall[columns[j].name],
                 float(effects[i, j]),
-                _error(columns[j], error, mass),
+                _error(columns[j], error, some, mass),
                 int(telling_category[i, j]),
             )
             for j in chosen[i]
@@ -255,13 +255,15 @@ def weighted_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> 
     return tuple(float(v) for v in values[order[np.minimum(place, len(values) - 1)]])
 
 
-def _error(column: ReportColumn, noise: Floats | None, counts: Floats) -> float | None:
-    """Standard error of a weighted mean of noised nodes, in the table's units."""
+def _error(column: ReportColumn, noise: Floats | None, nodes: Floats, counts: Floats) -> float | None:
+    """Standard error of a weighted mean of noised nodes, in the table's units: what it moves the decoded mean by."""
     if noise is None:
         return None
     weights = counts / max(float(counts.sum()), 1e-300)
-    own = noise[:, list(column.features)] * column.per_feature_unit()
-    return float(np.sqrt((weights[:, None] ** 2 * own**2).sum(axis=0)).max())
+    mean = (weights @ nodes)[None, :]
+    error = np.sqrt(((weights[:, None] * noise) ** 2).sum(axis=0))[None, :]
+    moved = np.abs(column.values(mean + error) - column.values(mean - error)) / 2
+    return float(moved.max())
 
 
 def _named(clusters: dict[int, ClusterProfile], n_clusters: int) -> dict[int, ClusterProfile]:
