@@ -101,6 +101,9 @@ def test_released_values_come_with_their_errors():
         for profile in data.profiles.clusters[cluster.label].columns:
             assert profile.error is not None
             assert profile.error > 0
+    largest = data.read.clusters[0]
+    assert largest.rows_error is not None
+    assert largest.rows_error < largest.rows / 3, "in records"
     html = render_report(private, schema=SCHEMA)
     assert "±" in html
     assert "95 of 100 cases" in html

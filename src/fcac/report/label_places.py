@@ -80,7 +80,8 @@ def _first_free(anchor: Floats, own: Floats, middles: Floats, sizes: Floats, roo
     """The free place nearest to the anchor, looked for on growing circles."""
     for start in range(0, len(_OFFSETS), _AT_ONCE):
         tried = np.clip(anchor + _OFFSETS[start : start + _AT_ONCE], own / 2, room - own / 2)
-        taken = (np.abs(tried[:, None] - middles[None]) < (sizes + own)[None] / 2).all(axis=2).any(axis=1)
+        overlaps = np.abs(tried[:, None] - middles[None]) < (sizes + own)[None] / 2
+        taken = np.any(np.all(overlaps, axis=2), axis=1)
         if not taken.all():
             found: Floats = tried[np.argmin(taken)]
             return found
