@@ -9,7 +9,6 @@ import pytest
 from fcac import FCAC
 from fcac.federation import Contribution, Server
 from fcac.privacy import NodeRelease
-from fcac.privacy.samplers import InsecureTestSampler
 from fcac.report import render_report
 from fcac.report.columns import ReportColumn, columns_of
 from fcac.report.data import gather
@@ -92,7 +91,7 @@ def test_features_without_a_schema_are_columns():
 def test_released_values_come_with_their_errors():
     rows = SCHEMA.apply(patients(3000))
     bounds = [[0, 1], [-3, 4], [0, 1], [0, 1], [0, 1]]
-    private = FCAC(privacy=NodeRelease(8, bounds, sampler=InsecureTestSampler(0)), random_state=0).fit(rows)
+    private = FCAC(privacy=NodeRelease(8, bounds), random_state=0).fit(rows)
     data = gather(private, schema=SCHEMA)
     assert data.released
     for cluster in data.read.clusters:

@@ -22,8 +22,8 @@ WIDTH, HEIGHT, _MARGIN = 960, 620, 44
 _LARGEST = ((150, 10.0), (600, 8.0), (10**9, 6.0))
 _LEVELS = (0.08, 0.25, 0.55)
 # How far a hull keeps from its dots: the more clusters, the nearer.
-_WIDEST_HULL = 60.0
-_HULLS = ((20, 16.0), (60, 11.0), (10**9, 8.0))
+# With few dots it keeps as far as it takes to join them, within limits.
+_HULLS = ((20, 16.0, 60.0), (60, 11.0, 20.0), (10**9, 8.0, 10.0))
 # With more clusters than this, labels are numbers only, and only the first view has hulls.
 _MAX_NAMED, _MAX_HULLS_TWICE = 14, 60
 _MAX_LABEL = 26
@@ -130,10 +130,10 @@ def _backdrop(data: ReportData, points: Floats, frame: Frame, view: str, *, hull
         parts += [tag("path", d=as_path(polygons, 1.2), class_="contour") for polygons in levels]
     if hulls:
         order = drawing_order(data)
-        distance = next(reach for most, reach in _HULLS if len(order) <= most)
+        near, far = next((near, far) for most, near, far in _HULLS if len(order) <= most)
         for label, inside in order:
             style = data.read.style(label)
-            path = as_path(hull(placed[inside], max(distance, _gap(placed[inside]))))
+            path = as_path(hull(placed[inside], max(near, min(_gap(placed[inside]), far))))
             parts.append(tag("path", d=path, class_=f"hull k {style.colour}", data_k=label))
     return tag("g", parts, class_=f"view {view}")
 
@@ -143,7 +143,7 @@ def _gap(points: Floats) -> float:
     if len(points) < 2:
         return 0.0
     nearest = cKDTree(points).query(points, 2)[0][:, 1]
-    return min(0.75 * float(np.quantile(nearest, 0.9)), _WIDEST_HULL)
+    return 0.75 * float(np.quantile(nearest, 0.9))
 
 
 def _grid(frame: Frame, points: Floats, both: bool) -> list[Markup]:
