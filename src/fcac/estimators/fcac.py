@@ -31,6 +31,7 @@ from fcac.estimators.lineage import (
     told_by,
 )
 from fcac.estimators.row_labels import Places, labels_by_trail
+from fcac.estimators.showing import Shown
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites, rows_by_site
 from fcac.estimators.summary import Described
 from fcac.federation import Server, Site, play_round, readouts
@@ -44,7 +45,7 @@ from fcac.tables.schema import Schema, schema_in
 _FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
 
 
-class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Described, Shown, TransformerMixin, ClusterMixin, BaseEstimator):
     """Federated clustering via adaptive resonance theory: sites condense, a server clusters, nobody says how many.
 
     Every site runs CA+ over its own rows, in one pass, and contributes its nodes; the server learns all sites' nodes.
