@@ -23,12 +23,16 @@ class BudgetExceeded(PrivacyError):
     """The charge would exceed a site's budget, so no noise was drawn and nothing was released."""
 
 
-class RepeatedBatch(PrivacyError):
-    """Exactly these rows have been released before."""
-
-
 class LedgerError(PrivacyError):
     """The ledger file is unusable as it is."""
+
+
+class AggregationRefused(PrivacyError):
+    """A site does not go on with a step of secure aggregation; the message says what is wrong with the request."""
+
+
+class TooFewSites(RuntimeError):
+    """A step of secure aggregation cannot be completed: too many sites have vanished. No total was learned."""
 
 
 class FlowerError(RuntimeError):
@@ -41,6 +45,10 @@ class PrivacyWarning(UserWarning):
 
 class ReadWarning(UserWarning):
     """A table can be read in more than one way; the message says how it was read and how to choose another way."""
+
+
+class RepeatedBatch(PrivacyWarning):
+    """Exactly these rows have been released before: they were released again, and charged again."""
 
 
 class DegenerateBandwidthWarning(UserWarning):

@@ -7,12 +7,13 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_mutual_info_score
 
-from fcac.deployment.limits import cap_round, largest_allowed
+from fcac.deployment.limits import Amount, cap_round, largest_allowed, unusual
 from fcac.deployment.settings import Limits
 from fcac.federation import Contribution, Server, Site
 from fcac.federation.condenser import CA_PLUS
 
 Digits = tuple[np.ndarray, np.ndarray, list[np.ndarray], list[Contribution]]
+NO_CAPS = Limits(max_node_share=1.0, max_count_share=1.0)
 CAPS = Limits(max_node_share=0.2, max_count_share=0.2, min_spacing=0.25)
 
 
@@ -97,5 +98,38 @@ def test_a_crowd_in_one_spot_does_harm_unless_capped(digits: Digits) -> None:
 
 def test_a_flood_does_harm_unless_capped(digits: Digits) -> None:
     clean = quality(digits, None, Limits())
-    assert quality(digits, flood(), Limits()) < clean - 0.08
+    assert quality(digits, flood(), NO_CAPS) < clean - 0.08
     assert quality(digits, flood(), CAPS) > clean - 0.06
+
+
+def test_by_default_no_site_has_more_than_twice_its_share() -> None:
+    honest = [Contribution(str(i), 1, np.arange(20.0).reshape(-1, 2) + i, np.full(10, 5)) for i in range(9)]
+    flood = Contribution("x", 1, np.random.default_rng(0).random((5000, 2)), np.full(5000, 10**6))
+    capped = cap_round([*honest, flood], Limits())
+    assert [item is sent for item, sent in zip(capped[:9], honest, strict=True)] == [True] * 9
+    assert len(capped[9].nodes) <= 0.2 * sum(len(item.nodes) for item in capped) + 1
+    assert capped[9].counts.sum() <= 0.2 * sum(item.counts.sum() for item in capped) + len(capped[9].nodes)
+    assert cap_round([*honest, flood], Limits(max_node_share=1.0, max_count_share=1.0))[9] is flood
+
+
+def test_a_site_alone_in_a_round_is_held_to_its_share_of_everything() -> None:
+    flood = Contribution("x", 2, np.random.default_rng(0).random((5000, 2)), np.full(5000, 10**6))
+    (capped,) = cap_round([flood], Limits(), [Amount(10, 50)] * 9)
+    assert len(capped.nodes) <= 23
+    assert capped.counts.sum() <= 0.2 * (capped.counts.sum() + 450) + len(capped.nodes)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "others", "words"),
+    [
+        (Amount(5, 100), None, [], ""),
+        (Amount(5, 100), Amount(5, 90), [Amount(5, 80)] * 9, ""),
+        (Amount(5, 2000), Amount(5, 90), [Amount(5, 80)] * 9, "its last contribution"),
+        (Amount(5, 10**6), None, [Amount(5, 80)] * 9, "as is usual here"),
+        (Amount(5, 10**6), None, [Amount(5, 80)], ""),  # one other site says nothing about what is usual
+    ],
+)
+def test_what_is_unusual(now: Amount, before: Amount | None, others: list[Amount], words: str) -> None:
+    found = unusual(now, before, others)
+    assert words in found
+    assert bool(found) == bool(words)

@@ -67,7 +67,7 @@ def test_an_exhausted_budget_is_answered_as_unavailable(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a", epsilon=4.0, budget=4.5)
     study.give({"a": blobs(300, 1)})
     assert ask(study, "a", 1).code == messages.CONTRIBUTION
-    assert ask(study, "a", 2, have=1) == (messages.UNAVAILABLE, "a", b"")
+    assert ask(study, "a", 2, have=1) == messages.Reply(messages.UNAVAILABLE, "a")
     assert "budget" in (study.state("a") / "site.log").read_text()
 
 
@@ -115,7 +115,7 @@ def test_every_error_about_data_gives_the_same_reply(tmp_path: Path, privacy: di
         (study.data("a") / "bad.csv").write_bytes(text.encode("latin-1"))
         reply = ask_raw(study, "a", 1)
         assert not reply.has_error(), name
-        assert messages.read_reply(reply.content) == (messages.UNAVAILABLE, "a", b""), name
+        assert messages.read_reply(reply.content) == messages.Reply(messages.UNAVAILABLE, "a"), name
         replies.add(reply.content["fcac"].deflate())
     assert len(replies) == 1
     assert "UNAVAILABLE to the server" in (study.state("a") / "site.log").read_text()
@@ -128,7 +128,7 @@ def test_broken_settings_give_a_code_and_no_words(tmp_path: Path) -> None:
     (study.state("a") / "settings.json").write_text("not json")
     reply = ask_raw(study, "a", 1)
     assert not reply.has_error()
-    assert messages.read_reply(reply.content) == (messages.UNAVAILABLE, "", b"")
+    assert messages.read_reply(reply.content) == messages.Reply(messages.UNAVAILABLE)
 
 
 def test_a_reply_is_the_contribution_and_little_more(tmp_path: Path) -> None:
@@ -210,13 +210,13 @@ def play_tagged(study: Study, batches: list[list[str]]) -> list[float]:
 
 def test_with_record_ids_the_dearest_person_counts(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a", epsilon=2.0, budget=9.0, record_id="tag")
-    one = [f"p{i}" for i in range(80)]
+    one = [f"patient-{i:03d}" for i in range(80)]
     two = [f"q{i}" for i in range(80)]
     spent = play_tagged(study, [one, two, [], [*one[:1], *[f"r{i}" for i in range(60)]]])
     assert spent[0] == spent[1] == spent[2] == pytest.approx(2.0, abs=1e-4)  # others, and then nobody
     assert spent[3] > spent[2]  # p0 is in it a second time
     assert [entry["counted"] for entry in ledger(study, "a").entries("a")] == ["ids"] * 4
-    assert b"p0" not in (study.state("a") / "ledger.db").read_bytes()  # only keyed hashes are kept
+    assert b"patient-0" not in (study.state("a") / "ledger.db").read_bytes()  # only keyed hashes are kept
 
 
 def test_without_ids_or_parts_rounds_add_up(tmp_path: Path) -> None:
@@ -260,7 +260,8 @@ def test_what_cannot_be_meant_is_refused(settings: dict[str, Any]) -> None:
 
 
 def test_a_site_keeps_the_budget_of_its_ledger(tmp_path: Path) -> None:
-    assert budget_of(tmp_path, 2.0, None) == (10.0, "5 x epsilon, since --budget was not given")
+    with pytest.raises(ValueError, match="--budget is missing"):
+        budget_of(tmp_path, 2.0, None)
     assert budget_of(tmp_path, 2.0, 7.0) == (7.0, "as given")
     study = Study(tmp_path, names="a", **EPSILON)
     study.give({"a": blobs(100, 1)})

@@ -75,8 +75,8 @@ class TestWhatIsSent:
         assert np.array_equal(a[1], b[1])
 
     def test_cells_can_be_limited(self) -> None:
-        assert len(quiet(16, n_cells=1).release(two_crowds())[0]) == 1
-        assert len(quiet(16, n_cells=30).release(two_crowds(n=5000))[0]) > 8
+        assert len(quiet(10, n_cells=1).release(two_crowds())[0]) == 1
+        assert len(quiet(10, n_cells=30).release(two_crowds(n=5000))[0]) > 8
 
     def test_real_noise_differs_every_time(self) -> None:
         pytest.importorskip("opendp", reason="needs the extra 'privacy'")
@@ -99,6 +99,23 @@ class TestSettings:
             counts = quiet(8, seed).release(two_crowds(seed, n=3_000))[1]
             assert len(counts) > cell_release.USUAL_CELLS
             assert counts.sum() == pytest.approx(3_000, rel=0.1)
+
+    def test_the_stated_deviations_are_those_of_the_noise(self) -> None:
+        rows = np.random.default_rng(1).normal(0.5, 0.05, (1500, 3)) * [1.0, 10.0, 100.0]
+        bounds = [[0, 1], [0, 10], [0, 100]]
+        drawn = [
+            NodeRelease(2.0, bounds, n_cells=1, sampler=InsecureTestSampler(seed)).release(rows)[2]
+            for seed in range(150)
+        ]
+        counts, places = np.array([s.counts[0] for s in drawn]), np.array([s.nodes[0] for s in drawn])
+        of_counts, of_places = (
+            np.array([s.count_deviation[0] for s in drawn]),
+            np.array([s.deviation[0] for s in drawn]),
+        )
+        assert counts.std() == pytest.approx(of_counts.mean(), rel=0.2)
+        # shrinking a mean by how far it exceeds its noise makes it vary a little less than noise alone would
+        ratio = places.std(axis=0) / np.sqrt((of_places**2).mean(axis=0))
+        assert ((ratio > 0.6) & (ratio < 1.3)).all()
 
     def test_values_at_a_bound_return_to_it(self) -> None:
         nodes = np.array([[-0.2, 0.05, 0.5, 0.97, 1.3], [0.0, 0.05, 0.5, 0.97, 1.0], [0.2, 0.3, 0.5, 0.7, 0.8]])
@@ -315,7 +332,7 @@ class TestPlainObject:
         assert copied == original
         assert copied is not original
         copied.ledger.charge("A", copied.rho)
-        assert ledger.spent("A") == pytest.approx(1)
+        assert ledger.spent("A") == pytest.approx(1, rel=0.1)
 
     def test_equality_and_words(self) -> None:
         assert NodeRelease(4, SQUARE) == NodeRelease(4.0, SQUARE.tolist())
@@ -337,8 +354,8 @@ class TestPlainObject:
 
     def test_statement_for_the_report(self, tmp_path: Path) -> None:
         statement = NodeRelease(4, SQUARE, ledger=Ledger(tmp_path / "site.db", 8)).describe()
-        assert statement["unit"] == "record"
-        assert statement["adjacency"] == "one record added or removed"
+        assert statement["unit"].startswith("one row")
+        assert statement["adjacency"].startswith("one row")
         assert (statement["epsilon"], statement["delta"], statement["budget"]) == (4.0, 1e-6, 8.0)
         assert statement["bounds"] == SQUARE.tolist()
         assert len(statement["not_promised"]) >= 4

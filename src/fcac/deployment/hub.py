@@ -26,9 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcac import persistence
+from fcac._text import plain
 from fcac.deployment import legacy
 from fcac.deployment.inbox import Inbox
-from fcac.deployment.limits import cap_round
+from fcac.deployment.incoming import check_statement
+from fcac.deployment.limits import Amount, cap_round, unusual
 from fcac.deployment.settings import FederationSettings, most_bytes, outside_bounds
 from fcac.deployment.shared_codebook import for_sites
 from fcac.deployment.store import Held, HubStore, Summary
@@ -109,9 +111,12 @@ class Hub:
 
     # ------------------------------------------------------------ reading
 
+    def _first_server(self) -> Server:
+        return Server(self.settings.server, self.settings.seed, blocks=self.settings.schema.blocks)
+
     def snapshot(self) -> HubSnapshot:
         """Return the server as stored on disk; its log is read on demand."""
-        server = self.store.server() or Server(self.settings.server, self.settings.seed)
+        server = self.store.server() or self._first_server()
         return HubSnapshot(server, self.store.closed, self.store.newest())
 
     @property
@@ -160,7 +165,17 @@ class Hub:
             if verdict.reason:
                 facts["reason"] = verdict.reason
             self.note(verdict.outcome, site=site, round=number, **facts)
+            if verdict.outcome == "accepted" and item is not None:
+                self._flag(site, number, item)
             return verdict
+
+    def _flag(self, site: str, number: int, item: Contribution) -> None:
+        """Show the operator a contribution that does not fit what its site, or the others, contributed so far."""
+        amounts = self.store.amounts()
+        others = [amount for name, amount in amounts.items() if name != site]
+        reason = unusual(Amount(len(item.nodes), round(float(item.counts.sum()))), amounts.get(site), others)
+        if reason:
+            self.note("unusual", site=site, round=number, reason=reason)
 
     def _judge(self, number: int, held: Held, site: str, data: bytes) -> tuple[Verdict, Contribution | None]:
         d, limits = self.settings.schema.n_features, self.settings.limits
@@ -174,9 +189,13 @@ class Hub:
         try:
             item = Contribution.from_bytes(data)
         except ValueError as error:
-            return Verdict("rejected", str(error)[:300]), None
+            return Verdict("rejected", plain(str(error))), None
         if item.site != site:
-            return Verdict("rejected", f"it has the name of another site ({str(item.site)[:70]!r})"), None
+            return Verdict("rejected", f"it has the name of another site ({plain(str(item.site), 70)})"), None
+        try:
+            check_statement(item.privacy)
+        except ValueError as error:
+            return Verdict("rejected", str(error)), None
         waiting = self._inbox.get(number, site)
         known = item.round == held.round and hashlib.sha256(data).hexdigest() == held.digest
         if waiting == data or (waiting is None and known):
@@ -206,14 +225,25 @@ class Hub:
             batch = [Contribution.from_bytes(data) for site, data in arrived.items() if site in active]
             if not batch:
                 return []
-            server = self.store.server() or Server(self.settings.server, self.settings.seed)
-            accepted = server.absorb(cap_round(batch, self.settings.limits))
+            server = self.store.server() or self._first_server()
+            amounts = self.store.amounts()
+            others = [amount for site, amount in amounts.items() if site not in arrived]
+            capped = cap_round(batch, self.settings.limits, others)
+            self._note_caps(number, batch, capped)
+            accepted = server.absorb(capped)
             digests = {site: hashlib.sha256(data).hexdigest() for site, data in arrived.items()}
             self.store.close_round(number, server, accepted, digests)
             self._inbox.clear(number)
             self.note("closed", round=number, sites=[item.site for item in accepted])
             self._publish(server, number)
             return accepted
+
+    def _note_caps(self, number: int, batch: list[Contribution], capped: list[Contribution]) -> None:
+        for sent, kept in zip(batch, capped, strict=True):
+            if kept is not sent:
+                rows = [round(float(item.counts.sum())) for item in (sent, kept)]
+                reason = f"{len(sent.nodes)} nodes for {rows[0]:,} rows count as {len(kept.nodes)} for {rows[1]:,}"
+                self.note("capped", site=str(sent.site), round=number, reason=reason)
 
     def forget(self, site: str) -> bool:
         """Restore the state as if this site had never contributed; return False if it never had."""
@@ -252,7 +282,7 @@ class Hub:
             schema = self.settings.schema
             write_report(server, self.state / "report.html", title=self.settings.name, schema=schema)
         except Exception as error:
-            self.note("no report", round=round, reason=f"{type(error).__name__}: {error}"[:300])
+            self.note("no report", round=round, reason=plain(f"{type(error).__name__}: {error}"))
 
     def model_bytes(self) -> bytes | None:
         """Return the model that sites may fetch, or None before the first round."""

@@ -2,13 +2,17 @@
 
 The paper's server learns nodes one by one, so the influence of a site grows with the number of nodes it sends, and
 above all with the number it concentrates in one place: those determine the scale at which the server separates nodes.
-The community read-out weights nodes by their counts. All three can be capped. A cap keeps the heaviest nodes of a site
-and never adds any.
+The community read-out weights nodes by their counts. All three are capped, unless a federation says otherwise. A cap
+keeps the heaviest nodes of a site and never adds any.
+
+What a site's share is taken of: the newest contributions of all sites, whether or not they came in this round. A site
+that contributes alone is therefore held to the same share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +21,20 @@ from fcac._typing import Floats
 from fcac.deployment.settings import Limits
 from fcac.federation import Contribution
 
+# With many sites, a share of twice the average would be less than an honest large site has.
+_LEAST_SHARE = 0.1
+# A site whose rows grow this many times from one contribution to the next is shown to the operator.
+_JUMP = 10.0
 
-def cap_round(batch: Sequence[Contribution], limits: Limits) -> list[Contribution]:
+
+class Amount(NamedTuple):
+    """How much a site contributes: its number of nodes and the sum of their counts."""
+
+    n_nodes: int
+    n_rows: int
+
+
+def cap_round(batch: Sequence[Contribution], limits: Limits, others: Sequence[Amount] = ()) -> list[Contribution]:
     """Return the contributions of a round after applying the caps of `limits`.
 
     Parameters
@@ -26,6 +42,8 @@ def cap_round(batch: Sequence[Contribution], limits: Limits) -> list[Contributio
     batch : sequence of Contribution
         One per site.
     limits : Limits
+    others : sequence of Amount
+        What the server has from sites that are not in this batch.
 
     Examples
     --------
@@ -38,15 +56,61 @@ def cap_round(batch: Sequence[Contribution], limits: Limits) -> list[Contributio
     [10, 10, 10, 20]
     """
     capped = list(batch)
-    if limits.max_node_share is not None:
-        cap = largest_allowed([len(item.nodes) for item in capped], limits.max_node_share)
-        capped = [_keep_heaviest(item, int(cap)) for item in capped]
+    cap = _cap([len(item.nodes) for item in capped], [other.n_nodes for other in others], limits.max_node_share)
+    capped = [_keep_heaviest(item, int(cap)) for item in capped]
     if limits.min_spacing is not None:
         capped = _thin_crowds(capped, limits.min_spacing)
-    if limits.max_count_share is not None:
-        cap = largest_allowed([int(item.counts.sum()) for item in capped], limits.max_count_share)
-        capped = [_scale_counts(item, cap) for item in capped]
-    return capped
+    cap = _cap([int(item.counts.sum()) for item in capped], [other.n_rows for other in others], limits.max_count_share)
+    return [_scale_counts(item, cap) for item in capped]
+
+
+def _cap(batch: Sequence[int], others: Sequence[int], share: float | None) -> float:
+    # a site that has nothing yet says nothing about what is usual
+    amounts = [amount for amount in (*batch, *others) if amount]
+    return largest_allowed(amounts, share_of(share, len(amounts)))
+
+
+def share_of(given: float | None, n_sites: int) -> float:
+    """Return the largest share that one of `n_sites` can have: as given, or twice what it would have among equals.
+
+    Examples
+    --------
+    >>> from fcac.deployment.limits import share_of
+    >>> share_of(None, 10), share_of(None, 40), share_of(None, 2), share_of(0.5, 10)
+    (0.2, 0.1, 1.0, 0.5)
+    """
+    if given is not None:
+        return given
+    return min(1.0, max(_LEAST_SHARE, 2 / max(1, n_sites)))
+
+
+def unusual(now: Amount, before: Amount | None, others: Sequence[Amount]) -> str:
+    """Return why a contribution deserves a look; "" if it does not.
+
+    It may be honest: a site may have got a large table. It is accepted, capped, and shown to the operator.
+
+    Parameters
+    ----------
+    now : Amount
+    before : Amount or None
+        What the same site contributed last.
+    others : sequence of Amount
+        What the other sites contributed last.
+
+    Examples
+    --------
+    >>> from fcac.deployment.limits import Amount, unusual
+    >>> unusual(Amount(50, 30_000), Amount(40, 1_000), [])
+    'it stands for 30,000 rows, 30 times as many as its last contribution'
+    """
+    if before is not None and before.n_rows and now.n_rows > _JUMP * before.n_rows:
+        times = round(now.n_rows / before.n_rows)
+        return f"it stands for {now.n_rows:,} rows, {times:,} times as many as its last contribution"
+    if len(others) >= 3:
+        usual = float(np.median([other.n_rows for other in others]))
+        if usual and now.n_rows > _JUMP * _JUMP * usual:
+            return f"it stands for {now.n_rows:,} rows, {round(now.n_rows / usual):,} times as many as is usual here"
+    return ""
 
 
 def largest_allowed(amounts: Sequence[int], share: float) -> float:

@@ -6,7 +6,8 @@ Nothing here depends on Flower. Everything durable is in the site's state direct
 - ``cursor.json``: which rows have been used, after the newest round and after the one before;
 - ``sent/``: the bytes of the latest contributions, which are sent again if a round is requested again;
 - ``ledger.db``: the privacy ledger; ``parts.json``: parts of the data that were released together;
-- ``model.fcac``: the global model; ``site.log``: what happened, for the operator.
+- ``model.fcac``: the global model; ``site.log``: what happened, for the operator;
+- ``policy.toml``: what the operator allows; ``audit.jsonl``: every decision, hash-chained.
 
 The order within a round is: store the cursor that will be valid after it, let the site learn and store its state, store
 the bytes, send them. After a crash at any point, the newest state determines which of the two cursors is valid.
@@ -15,7 +16,9 @@ the bytes, send them. After a crash at any point, the newest state determines wh
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,14 +26,20 @@ from typing import Any
 
 from fcac import persistence
 from fcac.codebook import Codebook
+from fcac.deployment.audit_log import AuditLog
+from fcac.deployment.policy import Policy
 from fcac.deployment.settings import SiteSettings
 from fcac.estimators import models
+from fcac.exceptions import LedgerError, PrivacyWarning
 from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
+from fcac.federation.condenser import Condenser
 from fcac.privacy.budget_groups import group_for
+from fcac.privacy.record_ids import ids_in_form
 from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
+from fcac.tables.text_encoder import check_same
 
 _CURSOR_FILE = "cursor.json"
 _MODEL_FILE = "model.fcac"
@@ -57,8 +66,11 @@ class SiteAgent:
     def __init__(self, settings: SiteSettings, mechanism: Any = None) -> None:
         self.settings = settings
         self.state = Path(settings.state)
+        check_same(settings.encoders)
         self.schema = Schema.load(settings.schema)
         self._mechanism = mechanism if mechanism is not None else settings.mechanism()
+        self.policy = Policy.load(self.state)
+        self.audit = AuditLog(self.state)
 
     def contribute(self, round: int, have: int) -> bytes:
         """Return the bytes of this site's contribution.
@@ -74,19 +86,43 @@ class SiteAgent:
         with self._alone():
             stored = self._sent_path(round)
             if stored.exists():
+                self.audit.add("sent again", round=round)
                 return stored.read_bytes()
-            site = Site(self.settings.name, self._mechanism, self.state, self.settings.make_condenser())
+            self.policy.check_schema(self.schema)
+            self.policy.check_plain()
+            site = Site(self.settings.name, self._mechanism, self.state, self._condenser())
             if round == site.round:  # the process died after storing the state and before storing the bytes
                 return self._keep(site.contribute(round=round))
+            self._check_ledger(have)
             if round < site.round:
                 raise ValueError(f"round {round} is no longer kept; the newest round of this site is {site.round}")
-            drawn = self.state / f"release-{round:06d}.fcac"
-            if self.settings.private and drawn.exists():
+            if self.settings.private:
+                unsent = self._unsent(site, round, have)
+                if unsent is not None:
+                    return unsent
+            self.policy.check_request(round, site.round + 1, self.audit.entries(), self.settings.epsilon)
+            return self._learn_and_keep(site, round, have)
+
+    def _unsent(self, site: Site, round: int, have: int) -> bytes | None:
+        """Return a release that was paid for and never reached the hub; None if there is none.
+
+        It is offered instead of a new one: it costs nothing more. Should the hub not take it, a new one follows.
+        """
+        for path in sorted(self.state.glob("release-*.fcac")):
+            number = int(path.stem.rpartition("-")[2])
+            if site.round < number <= round:
                 # The process died after drawing the noise: that release contains the rows found then, and no later
                 # ones.
-                self._cursor(round)
-                return self._keep(site.contribute(round=round))
-            return self._learn_and_keep(site, round, have)
+                self._cursor(number)
+                self.audit.add("sent late", round=number, asked=round, epsilon=self.settings.epsilon)
+                return self._keep(site.contribute(round=number))
+        stored = self._sent_path(site.round)
+        if not have < site.round < round or not stored.exists():
+            return None
+        if any(entry["event"] == "offered" and entry["round"] == site.round for entry in self.audit.entries()):
+            return None
+        self.audit.add("offered", round=site.round, asked=round)
+        return stored.read_bytes()
 
     def _learn_and_keep(self, site: Site, round: int, have: int) -> bytes:
         cursor = self._cursor(site.round)
@@ -94,16 +130,27 @@ class SiteAgent:
         new = finder.find(cursor)
         n_rows, parts = 0, set()
         for piece in finder.pieces(new):
-            site.observe(piece.block, piece.tags if self.settings.record_id is not None else None)
+            ids = piece.tags if self.settings.record_id is not None else None
+            site.observe(piece.block, None if ids is None else ids_in_form(ids, self.schema.id_form))
             n_rows += len(piece.block)
             if self.settings.has_parts:
                 parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
         if not n_rows and not self.settings.private:
             if site.round > have:
+                self.audit.add("sent again", round=site.round)
                 return self._keep(site.contribute(round=site.round))
+            self.audit.add("nothing new", round=round)
             raise NothingNew
+        self.policy.check_new_rows(n_rows)
+        # written first: what cannot be logged is not done
+        self.audit.add("begun", round=round, new_rows=n_rows)
         self._note_cursor(site.round, cursor, round, finder.advance(cursor, new))
-        sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", PrivacyWarning)
+            sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+        for warning in said:  # for the operator alone
+            write_log(self.state, f"round {round}: {warning.message}")
+        self.audit.add("contributed", round=round, nodes=len(sent.nodes), epsilon=self.settings.epsilon)
         spent = f"; spent: {self.spent()}" if self.settings.private else ""
         write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent{spent}")
         return self._keep(sent)
@@ -117,6 +164,18 @@ class SiteAgent:
             settings.settle,
             settings.record_id or settings.part_column,
             ReadOptions.from_dict(settings.read),
+        )
+
+    def _check_ledger(self, have: int) -> None:
+        """Refuse to go on with a ledger that does not know of the newest round the server has."""
+        ledger = getattr(self._mechanism, "ledger", None)
+        if ledger is None or have < 1 or ledger.knows_round(self.settings.name, have):
+            return
+        raise LedgerError(
+            f"the server has round {have} of this site, but {ledger.path} does not know of it: the ledger, or the "
+            "whole state directory, is an older copy. Put the right one back; if it is lost, or if this state was "
+            f"started anew, 'fcac ledger {ledger.path} --recover-round {have} --site {self.settings.name} --epsilon E' "
+            "charges what that round cost"
         )
 
     def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:
@@ -134,17 +193,25 @@ class SiteAgent:
         line: str = ledger.summary_line(self.settings.name)
         return line.partition(": ")[2]
 
+    def budget_left(self) -> float | None:
+        """Return the part of the privacy budget that is left, from 0 to 1; None without privacy."""
+        ledger = getattr(self._mechanism, "ledger", None)
+        if ledger is None:
+            return None
+        return min(1.0, max(0.0, float(ledger.remaining(self.settings.name)) / float(ledger.budget)))
+
     def take_model(self, round: int, data: bytes) -> None:
         """Check and store the global model."""
         model = models.from_bytes(data)
         if not isinstance(model, Codebook) or model.n_features != self.schema.n_features:
             raise ValueError("the model received does not match this site's schema")
-        site = Site(self.settings.name, self._mechanism, self.state, self.settings.make_condenser())
+        site = Site(self.settings.name, self._mechanism, self.state, self._condenser())
         # by the site's own rows, which stay here: with NodeRelease there are none
         model = calibrated_at_site(model, site)
         persistence.write_atomic(
             self.state / _MODEL_FILE, data if model.calibration is None else models.to_bytes(model)
         )
+        self.audit.add("model received", round=round, nodes=len(model.nodes))
         write_log(self.state, f"model of round {round} received: {len(model.nodes)} nodes")
 
     # ------------------------------------------------------------ what is on disk
@@ -160,13 +227,26 @@ class SiteAgent:
         return self.state / "sent" / f"{round:09d}.fcac"
 
     def _keep(self, sent: Contribution) -> bytes:
-        data = sent.to_bytes()
+        data = self._heavy_enough(sent).to_bytes()
         path = self._sent_path(sent.round)
         path.parent.mkdir(exist_ok=True)
         persistence.write_atomic(path, data)
         for old in sorted(path.parent.glob("*.fcac"))[:-_KEPT_ROUNDS]:
             old.unlink()
         return data
+
+    def _heavy_enough(self, sent: Contribution) -> Contribution:
+        """Leave out nodes with fewer rows than the policy allows; noised ones say nothing about single rows."""
+        kept = sent.counts >= self.policy.least_count
+        if self.settings.private or self.settings.condenser != "ca-plus" or kept.all():
+            return sent  # a reservoir joins such nodes to their neighbours by itself
+        return Contribution(sent.site, sent.round, sent.nodes[kept], sent.counts[kept], sent.privacy)
+
+    def _condenser(self) -> Condenser:
+        """Return how rows become nodes: as the study says, with no fewer rows per node than the policy allows."""
+        settings = self.settings
+        least = max(settings.min_rows, self.policy.least_count) if settings.condenser != "ca-plus" else 1
+        return dataclasses.replace(settings, min_rows=least).make_condenser()
 
     def _cursor(self, round: int) -> Cursor:
         """Return the cursor that was valid after this round."""

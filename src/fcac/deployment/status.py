@@ -7,7 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fcac.deployment import certificates
+from fcac._text import plain
+from fcac.deployment import certificates, presence
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
 from fcac.deployment.study import STATE
@@ -34,16 +35,31 @@ def describe(root: Path, rejected: bool = False) -> list[str]:
     waiting = hub.arrived()
     if waiting:
         lines.append(f"arrived for the open round: {', '.join(waiting)}")
-    lines += ["", *_table(settings, hub.holdings(), journal)]
+    seen = presence.read(root / STATE)
+    lines += ["", *_table(settings, hub.holdings(), journal, seen)]
+    lines += _clocks(seen)
     if any(line.partition(" eps ")[1] for line in lines):
         lines += [
             "",
-            "Privacy spent: the most that a record has cost over all rounds, as reported by the sites.",
-            "Each site sets its own budget: 5 x the epsilon of a round, unless it chose another.",
+            "Privacy spent: at most this by anybody at the site over all rounds, as reported by the sites.",
+            "Each site sets its own budget.",
+            *_several_sites(settings, journal),
         ]
+    lines += _worth_a_look(journal, closed)
     if rejected:
         lines += ["", *(_rejection(entry) for entry in journal if entry["event"] == "rejected")]
     return lines
+
+
+def _worth_a_look(journal: list[dict[str, Any]], closed: int) -> list[str]:
+    """Return what the operator should see of the last rounds: what was unusual, capped or refused."""
+    recent = [
+        entry
+        for entry in journal
+        if entry["event"] in ("unusual", "capped", "refused") and entry.get("round", closed) >= closed - 1
+    ]
+    lines = [plain(f"{e['time'][:19]} {e.get('site', '')} {e['event']}: {e.get('reason', '')}", 300) for e in recent]
+    return ["", "Worth a look:", *lines[-10:]] if lines else []
 
 
 def _protection(root: Path, settings: FederationSettings) -> str:
@@ -54,7 +70,21 @@ def _protection(root: Path, settings: FederationSettings) -> str:
     return f"TLS, node keys; server certificate until {ends:%Y-%m-%d}" + (", RENEW IT" if left < 30 else "")
 
 
-def _table(settings: FederationSettings, newest: dict[str, int], journal: list[dict[str, Any]]) -> list[str]:
+def _clocks(seen: dict[str, presence.Heard]) -> list[str]:
+    """Return a line for every site whose clock is far from the hub's: soon it would be locked out."""
+    far = {site: heard.clock_skew for site, heard in sorted(seen.items()) if not -60 < heard.clock_skew < 3}
+    return [
+        f"{site}: its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the hub's"
+        for site, skew in far.items()
+    ]
+
+
+def _table(
+    settings: FederationSettings,
+    newest: dict[str, int],
+    journal: list[dict[str, Any]],
+    seen: dict[str, presence.Heard],
+) -> list[str]:
     heads = ("site", "status", "last heard", "contributed", "newest", "rejected", "missed", "privacy spent")
     rows = [heads]
     by_site: dict[str, list[dict[str, Any]]] = {}
@@ -63,13 +93,17 @@ def _table(settings: FederationSettings, newest: dict[str, int], journal: list[d
     for name in sorted(settings.members):
         mine = _since_forgotten(by_site.get(name, []))
         events = Counter(entry["event"] for entry in mine)
-        heard = [e for e in mine if e["event"] in ("accepted", "nothing new", "unavailable", "model taken", "rejected")]
-        missed = events["no reply"] + events["failed"] + events["unavailable"]
+        answers = ("accepted", "nothing new", "unavailable", "model taken", "rejected", "budget used up", "not now")
+        heard = [e["time"] for e in mine if e["event"] in answers]
+        if name in seen:
+            heard.append(seen[name].time)
+        # hand-outs that failed are no missed rounds
+        missed = sum(e["event"] in ("no reply", "failed", "unavailable") and e.get("kind") != "model" for e in mine)
         rows.append(
             (
                 name,
                 settings.members[name].status,
-                heard[-1]["time"][:19].replace("T", " ") if heard else "never",
+                max(heard)[:19].replace("T", " ") if heard else "never",
                 _times(events["accepted"]),
                 f"round {newest[name]}" if name in newest else "-",
                 str(events["rejected"]),
@@ -79,6 +113,16 @@ def _table(settings: FederationSettings, newest: dict[str, int], journal: list[d
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _several_sites(settings: FederationSettings, journal: list[dict[str, Any]]) -> list[str]:
+    """Return what a person has spent who is at several sites, as far as the study assumes that."""
+    from fcac.privacy.statements import at_several_sites
+
+    newest = {entry["site"]: entry["privacy"] for entry in journal if entry["event"] == "accepted"}
+    lines = at_several_sites(list(newest.values()), settings.people_overlap)
+    assumed = "not stated" if settings.people_overlap is None else f"at most {settings.people_overlap}"
+    return [f"Sites at which one person may be: {assumed} (people_overlap in federation.toml).", *lines]
 
 
 def _since_forgotten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -98,10 +142,13 @@ def _spent(statements: list[dict[str, Any]]) -> str:
     newest = statements[-1]
     if newest.get("mechanism") == "none":
         return "NO PRIVACY"
-    if "spent" in newest:
-        return f"eps {newest['spent']:.3g} at delta {newest.get('delta', 0):g}"
-    return str(newest.get("mechanism", "not stated"))
+    try:
+        if "spent" in newest:
+            return f"eps {float(newest['spent']):.3g} at delta {float(newest.get('delta', 0)):g}"
+    except (TypeError, ValueError):  # stored before statements were checked
+        return "not readable"
+    return plain(str(newest.get("mechanism", "not stated")), 40)
 
 
 def _rejection(entry: dict[str, Any]) -> str:
-    return f"{entry['time'][:19]} round {entry['round']} {entry['site']}: {entry['reason']}"
+    return plain(f"{entry['time'][:19]} round {entry['round']} {entry['site']}: {entry['reason']}", 500)

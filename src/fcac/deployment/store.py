@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from fcac import persistence
 from fcac.deployment import seen
+from fcac.deployment.limits import Amount
 from fcac.deployment.stored_log import StoredLog
 from fcac.federation import Contribution, Server
 from fcac.federation.log import Entry
@@ -116,6 +117,13 @@ class HubStore:
         with self.reading() as connection:
             sites = [site for (site,) in connection.execute("SELECT site FROM sites ORDER BY site").fetchall()]
             return {site: Held(*connection.execute(_HELD, (site,)).fetchone()) for site in sites}
+
+    def amounts(self) -> dict[str, Amount]:
+        """Return how much the newest contribution of every site counts for."""
+        query = "SELECT n_nodes, n_rows FROM contributions WHERE site = ? ORDER BY batch DESC LIMIT 1"
+        with self.reading() as connection:
+            sites = [site for (site,) in connection.execute("SELECT site FROM sites ORDER BY site").fetchall()]
+            return {site: Amount(*connection.execute(query, (site,)).fetchone()) for site in sites}
 
     def summary(self) -> Summary | None:
         """Return a summary of the model after the last closed round; None before the first."""
@@ -349,7 +357,7 @@ def _all_states(server: Server) -> dict[int, _State]:
     log = server.log
     states: dict[int, _State] = {}
     if sum(len(item.nodes) for batch in log for item in batch) <= server.readout.max_replayed_nodes:
-        again = Server(server.kind, server.random_state, server.n_clusters_wanted)
+        again = Server(server.kind, server.random_state, server.n_clusters_wanted, server.readout.blocks)
         for position, batch in enumerate(log[:-1], 1):
             again.absorb(batch)
             states[position] = _pack_state(again)

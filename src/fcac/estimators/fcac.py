@@ -20,6 +20,7 @@ from fcac.codebook import Codebook
 from fcac.condense import Trail
 from fcac.condense.sample import RowSample
 from fcac.estimators.columns import in_order, warn_of_names, without_column
+from fcac.estimators.frames import as_schema, encoded, features, is_table_of
 from fcac.estimators.lineage import (
     STRUCTURAL,
     as_table,
@@ -30,9 +31,11 @@ from fcac.estimators.lineage import (
     told_by,
 )
 from fcac.estimators.row_labels import Places, labels_by_trail
-from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
+from fcac.estimators.showing import Shown
+from fcac.estimators.site_rows import SiteRows, is_dict_of_sites, rows_by_site
 from fcac.estimators.summary import Described
 from fcac.federation import Server, Site, play_round, readouts
+from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.asking import calibrate, samples_of
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.novelty import Calibration
@@ -42,7 +45,7 @@ from fcac.tables.schema import Schema, schema_in
 _FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
 
 
-class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Described, Shown, TransformerMixin, ClusterMixin, BaseEstimator):
     """Federated clustering via adaptive resonance theory: sites condense, a server clusters, nobody says how many.
 
     Every site runs CA+ over its own rows, in one pass, and contributes its nodes; the server learns all sites' nodes.
@@ -56,6 +59,10 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         "cae-fc", the paper's network and its connected components.
     privacy : mechanism, optional
         `fcac.privacy.NodeRelease`, `LocalNoise` or `PaperLaplace`: applied at every site before anything leaves it.
+    aggregation : str, default="plain"
+        With `NodeRelease`: "secure" adds up all sites' totals before anyone sees them (secure aggregation), so that the
+        noise is added once and sites may be as small as they like; a tenth of them may vanish or collude, or as many
+        as "secure:t=2" says. "plain": every site releases its own nodes, with its own noise.
     n_clusters : int, optional
         Number of clusters, if it is known; by default it is found. Only ``server="communities"`` takes it.
     max_nodes : int, optional
@@ -113,11 +120,13 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
 
     schema_: Schema | None = None
     _site_column: str | None = None
+    _by_schema: bool = False
     _trails: tuple[dict[SiteName, Trail], Places] | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "server": [str],
         "privacy": [HasMethods("perturb"), HasMethods("release"), None],
+        "aggregation": [str],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
@@ -131,6 +140,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         *,
         server: str = "communities",
         privacy: Any = None,
+        aggregation: str = "plain",
         n_clusters: int | None = None,
         max_nodes: int | None = None,
         forgetting: str = "none",
@@ -140,6 +150,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
     ) -> None:
         self.server = server
         self.privacy = privacy
+        self.aggregation = aggregation
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
         self.forgetting = forgetting
@@ -158,6 +169,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         sample_weight: Any = None,
         record_ids: Any = None,
         partition: str | None = None,
+        schema: Any = None,
     ) -> Self:
         """Start anew and play one round.
 
@@ -171,17 +183,20 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), or dict of site name to weights, optional
             How many rows each row stands for; zero leaves a row out.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
-            With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
-            up per id, and the dearest id counts.
+            With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
+            as much as one row, and a ledger adds up per person, at all sites together.
         partition : str, optional
             With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
             a day. Releases of different parts do not add up.
+        schema : Schema or path, optional
+            What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
+            :class:`fcac.tables.Schema`. Later tables are read by it too.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=True)
+        return self._play(X, groups, sample_weight, record_ids, partition, reset=True, schema=schema)
 
     def partial_fit(
         self,
@@ -205,8 +220,8 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), or dict of site name to weights, optional
             How many rows each row stands for; zero leaves a row out.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
-            With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
-            up per id, and the dearest id counts.
+            With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
+            as much as one row, and a ledger adds up per person, at all sites together.
         partition : str, optional
             With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
             a day. Releases of different parts do not add up.
@@ -218,14 +233,28 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
 
     def _play(
-        self, X: Any, groups: Any, sample_weight: Any, record_ids: Any, partition: str | None, *, reset: bool
+        self,
+        X: Any,
+        groups: Any,
+        sample_weight: Any,
+        record_ids: Any,
+        partition: str | None,
+        *,
+        reset: bool,
+        schema: Any = None,
     ) -> Self:
         self._validate_params()
         names = None if reset else getattr(self, "feature_names_in_", None)
-        data = SiteRows(X, groups, self, None if names is None else list(names))
+        site_column = groups if isinstance(groups, str) else None
+        known = None if schema is None else as_schema(schema)
+        if not reset and self._by_schema:
+            known = self.schema_
+        if known is not None:
+            X, groups = encoded(X, groups, known)
+        data = SiteRows(X, groups, self, None if names is None else list(names), known)
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.weights(sample_weight)
-        if not reset:
+        if not reset and not self._by_schema:
             warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:
             raise ValueError(
@@ -233,25 +262,32 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             )
         if reset:
             seed = self._seed()
-            server, sites = Server(self.server, seed, self.n_clusters), {}
+            server, sites = Server(self.server, seed, self.n_clusters, None if known is None else known.blocks), {}
         else:
             server, sites = self.server_, dict(self.sites_)
         told = told_by(server.readout)
         condenser = self._condenser(reset)
+        pooled = self._tolerance() != -1
         for name in data:
-            if name not in sites:
+            if name not in sites and not pooled:
                 sites[name] = Site(name, self.privacy, condenser=condenser)
         trails = {name: Trail() for name in data} if reset and self._rows_can_be_followed(condenser, weights) else None
-        play_round(
-            server, sites, data, n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails
-        )
+        if pooled:
+            if weights is not None:
+                raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
+            self._play_pooled(server, sites, data, ids, partition)
+        else:
+            play_round(
+                server, sites, data,
+                n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails,
+            )  # fmt: skip
         self._adopt(server, sites, data.n_features, condenser, told)
         self._trails = None if trails is None else (trails, data.places())
         if reset:
-            self.schema_ = None
+            self.schema_, self._by_schema = known, known is not None
             self._keep_names(data.feature_names)
-        if reset or isinstance(groups, str):
-            self._site_column = groups if isinstance(groups, str) else None
+        if reset or site_column is not None:
+            self._site_column = site_column
         self._last_rows: Any = data.table
         return self
 
@@ -291,26 +327,51 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters)
+        blocks = None if schema is None else schema.blocks
+        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters, blocks)
         told = told_by(server.readout)
         condenser = self._condenser(not started)
         sites = dict(self.sites_) if started else {}
 
+        pooled = self._tolerance() != -1
+
         def named() -> Iterator[tuple[Any, ...]]:
             for given, *piece in pieces:
                 name = plain_site(given)
-                if name not in sites:
+                if name not in sites and not pooled:
                     sites[name] = Site(name, self.privacy, condenser=condenser)
                 yield name, *piece
 
-        play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
+        if pooled:
+            self._play_pooled(server, sites, *rows_by_site(named()), partition)
+        else:
+            play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
         if not started:
-            self.schema_ = schema
+            self.schema_, self._by_schema = schema, False
             self._keep_names(feature_names)
             self._site_column = None
         self._adopt(server, sites, n_features, condenser, told)
         self._last_rows = None
         return self
+
+    def _tolerance(self) -> int | None:
+        """Sites that may vanish or collude under secure aggregation (None: the usual share); -1 without it."""
+        return -1 if self.aggregation == "plain" else parse_aggregation(self.aggregation)
+
+    def _play_pooled(
+        self,
+        server: Server,
+        sites: dict[SiteName, Site],
+        data: Mapping[SiteName, Any],
+        record_ids: Mapping[SiteName, Sequence[Any]] | None,
+        partition: str | None,
+    ) -> None:
+        from fcac.federation.pooled import play_pooled_round
+
+        play_pooled_round(
+            server, sites, data, self.privacy,
+            tolerance=self._tolerance(), record_ids=record_ids, partition=partition,
+        )  # fmt: skip
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -363,6 +424,12 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self, "server_")
         name = plain_site(site)
+        if self._tolerance() != -1:
+            raise ValueError(
+                f"site {name!r} cannot be forgotten: under secure aggregation the server has only sums over all sites, "
+                "and a summed round cannot be unsummed. Fit anew without the site; that costs each other site a new "
+                "round of its budget"
+            )
         if self.server_.sites == [name]:
             raise ValueError(f"site {name!r} is the only one: without it there is no model")
         self._told = told_by(self.server_.readout)
@@ -376,12 +443,16 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
     def _rows_to_read(self, X: Any) -> Rows:
         check_is_fitted(self, "server_")
         X, names = arrow_if_polars(X), getattr(self, "feature_names_in_", None)
+        schema = self.schema_
+        if schema is not None and is_table_of(X, schema, None if names is None else list(names), self._by_schema):
+            return Rows(features(X, schema), self, allow_gaps=True)
         if names is not None:
             if self._site_column not in names:
                 X = without_column(X, self._site_column)
             X = in_order(X, list(names))
-        rows = Rows(X, self)
-        warn_of_names(self, column_names(X))
+        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps)
+        if not self._by_schema:
+            warn_of_names(self, column_names(X))
         if rows.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
@@ -551,7 +622,9 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         check_is_fitted(self, "server_")
         return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
 
-    def fit_predict(self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None) -> Integers:
+    def fit_predict(
+        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, schema: Any = None
+    ) -> Integers:
         """Play one round anew and return the cluster of each row.
 
         Parameters
@@ -560,12 +633,13 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         y : ignored
         groups : array-like of shape (n,), optional
         sample_weight : array-like of shape (n,), optional
+        schema : Schema or path, optional
 
         Returns
         -------
         labels : ndarray of shape (n,)
         """
-        return self.fit(X, groups=groups, sample_weight=sample_weight).labels_
+        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema).labels_
 
     @property
     def n_rounds_(self) -> int:
@@ -610,12 +684,16 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         return hasattr(self, "server_")
 
     def __getstate__(self) -> dict[str, Any]:
-        # copies and pickles carry labels, not the caller's rows
-        if getattr(self, "_last_rows", None) is not None:
+        # copies and pickles carry labels, not the caller's rows; with NodeRelease not even labels, which were not
+        # released
+        private = hasattr(self.privacy, "release")
+        if getattr(self, "_last_rows", None) is not None and not private:
             _ = self.labels_
         state: dict[str, Any] = dict(super().__getstate__())
         if "_last_rows" in state:
             state["_last_rows"] = state["_trails"] = None
+            if private:
+                state["_last_labels"] = None
         return state
 
     def export(self, *, share_nodes: bool = False) -> Codebook:
@@ -675,6 +753,8 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             meta["site_column"] = self._site_column
         if self.schema_ is not None:
             meta["schema"] = self.schema_.to_toml()
+        if self._by_schema:
+            meta["by_schema"] = True  # tables are read by the schema even if its columns are named like the features
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
         arrays.update({f"sites.{name}": array for name, array in sites_arrays.items()})
         return meta, arrays
@@ -693,7 +773,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
             raise ValueError("the server in this file does not fit its parameters")
-        self.schema_ = schema_in(meta)
+        self.schema_, self._by_schema = schema_in(meta), bool(meta.get("by_schema", False))
         if self.schema_ is not None and self.schema_.n_features != meta["n_features"]:
             raise ValueError("the schema in this file does not fit its nodes")
         names = meta["feature_names"]

@@ -124,7 +124,7 @@ class Site:
             Without privacy: takes note of where rows go, for :meth:`nodes_of`.
         """
         ids = self.checked_records(record_ids)
-        table = rows if hasattr(rows, "blocks") else Rows(rows, "Site", allow_empty=True)
+        table = rows if hasattr(rows, "blocks") else Rows(rows, "Site", allow_empty=True, allow_gaps=True)
         self._check_width(table.n_features)
         if self.privacy is None:
             self._learn(table, weights, n_threads, trail)
@@ -173,8 +173,9 @@ class Site:
             Number of the round asked for; the next one if not given. The latest round asked for again is answered
             with the same bytes, without learning anything.
         record_ids : sequence, optional
-            For `NodeRelease` with a ledger: the id (person) of each of these rows, or without `rows` of those observed.
-            The ledger then adds up per id, and the dearest id counts. In a round every row has an id, or none has.
+            For `NodeRelease`: the id (person) of each of these rows, or without `rows` of those observed. The promise
+            is then per person: a person's rows share one weight, the ledger adds up per person, and people whose budget
+            is used up are left out. In a round every row has an id, or none has.
         partition : str, optional
             For `NodeRelease` with a ledger, instead of ids: name of a part of the data that was fixed without looking
             at values, such as a day. Releases of different parts do not add up.
@@ -240,13 +241,23 @@ class Site:
         path = self.state_dir / f"release-{number:06d}.fcac"
         return release_once(self.privacy, rows, self._released, name, number, path, **named).state
 
+    def adopt(self, released: Any, round: int) -> None:
+        """Take over a release that was made elsewhere: the sum of all sites, under secure aggregation."""
+        if round <= self.round:
+            raise ValueError(f"round {round} is over: site {self.name} has answered round {self.round} already")
+        if self.state_dir is not None:
+            self._store(round, None, released)
+        self._released, self.round = released, round
+
     def checked_records(self, record_ids: Sequence[Any] | None, partition: str | None = None) -> list[str] | None:
         """Check what the ledger is to be told, before anything is charged; return the ids as the ledger spells them."""
         if record_ids is None and partition is None:
             return None
         if record_ids is not None and partition is not None:
             raise ValueError("give record_ids or partition, not both")
-        if getattr(self.privacy, "ledger", None) is None:
+        if getattr(self.privacy, "ledger", None) is None and (
+            partition is not None or not hasattr(self.privacy, "release")
+        ):
             raise ValueError(
                 f"site {self.name}: record_ids and partition say how a ledger adds up: "
                 "give the site privacy=NodeRelease(..., ledger=Ledger(...))"
@@ -283,7 +294,7 @@ class Site:
         else:
             nodes, counts = self.condenser.nodes(self._state)
             n_releases = self.round
-        said = statement(self.privacy, n_releases)
+        said = statement(self.privacy, n_releases, self._released)
         return Contribution(self.name, self.round, nodes, counts, _shared(tuple(said.items())), *noise)
 
     # ------------------------------------------------------------ state

@@ -6,6 +6,7 @@ written to the site's own log, and the server gets the code "unavailable", whate
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,11 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fcac.deployment.audit_log import AuditLog
+from fcac.deployment.policy import Policy, PolicyRefusal
 from fcac.deployment.settings import SiteSettings
 from fcac.deployment.site_agent import NothingNew, SiteAgent, write_log
+from fcac.exceptions import BudgetExceeded
 from fcac.flower import messages
 from fcac.flower.messages import Reply
 
@@ -30,7 +34,8 @@ def contribute(message: Message, context: Context) -> Message:
     def work(agent: SiteAgent, request: dict[str, Any]) -> Reply:
         name = agent.settings.name
         have = dict(zip(request["sites"], request["have"], strict=True)).get(name, 0)
-        return Reply(messages.CONTRIBUTION, name, agent.contribute(int(request["round"]), int(have)))
+        data = agent.contribute(int(request["round"]), int(have))
+        return Reply(messages.CONTRIBUTION, name, data, agent.budget_left() if agent.policy.tell_budget else None)
 
     return _answer(message, context, work)
 
@@ -53,6 +58,9 @@ def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[
     except NothingNew:
         assert settings is not None
         reply = Reply(messages.NOTHING_NEW, settings.name)
+    except (PolicyRefusal, BudgetExceeded) as refusal:
+        assert settings is not None
+        reply = _refusal(settings, refusal)
     except Exception as error:
         if settings is None:
             # there is nowhere to write a log: the SuperNode's own output is the next best place
@@ -61,6 +69,16 @@ def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[
             write_log(settings.state, f"UNAVAILABLE to the server: {error}\n{traceback.format_exc()}")
         reply = Reply(messages.UNAVAILABLE, "" if settings is None else settings.name)
     return Message(messages.write_reply(reply), reply_to=message)
+
+
+def _refusal(settings: SiteSettings, refusal: PolicyRefusal | BudgetExceeded) -> Reply:
+    """Write down a refusal at the site; the hub learns the reason only if the policy allows it."""
+    code = refusal.code if isinstance(refusal, PolicyRefusal) else "budget"
+    write_log(settings.state, f"REFUSED: {refusal}")
+    with contextlib.suppress(OSError):
+        AuditLog(settings.state).add("refused", reason=str(refusal), code=code)
+    told = Policy.load(settings.state).tell_reasons
+    return Reply(messages.REFUSALS[code] if told else messages.UNAVAILABLE, settings.name)
 
 
 app.train("contribute")(contribute)

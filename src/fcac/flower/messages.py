@@ -13,17 +13,32 @@ TAKE_MODEL = "query.take_model"
 
 #: Codes of replies.
 CONTRIBUTION, NOTHING_NEW, UNAVAILABLE, DONE = 1, 2, 3, 4
-CODES = {CONTRIBUTION: "contribution", NOTHING_NEW: "nothing new", UNAVAILABLE: "unavailable", DONE: "done"}
+#: Codes of refusals, sent only by sites whose policy allows to tell reasons; others answer UNAVAILABLE.
+NOT_NOW, BUDGET_USED_UP, DATA_PROBLEM = 21, 22, 23
+REFUSALS = {"pace": NOT_NOW, "budget": BUDGET_USED_UP, "data": DATA_PROBLEM}
+CODES = {
+    CONTRIBUTION: "contribution",
+    NOTHING_NEW: "nothing new",
+    UNAVAILABLE: "unavailable",
+    DONE: "done",
+    NOT_NOW: "not now",
+    BUDGET_USED_UP: "budget used up",
+    DATA_PROBLEM: "data problem",
+}
 
 _RECORD = "fcac"
 
 
 class Reply(NamedTuple):
-    """A site's answer: a code, the site's name, and bytes if there is something to send."""
+    """A site's answer: a code, the site's name, and bytes if there is something to send.
+
+    `left` is the part of its privacy budget that is left, from 0 to 1, if the site's policy allows to tell it.
+    """
 
     code: int
     site: str = ""
     data: bytes = b""
+    left: float | None = None
 
 
 def ask_contribution(round: int, have: Mapping[str, int]) -> RecordDict:
@@ -47,6 +62,8 @@ def write_reply(reply: Reply) -> RecordDict:
     values: dict[str, Any] = {"code": reply.code, "site": reply.site}
     if reply.data:
         values["data"] = reply.data
+    if reply.left is not None:
+        values["left"] = float(reply.left)
     return RecordDict({_RECORD: ConfigRecord(values)})
 
 
@@ -58,4 +75,7 @@ def read_reply(content: RecordDict) -> Reply:
     code, site, data = record.get("code"), record.get("site"), record.get("data", b"")
     if isinstance(code, bool) or code not in CODES or not isinstance(site, str) or not isinstance(data, bytes):
         raise ValueError("the reply has an unknown form")
-    return Reply(int(code), site[:100], data)
+    left = record.get("left")
+    if left is not None and not (isinstance(left, float) and 0.0 <= left <= 1.0):
+        raise ValueError("the part of a budget that is left must be from 0 to 1")
+    return Reply(int(code), site[:100], data, left)

@@ -12,6 +12,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from fcac import persistence
+from fcac._text import plain
 from fcac.deployment.certificates import pem_der, public_der
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
@@ -106,6 +107,8 @@ class RoundRunner:
         self._exchange(messages.TAKE_MODEL, requests, nodes, number, took)
 
     def _take(self, site: str, reply: messages.Reply) -> None:
+        if reply.left is not None:
+            self.hub.note("budget", site=site, round=self.hub.open_round, left=round(reply.left, 4))
         if reply.code == messages.CONTRIBUTION:
             self.hub.receive(site, reply.data)
         else:
@@ -134,21 +137,23 @@ class RoundRunner:
                 key = reply.metadata.reply_to_message_id
                 waiting.discard(key)
                 if key in sent:
-                    self._handle(sent[key], nodes, reply, number, take)
+                    self._handle(sent[key], nodes, reply, number, take, kind)
             if not waiting or time.monotonic() >= deadline:
                 break
             self._check()
             time.sleep(self.timeouts.poll)
         self._claimed.store()
         for key in waiting:
-            self.hub.note("no reply", site=nodes[sent[key]] or f"node {sent[key]}", round=number)
+            self.hub.note("no reply", site=nodes[sent[key]] or f"node {sent[key]}", round=number, **_about(kind))
 
-    def _handle(self, node: int, nodes: Mapping[int, str | None], reply: Message, number: int, take: Take) -> None:
+    def _handle(
+        self, node: int, nodes: Mapping[int, str | None], reply: Message, number: int, take: Take, kind: str
+    ) -> None:
         site = nodes[node]
         shown = site or f"node {node}"
         if reply.has_error():
             # Only the code is noted: the text comes from the site's machine and may contain anything.
-            self.hub.note("failed", site=shown, round=number, code=reply.error.code)
+            self.hub.note("failed", site=shown, round=number, code=reply.error.code, **_about(kind))
             return
         try:
             if reply.metadata.src_node_id != node:
@@ -157,9 +162,9 @@ class RoundRunner:
             if site is None:
                 site = self._claimed.claim(node, answer.site, set(nodes))
             if answer.site not in ("", site):
-                raise ValueError(f"the reply has the name of another site ({answer.site!r})")
+                raise ValueError(f"the reply has the name of another site ({plain(answer.site, 70)})")
         except Exception as error:
-            self.hub.note("rejected", site=shown, round=number, reason=str(error)[:300])
+            self.hub.note("rejected", site=shown, round=number, reason=plain(str(error)))
             return
         take(site, answer)
 
@@ -191,6 +196,11 @@ class RoundRunner:
         return {node: site for node, site in found.items() if site is not None}
 
 
+def _about(kind: str) -> dict[str, str]:
+    """Return what distinguishes a model that was not handed out from a round that was missed."""
+    return {"kind": "model"} if kind == messages.TAKE_MODEL else {}
+
+
 class _Names:
     """Which node has claimed which name, if there are no keys; kept on disk, since nodes outlive runs."""
 
@@ -206,7 +216,7 @@ class _Names:
     def claim(self, node: int, site: str, connected: set[int]) -> str:
         """Assign a name to a node, unless another connected node has it."""
         if site not in self.hub.settings.members:
-            raise ValueError(f"there is no site {site!r}")
+            raise ValueError(f"there is no site {plain(site, 70)}")
         holders = [other for other, name in self.names.items() if name == site and other != node]
         if any(other in connected for other in holders):
             raise ValueError(f"another node is already site {site!r}")

@@ -9,6 +9,7 @@ to the rho that was charged. The proof is in docs/privacy/proof.md and uses the 
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,6 +53,48 @@ SPARING, FILLED = 3.0, 6.0
 _SMALLEST_RADIUS = UNIT // 100
 # Leaves room for rounding in the fractions, so that the sum of the rounded-up costs stays below the rho charged.
 _SLACK = 1.0 - 1e-9
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Public constants that depend on who is summed: one site, or all sites of a federation together.
+
+    Attributes
+    ----------
+    step_shares, cell_shares : tuple of float
+        As :data:`STEP_SHARES` and :data:`CELL_SHARES`.
+    alive, usual_cells, most_cells, sparing
+        As the constants of those names.
+    """
+
+    step_shares: tuple[float, ...] = STEP_SHARES
+    cell_shares: tuple[float, ...] = CELL_SHARES
+    alive: float = ALIVE
+    usual_cells: int = USUAL_CELLS
+    most_cells: int = MOST_CELLS
+    sparing: float = SPARING
+
+
+ONE_SITE = Rules()
+#: All sites summed before anyone sees: the noise is added once, so that more and smaller cells rise above it.
+ALL_SITES = Rules(
+    step_shares=(0.05, 0.10, 0.15, 0.20, 0.25, 0.25),
+    cell_shares=(0.0, 0.25, 0.5, 1.0, 1.0, 1.0),
+    alive=1.0,
+    usual_cells=40,
+    most_cells=100,
+    sparing=2.0,
+)
+
+
+class Request(NamedTuple):
+    """What one step asks of the records: totals around these codewords, at this cost."""
+
+    codebook: Integers
+    bases: Integers
+    radius: int
+    rho: float
+    last: bool
 
 
 @dataclass(frozen=True)
@@ -133,24 +176,65 @@ def release_cells(
     -------
     Outcome
     """
-    n_features = rows.shape[1]
-    step_shares: tuple[float, ...]
-    cell_shares: tuple[float, ...]
+    growth = grow_cells(rows.shape[1], rho, public_generator, n_cells, start)
+    request = next(growth)
+    while True:
+        step = noised_step(
+            rows, request.codebook, request.bases, request.radius, request.rho, request.last, sampler, weights
+        )
+        try:
+            request = growth.send(step)
+        except StopIteration as finished:
+            outcome: Outcome = finished.value
+            return outcome
+
+
+def grow_cells(
+    n_features: int,
+    rho: float,
+    public_generator: np.random.Generator,
+    n_cells: int | None = None,
+    start: Floats | None = None,
+    rules: Rules = ONE_SITE,
+) -> Generator[Request, Step, Outcome]:
+    """Ask for one noised step after another and return the outcome; no record is ever seen here.
+
+    Everything that is asked for is a function of public settings, public randomness and the noised steps that were
+    sent in. Whoever has these gets the same requests: the site itself, or the hub of a federation whose sites add up
+    their totals before anyone sees them.
+
+    Parameters
+    ----------
+    n_features : int
+    rho : float
+        Total cost in zCDP.
+    public_generator : numpy.random.Generator
+    n_cells : int, optional
+    start : ndarray of shape (m, d), optional
+        As in :func:`release_cells`.
+    rules : Rules
+        Public constants.
+
+    Yields
+    ------
+    Request
+        The next step; the noised totals are to be sent in return.
+    """
     if start is None:
-        codebook, step_shares, cell_shares = np.full((1, n_features), 0.5), STEP_SHARES, CELL_SHARES
+        codebook, step_shares, cell_shares = np.full((1, n_features), 0.5), rules.step_shares, rules.cell_shares
     else:
-        codebook, step_shares, cell_shares = start[: n_cells or MOST_CELLS], LATER_STEP_SHARES, LATER_CELL_SHARES
+        codebook = start[: n_cells or rules.most_cells]
+        step_shares, cell_shares = LATER_STEP_SHARES, LATER_CELL_SHARES
     bases = codebook
     radius = widest_radius(n_features)
     final_cells = n_cells
     steps: list[Step] = []
     for number, share in enumerate(step_shares):
         last = number == len(step_shares) - 1
-        cost = rho * share * _SLACK
-        step = noised_step(rows, to_grid(codebook), to_grid(bases), radius, cost, last, sampler, weights)
+        step = yield Request(to_grid(codebook), to_grid(bases), radius, rho * share * _SLACK, last)
         steps.append(step)
         counts = step.records
-        alive = counts > ALIVE * step.records_noise
+        alive = counts > rules.alive * step.records_noise
         if not alive.any():
             alive[np.argmax(counts)] = True
         means, trust, noise = noised_means(step)
@@ -158,11 +242,12 @@ def release_cells(
             kept, noise = trust**SENT_TRUST, trust ** (2 * SENT_TRUST) * noise
             moved = pulled_to_bounds(from_grid(step.bases) + kept[:, None] * means, noise)
             sent = np.maximum(1.0, np.rint(counts[alive]))
-            count_noise = np.full(len(sent), step.count_scale**2)
+            # in records, not in units of 1/WEIGHT
+            count_noise = np.full(len(sent), step.records_noise**2)
             return Outcome(moved[alive], sent, noise[alive], count_noise, VIGILANCE * radius / UNIT, steps)
         moved = np.clip(from_grid(step.bases) + trust[:, None] * means, 0.0, 1.0)
         if final_cells is None:
-            final_cells = _affordable_cells(float(counts.sum()), n_features, rho)
+            final_cells = _affordable_cells(float(counts.sum()), n_features, rho, rules)
         radius = _next_radius(step, n_features)
         wanted = max(2, int(np.ceil(final_cells * cell_shares[number + 1]))) if final_cells > 1 else 1
         codebook, bases = _split(moved[alive], counts[alive], wanted, radius / UNIT, public_generator)
@@ -181,10 +266,7 @@ def noised_step(
 ) -> Step:
     """Compute the totals of one step and add noise; this is the only function that reads the records."""
     totals = cell_totals(rows, codebook, bases, radius, weights)
-    ring_share = 0.0 if last else RING_SHARE
-    count_scale = gaussian_scale(WEIGHT**2, rho * COUNT_SHARE)
-    sum_scale = gaussian_scale((WEIGHT * radius) ** 2, rho * (1.0 - COUNT_SHARE - ring_share))
-    ring_scale = None if last else gaussian_scale(WEIGHT**2, rho * ring_share)
+    count_scale, sum_scale, ring_scale = noise_scales(radius, rho, last)
     return Step(
         codebook=codebook,
         bases=bases,
@@ -195,6 +277,16 @@ def noised_step(
         count_scale=count_scale,
         sum_scale=sum_scale,
         ring_scale=ring_scale,
+    )
+
+
+def noise_scales(radius: int, rho: float, last: bool) -> tuple[float, float, float | None]:
+    """Return the scales of the noise of counts, sums and rings (None in the last step, which has none)."""
+    ring_share = 0.0 if last else RING_SHARE
+    return (
+        gaussian_scale(WEIGHT**2, rho * COUNT_SHARE),
+        gaussian_scale((WEIGHT * radius) ** 2, rho * (1.0 - COUNT_SHARE - ring_share)),
+        None if last else gaussian_scale(WEIGHT**2, rho * ring_share),
     )
 
 
@@ -236,7 +328,7 @@ def pulled_to_bounds(nodes: Floats, noise: Floats) -> Floats:
     return np.where(nodes < reach, 0.0, np.where(nodes > 1.0 - reach, 1.0, nodes))
 
 
-def _affordable_cells(noised_count: float, n_features: int, rho: float) -> int:
+def _affordable_cells(noised_count: float, n_features: int, rho: float, rules: Rules = ONE_SITE) -> int:
     """Return the number of cells whose means exceed the noise: more for more records, fewer features, more budget.
 
     The paper's server works best with few, reliable nodes, so a small site uses only some of the cells it could afford;
@@ -244,9 +336,9 @@ def _affordable_cells(noised_count: float, n_features: int, rho: float) -> int:
     """
     count = max(noised_count, 1.0)
     affordable = 0.5 * count * np.sqrt(2.0 * rho / n_features)
-    filled = count / (FILLED * gaussian_scale(WEIGHT**2, rho * STEP_SHARES[-1] * COUNT_SHARE) / WEIGHT)
-    wanted = max(min(affordable, USUAL_CELLS), min(affordable / SPARING, filled))
-    return int(np.clip(wanted, FEWEST_CELLS, MOST_CELLS))
+    filled = count / (FILLED * gaussian_scale(WEIGHT**2, rho * rules.step_shares[-1] * COUNT_SHARE) / WEIGHT)
+    wanted = max(min(affordable, rules.usual_cells), min(affordable / rules.sparing, filled))
+    return int(np.clip(wanted, FEWEST_CELLS, rules.most_cells))
 
 
 def _next_radius(step: Step, n_features: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from fcac._text import counted, duration
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
 from fcac.cli.console import Progress, check_out, say
-
-if TYPE_CHECKING:
-    pass
 
 
 def predict(

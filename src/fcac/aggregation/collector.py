@@ -1,0 +1,330 @@
+"""The hub's side of the protocol, as a state machine without input or output.
+
+One :class:`Collector` plays one attempt at a round: :meth:`Collector.requests` says what to ask whom,
+:meth:`Collector.take` takes an answer, :meth:`Collector.close_stage` goes on with those that have answered. What had
+come in when a stage was closed determines everything after it, so a hub that stores it can go on after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcac._typing import Integers
+from fcac.aggregation import messages
+from fcac.aggregation.keys import AgreementKey, digest, is_signed
+from fcac.aggregation.masks import BITS, Residues, from_residues, own_mask
+from fcac.aggregation.member import majority, own_mark, pair_mask
+from fcac.aggregation.messages import (
+    CONFIRM,
+    JOIN,
+    MASK,
+    REPLY,
+    REQUEST,
+    REVEAL,
+    SHARE,
+    Advert,
+    Message,
+    MessageError,
+)
+from fcac.aggregation.neighbours import Circle, circle_for, neighbourhoods
+from fcac.aggregation.roster import Roster
+from fcac.aggregation.shares import SHARE_BYTES, combine
+from fcac.exceptions import TooFewSites
+
+
+class Collector:
+    """Adds up the vectors of many sites without seeing any of them.
+
+    Parameters
+    ----------
+    roster : Roster
+    signed_roster : bytes
+        The same, with the study's signature; sites check it.
+    round, attempt : int
+        Both together never occur twice.
+    n_steps : int
+        Number of totals in this round.
+    terms : bytes
+        What sites must have agreed to.
+    bits : int
+        Totals are computed modulo 2**bits.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        signed_roster: bytes,
+        round: int,
+        attempt: int,
+        n_steps: int,
+        terms: bytes,
+        bits: int = BITS,
+    ) -> None:
+        self.roster, self.n_steps, self.bits = roster, n_steps, bits
+        self.round, self.attempt = round, attempt
+        self.stage, self.step = JOIN, 0
+        self.total: Integers | None = None
+        #: Sites whose vectors are in the total of the latest step.
+        self.survivors: list[int] = []
+        #: Sites that have joined this attempt, and those that are still there.
+        self.joined: list[int] = []
+        self.active: list[int] = list(range(len(roster.names)))
+        self._signed_roster, self._terms = signed_roster, terms
+        self._session = messages.session_id(roster.digest, round, attempt, n_steps, terms)
+        self._answers: dict[int, Message] = {}
+        self._places = {name: place for place, name in enumerate(roster.names)}
+        self._adverts: dict[int, bytes] = {}
+        self._near: dict[int, list[int]] = {}
+        self._sealed: dict[int, dict[int, bytes]] = {}
+        self._marks: dict[int, list[bytes]] = {}
+        self._circle: Circle | None = None
+        self._context = self._step_context = self._task = b""
+        self._size = 0
+        self._masked: dict[int, Residues] = {}
+        self._signatures: dict[int, bytes] = {}
+
+    # ------------------------------------------------------------ asking and taking
+
+    def requests(self) -> dict[str, bytes]:
+        """Return what to ask every site that has not answered in this stage."""
+        build = {
+            JOIN: self._ask_join, SHARE: self._ask_share, MASK: self._ask_mask,
+            CONFIRM: self._ask_confirm, REVEAL: self._ask_reveal,
+        }[self.stage]  # fmt: skip
+        waiting = [place for place in self._asked() if place not in self._answers]
+        return {self.roster.names[place]: build(place).to_bytes(REQUEST) for place in waiting}
+
+    def _asked(self) -> list[int]:
+        return self.survivors if self.stage in (CONFIRM, REVEAL) else self.active
+
+    def take(self, name: str, data: bytes) -> None:
+        """Take an answer; raise ``ValueError`` if it is not one to this stage. The site then counts as vanished."""
+        place = self._places.get(name)
+        if place is None or place not in self._asked():
+            raise MessageError(f"site {name} was not asked")
+        reply = Message.from_bytes(data, REPLY)
+        if (reply.stage, reply.step) != (self.stage, self.step):
+            raise MessageError(f"site {name} answers stage {reply.stage!r} of step {reply.step}, not {self.stage!r}")
+        check = {
+            JOIN: self._check_join, SHARE: self._check_share, MASK: self._check_mask,
+            CONFIRM: self._check_confirm, REVEAL: self._check_reveal,
+        }[self.stage]  # fmt: skip
+        check(place, reply)
+        self._answers[place] = reply
+
+    def waiting(self) -> list[str]:
+        """Return the sites that have not answered in this stage."""
+        return [self.roster.names[place] for place in self._asked() if place not in self._answers]
+
+    def close_stage(self) -> None:
+        """Go on with the sites that have answered.
+
+        After the stage "reveal" the total of the step is in :attr:`total`; the next step begins with
+        :meth:`begin_step`.
+
+        Raises
+        ------
+        TooFewSites
+            If too many have vanished. Nothing was learned of this step.
+        """
+        answers, self._answers = self._answers, {}
+        close = {
+            JOIN: self._close_join, SHARE: self._close_share, MASK: self._close_mask,
+            CONFIRM: self._close_confirm, REVEAL: self._close_reveal,
+        }[self.stage]  # fmt: skip
+        close(answers)
+
+    def begin_step(self, task: bytes) -> None:
+        """Begin the next step.
+
+        Parameters
+        ----------
+        task : bytes
+            What the sites are to compute. Masks cancel only between sites that were given the same task.
+        """
+        if self.stage != MASK or self._task or self.step >= self.n_steps:
+            raise ValueError("a step begins when the one before has ended")
+        self.step += 1
+        self._task = task
+        self._step_context = messages.step_id(self._context, self.step, self.active, task)
+        self._size, self.total = 0, None
+
+    @property
+    def certain_shares(self) -> int:
+        """Number of sites whose noise is in every total and unknown to the hub: those that joined, less t."""
+        return len(self.joined) - self.roster.tolerance
+
+    def _enough(self, places: list[int], what: str) -> None:
+        if len(places) < self.certain_shares:
+            raise TooFewSites(
+                f"{len(places)} of {len(self.joined)} sites {what}; at least {self.certain_shares} are needed"
+            )
+
+    # ------------------------------------------------------------ join, share
+
+    def _ask_join(self, place: int) -> Message:
+        meta = {
+            "round": self.round, "attempt": self.attempt, "n_steps": self.n_steps, "terms": digest(self._terms).hex()
+        }  # fmt: skip
+        return Message(JOIN, 0, meta, {"roster": np.frombuffer(self._signed_roster, dtype=np.uint8)})
+
+    def _check_join(self, place: int, reply: Message) -> None:
+        (row,) = reply.rows("advert", 1, Advert.length(self.n_steps))
+        advert, name = Advert.from_bytes(row), self.roster.names[place]
+        text = Advert.signed_text(self._session, name, advert.sealing, advert.masking)
+        if not is_signed(self.roster.keys[name], advert.signature, text):
+            raise MessageError(f"the keys of site {name} are not signed by it")
+
+    def _close_join(self, answers: Mapping[int, Message]) -> None:
+        if len(answers) < self.roster.least:
+            raise TooFewSites(f"{len(answers)} sites take part; at least {self.roster.least} are needed")
+        self.joined = self.active = sorted(answers)
+        self._adverts = {place: answers[place].rows("advert", 1)[0] for place in self.joined}
+        self._circle = circle_for(len(self.joined), self.roster.tolerance)
+        self._context = messages.context_id(self._session, self.joined, self._adverts_mark())
+        circles = neighbourhoods(len(self.joined), self._circle.n_neighbours, self._context)
+        self._near = {
+            place: [self.joined[i] for i in circle] for place, circle in zip(self.joined, circles, strict=True)
+        }
+        self.stage = SHARE
+
+    def _adverts_mark(self) -> bytes:
+        return digest(*messages.sorted_by_place(self._adverts))
+
+    def _ask_share(self, place: int) -> Message:
+        adverts = [self._adverts[other] for other in self._near[place]]
+        arrays: dict[str, NDArray[Any]] = {
+            "joined": messages.as_places(self.joined),
+            "adverts": messages.as_rows(adverts),
+        }
+        return Message(SHARE, 0, {"session": self._session.hex(), "adverts_mark": self._adverts_mark().hex()}, arrays)
+
+    def _check_share(self, place: int, reply: Message) -> None:
+        reply.rows("sealed", len(self._near[place]), 2 * self.n_steps * SHARE_BYTES + 16)
+        reply.rows("marks", self.n_steps, messages.KEY)
+
+    def _close_share(self, answers: Mapping[int, Message]) -> None:
+        self._enough(sorted(answers), "have shared their secrets")
+        self.active = sorted(answers)
+        for place, reply in answers.items():
+            near = self._near[place]
+            self._sealed[place] = dict(zip(near, reply.rows("sealed", len(near)), strict=True))
+            self._marks[place] = reply.rows("marks", self.n_steps)
+        self.stage = MASK
+
+    # ------------------------------------------------------------ a step
+
+    def _ask_mask(self, place: int) -> Message:
+        arrays: dict[str, NDArray[Any]] = {
+            "active": messages.as_places(self.active),
+            "task": np.frombuffer(self._task, dtype=np.uint8),
+        }
+        if self.step == 1:
+            senders = [other for other in self._near[place] if other in self._sealed]
+            arrays["sealed"] = messages.as_rows([self._sealed[other][place] for other in senders])
+        return Message(MASK, self.step, {"session": self._session.hex()}, arrays)
+
+    def _check_mask(self, place: int, reply: Message) -> None:
+        vector = reply.arrays.get("masked")
+        if vector is None or vector.dtype != np.int64 or vector.ndim != 1 or not len(vector):
+            raise MessageError(f"site {self.roster.names[place]} has sent no vector")
+        if self._size and len(vector) != self._size:
+            raise MessageError(f"site {self.roster.names[place]} has sent {len(vector)} numbers, not {self._size}")
+        self._size = len(vector)
+
+    def _close_mask(self, answers: Mapping[int, Message]) -> None:
+        self._enough(sorted(answers), "have sent their vectors")
+        self.survivors = sorted(answers)
+        self._masked = {place: answers[place].arrays["masked"].view(np.uint64) for place in self.survivors}
+        self.stage = CONFIRM
+
+    def _ask_confirm(self, place: int) -> Message:
+        arrays: dict[str, NDArray[Any]] = {"survivors": messages.as_places(self.survivors)}
+        return Message(CONFIRM, self.step, {"session": self._session.hex()}, arrays)
+
+    def _check_confirm(self, place: int, reply: Message) -> None:
+        (signature,) = reply.rows("signature", 1, messages.SIGNATURE)
+        name = self.roster.names[place]
+        if not is_signed(self.roster.keys[name], signature, self._survivors_text()):
+            raise MessageError(f"site {name} has confirmed something else")
+
+    def _survivors_text(self) -> bytes:
+        return messages.survivors_text(self._step_context, self.survivors)
+
+    def _close_confirm(self, answers: Mapping[int, Message]) -> None:
+        needed = majority(len(self.joined), self.roster.tolerance)
+        if len(answers) < needed:
+            raise TooFewSites(f"{len(answers)} sites confirm the list of vectors; at least {needed} must")
+        self._signatures = {place: answers[place].rows("signature", 1)[0] for place in sorted(answers)}
+        self.stage = REVEAL
+
+    def _ask_reveal(self, place: int) -> Message:
+        arrays: dict[str, NDArray[Any]] = {
+            "signers": messages.as_places(list(self._signatures)),
+            "signatures": messages.as_rows(messages.sorted_by_place(self._signatures)),
+        }
+        return Message(REVEAL, self.step, {"session": self._session.hex()}, arrays)
+
+    def _check_reveal(self, place: int, reply: Message) -> None:
+        reply.rows("shares", len(self._active_near(place)), SHARE_BYTES)
+
+    def _active_near(self, place: int) -> list[int]:
+        active = set(self.active)
+        return [other for other in self._near[place] if other in active]
+
+    def _close_reveal(self, answers: Mapping[int, Message]) -> None:
+        collected: dict[int, dict[int, bytes]] = {place: {} for place in self.active}
+        for holder in sorted(answers):
+            near = self._active_near(holder)
+            for owner, share in zip(near, answers[holder].rows("shares", len(near)), strict=True):
+                collected[owner][self._near[owner].index(holder)] = share
+        total = np.zeros(self._size, dtype=np.uint64)
+        for place in self.survivors:
+            total += self._masked[place]
+            seed = self._secret(place, collected[place])
+            if own_mark(seed, self._context) != self._marks[place][self.step - 1]:
+                raise TooFewSites(f"the shares of site {self.roster.names[place]} do not fit together")
+            total -= own_mask(seed, self._step_context, self._size, self.bits)
+        here = set(self.survivors)
+        for place in self.active:
+            if place not in here:
+                total -= self._left_over(place, self._secret(place, collected[place]))
+        if self.bits < BITS:
+            total &= np.uint64(2**self.bits - 1)
+        self.total = from_residues(total, self.bits)
+        self._masked = {}
+        # a site that vanished after its vector had arrived is in this total, but not in the next step
+        self.active = sorted(answers)
+        self.stage, self._task = MASK, b""
+
+    def _secret(self, owner: int, shares: Mapping[int, bytes]) -> bytes:
+        assert self._circle is not None
+        needed = self._circle.threshold
+        name = self.roster.names[owner]
+        if len(shares) < needed:
+            raise TooFewSites(f"{len(shares)} neighbours of site {name} have answered; {needed} are needed")
+        secret = combine({index: shares[index] for index in sorted(shares)[:needed]})
+        if secret is None:
+            raise TooFewSites(f"the shares of site {name} do not fit together")
+        return secret
+
+    def _left_over(self, gone: int, seed: bytes) -> Residues:
+        """Return the masks that remain in the sum because a site that shares them has vanished."""
+        key = AgreementKey(seed)
+        if key.public != Advert.from_bytes(self._adverts[gone]).masking[self.step - 1]:
+            raise TooFewSites(f"the shares of site {self.roster.names[gone]} do not fit together")
+        rest = np.zeros(self._size, dtype=np.uint64)
+        here = set(self.survivors)
+        for place in self._near[gone]:
+            if place in here:
+                public = Advert.from_bytes(self._adverts[place]).masking[self.step - 1]
+                mask = pair_mask(key, public, self._step_context, self._size, self.bits)
+                if place < gone:
+                    rest += mask
+                else:
+                    rest -= mask
+        return rest

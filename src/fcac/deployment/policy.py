@@ -1,0 +1,241 @@
+"""A site's policy: limits that no request of the hub can exceed, set by the site's own operator.
+
+The file ``policy.toml`` in the site's state directory is written by ``fcac federation site`` when it first starts, with
+cautious values, and read anew for every request. A site that is used from Python and has no such file is not limited.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from fcac import persistence
+from fcac.tables.schema import Schema
+
+FILE = "policy.toml"
+
+_TEXT = """\
+# What this site allows. No request of the hub can exceed it; it is read anew for every request.
+
+[rounds]
+least_interval = "{least_interval}"   # between two answered rounds: 30s, 15m, 6h, 1d
+rounds_per_day = {rounds_per_day}   # in any 24 hours
+epsilon_per_day = {epsilon_per_day}   # in any 24 hours; 0: only the budget limits it
+new_rows = {new_rows}   # a round with fewer new rows is refused and costs nothing; with --epsilon, 0 is safer:
+# otherwise the hub can tell that nothing is new
+
+[release]
+least_count = {least_count}   # rows that must stand behind a node that is sent
+secure_aggregation = "{secure_aggregation}"   # "required": only masked sums may leave this site
+
+[data]
+# What the operator has agreed to; the study cannot ask for other columns or other bounds.
+columns = [{columns}]
+
+[hub]
+tell_reasons = {tell_reasons}   # why a round was refused: pace, budget, data
+tell_budget = {tell_budget}   # which part of the budget is left
+"""
+
+
+class PolicyRefusal(Exception):
+    """The site's policy does not allow what was asked.
+
+    Parameters
+    ----------
+    reason : str
+        For the site's own log.
+    code : {"pace", "budget", "data"}
+        What the hub may be told, if the policy allows that.
+    """
+
+    def __init__(self, reason: str, code: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a site allows.
+
+    Parameters
+    ----------
+    least_interval : float
+        Seconds between two rounds that are answered.
+    rounds_per_day : int
+    epsilon_per_day : float
+        Sum of what the rounds of 24 hours may cost; 0 means no limit of its own.
+    new_rows : int
+        A round with fewer new rows is refused, which costs nothing. With privacy, above 0, the hub can tell.
+    least_count : int
+        Rows that must stand behind a node that is sent without privacy.
+    secure_aggregation : {"no", "required"}
+    columns : tuple of str
+        Columns with their bounds, as :func:`described` writes them; empty if the operator was not asked yet.
+    tell_reasons, tell_budget : bool
+        What the hub may be told.
+    """
+
+    least_interval: float = 0.0
+    rounds_per_day: int = 10**6
+    epsilon_per_day: float = 0.0
+    new_rows: int = 0
+    least_count: int = 1
+    secure_aggregation: str = "no"
+    columns: tuple[str, ...] = field(default=())
+    tell_reasons: bool = False
+    tell_budget: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rounds_per_day", "new_rows", "least_count"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < (1 if name == "least_count" else 0):
+                raise ValueError(f"policy: {name} must be a whole number, got {value!r}")
+        if not self.least_interval >= 0 or not self.epsilon_per_day >= 0:
+            raise ValueError("policy: least_interval and epsilon_per_day must be at least 0")
+        if self.secure_aggregation not in ("no", "required"):
+            raise ValueError('policy: secure_aggregation must be "no" or "required"')
+
+    @classmethod
+    def cautious(cls, private: bool) -> Policy:
+        """Return the policy with which a site begins: where rounds cost something, one an hour."""
+        return cls(least_interval=3600.0 if private else 0.0, rounds_per_day=48, least_count=5)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Policy:
+        """Read the policy in a state directory; the defaults if there is none."""
+        path = Path(folder) / FILE
+        try:
+            given = tomllib.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            return cls()
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
+        known = {entry.name for entry in fields(cls)}
+        values: dict[str, Any] = {}
+        for section, entries in given.items():
+            if not isinstance(entries, dict):
+                raise ValueError(f"{path}: {section!r} belongs in a section")
+            values |= entries
+        unknown = sorted(set(values) - known)
+        if unknown:
+            # a limit that is misspelt would silently not hold
+            raise ValueError(f"{path}: there is no setting {unknown[0]!r}")
+        if "least_interval" in values:
+            values["least_interval"] = seconds(str(values["least_interval"]))
+        values["columns"] = tuple(values.get("columns", ()))
+        return cls(**values)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the policy into a state directory."""
+        text = _TEXT.format(
+            least_interval=f"{self.least_interval:g}s",
+            rounds_per_day=self.rounds_per_day,
+            epsilon_per_day=self.epsilon_per_day,
+            new_rows=self.new_rows,
+            least_count=self.least_count,
+            secure_aggregation=self.secure_aggregation,
+            columns=", ".join(f"'{column}'" for column in self.columns),
+            tell_reasons=str(self.tell_reasons).lower(),
+            tell_budget=str(self.tell_budget).lower(),
+        )
+        path = Path(folder) / FILE
+        persistence.write_atomic(path, text.encode())
+        path.chmod(0o600)
+        return path
+
+    def check_request(
+        self, round: int, expected: int, past: list[dict[str, Any]], epsilon: float | None, now: datetime | None = None
+    ) -> None:
+        """Raise :class:`PolicyRefusal` unless a new round may be answered now.
+
+        Parameters
+        ----------
+        round : int
+            The round asked for.
+        expected : int
+            The round after the newest that this site has answered.
+        past : list of dict
+            Entries of the site's audit log.
+        epsilon : float or None
+            What the round would cost.
+        now : datetime, optional
+        """
+        if round > expected + AHEAD:
+            raise PolicyRefusal(f"round {round} was asked for, but the next would be {expected}", "data")
+        moment = now or datetime.now(UTC)
+        answered = [
+            (datetime.fromisoformat(entry["time"]), float(entry.get("epsilon") or 0.0))
+            for entry in past
+            if entry["event"] in ("contributed", "sent late")
+        ]
+        today = [(time, cost) for time, cost in answered if moment - time < timedelta(days=1)]
+        if answered and (moment - answered[-1][0]).total_seconds() < self.least_interval:
+            raise PolicyRefusal(f"the policy asks for {self.least_interval:g} seconds between two rounds", "pace")
+        if len(today) >= self.rounds_per_day:
+            raise PolicyRefusal(f"the policy allows {self.rounds_per_day} rounds in 24 hours", "pace")
+        if self.epsilon_per_day and epsilon is not None:
+            spent = sum(cost for _, cost in today)
+            if spent + epsilon > self.epsilon_per_day * (1 + 1e-9):
+                raise PolicyRefusal(
+                    f"the policy allows epsilon = {self.epsilon_per_day:g} in 24 hours, and {spent:g} was spent",
+                    "budget",
+                )
+
+    def check_new_rows(self, n_rows: int) -> None:
+        """Raise :class:`PolicyRefusal` unless there are enough new rows."""
+        if n_rows < self.new_rows:
+            raise PolicyRefusal(f"{n_rows} rows are new, and the policy asks for {self.new_rows}", "data")
+
+    def check_plain(self) -> None:
+        """Raise :class:`PolicyRefusal` if contributions may only leave as part of a masked sum."""
+        if self.secure_aggregation == "required":
+            raise PolicyRefusal("the policy asks for secure aggregation, and the study collects contributions", "data")
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise :class:`PolicyRefusal` unless the operator has agreed to these columns and bounds."""
+        if self.columns and tuple(described(schema)) != self.columns:
+            raise PolicyRefusal(
+                "the study asks for other columns or bounds than those agreed to: start the site again to look at them",
+                "data",
+            )
+
+
+#: How many rounds a request may skip: a site that was away meets a later round than its own next one.
+AHEAD = 100
+
+
+def described(schema: Schema) -> list[str]:
+    """Return the columns of a schema with their bounds, in plain words, one text each.
+
+    Examples
+    --------
+    >>> from fcac.deployment.policy import described
+    >>> from fcac.tables.schema import Schema
+    >>> described(Schema(["age", "ward"], bounds=[[0, 120], [0, 9]]))
+    ['age from 0 to 120', 'ward from 0 to 9']
+    """
+    bounds = schema.bounds
+    names = list(schema.feature_names)
+    if bounds is None:
+        return [f"{name} (any value)" for name in names]
+    return [f"{name} from {low:g} to {high:g}" for name, (low, high) in zip(names, bounds, strict=True)]
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of an interval such as 30s, 15m, 6h or 1d.
+
+    Examples
+    --------
+    >>> from fcac.deployment.policy import seconds
+    >>> seconds("15m"), seconds("0s")
+    (900.0, 0.0)
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])", text.strip())
+    if not found:
+        raise ValueError(f"{text!r}: write a number and s, m, h or d, as in 6h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]

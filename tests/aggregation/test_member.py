@@ -1,0 +1,196 @@
+"""A site refuses a hub that tampers, and says why."""
+
+import numpy as np
+import pytest
+from aggregation_parties import TERMS, Parties
+
+from fcac.aggregation import Collector, Member, Roster, SigningKey
+from fcac.aggregation.messages import REPLY, REQUEST, Message, as_places
+from fcac.exceptions import AggregationRefused
+
+NAME = "site-000"
+
+
+def changed(request, **values):
+    """A request with other arrays or values, as a tampering hub would send it."""
+    message = Message.from_bytes(request, REQUEST)
+    for name, value in values.items():
+        (message.arrays if isinstance(value, np.ndarray) else message.meta)[name] = value
+    return message.to_bytes(REQUEST)
+
+
+def request_at(parties, stages):
+    for _ in range(stages):
+        parties.stage()
+    if parties.hub.stage == "mask":
+        parties.hub.begin_step(b"task")
+    return parties.hub.requests()[NAME]
+
+
+def test_roster_of_another_key():
+    parties = Parties(4, 1)
+    forged = parties.roster.signed_by(SigningKey.new())
+    request = changed(parties.hub.requests()[NAME], roster=np.frombuffer(forged, np.uint8))
+    with pytest.raises(AggregationRefused, match="not signed by the key of this study"):
+        parties.members[NAME].answer(request)
+
+
+def test_older_roster():
+    parties = Parties(4, 1)
+    member, roster = parties.members[NAME], parties.roster
+    newer = Roster("trial", 2, roster.keys, 1, 4)
+    hub = Collector(newer, newer.signed_by(parties.study), 1, 1, 2, TERMS)
+    member.answer(hub.requests()[NAME])
+    hub = Collector(roster, parties.signed, 2, 1, 2, TERMS)
+    with pytest.raises(AggregationRefused, match="version 1, this site has seen 2"):
+        member.answer(hub.requests()[NAME])
+
+
+def test_other_terms():
+    parties = Parties(4, 1)
+    hub = Collector(parties.roster, parties.signed, 1, 1, 2, b"a larger epsilon")
+    with pytest.raises(AggregationRefused, match="other terms"):
+        parties.members[NAME].answer(hub.requests()[NAME])
+
+
+def test_a_step_with_two_sites():
+    parties = Parties(4, 1)
+    request = request_at(parties, 1)
+    with pytest.raises(AggregationRefused, match="2 sites take part; this study needs at least 4"):
+        parties.members[NAME].answer(changed(request, joined=as_places([0, 1])))
+
+
+def test_a_step_of_fewer_than_the_noise_was_made_for():
+    parties = Parties(7, 2)
+    request = request_at(parties, 2)
+    with pytest.raises(AggregationRefused, match="4 of 7 sites; fewer than 5 would have too little noise"):
+        parties.answer(NAME, changed(request, active=as_places([0, 1, 2, 3])))
+    assert parties.drawn == []
+
+
+def test_keys_of_the_hub_instead_of_a_neighbours():
+    parties = Parties(4, 1)
+    request = request_at(parties, 1)
+    adverts = Message.from_bytes(request, REQUEST).arrays["adverts"].copy()
+    adverts[1, :32] ^= 1
+    with pytest.raises(AggregationRefused, match="site-002 are not signed by it"):
+        parties.members[NAME].answer(changed(request, adverts=adverts))
+
+
+def test_different_lists_of_sites_to_different_sites():
+    parties = Parties(5, 1)
+    parties.stage()
+    requests = parties.hub.requests()
+    other = dict(requests)
+    parties.answer(NAME, changed(requests[NAME], joined=as_places([0, 1, 2, 3]), adverts=_first(requests[NAME], 3)))
+    for name in list(other)[1:]:
+        parties.hub.take(name, parties.answer(name, other[name]))
+    parties.hub.close_stage()
+    parties.hub.begin_step(b"task")
+    sealed = Message.from_bytes(parties.hub.requests()["site-001"], REQUEST)
+    assert sealed.arrays["active"].tolist() == [1, 2, 3, 4]
+    request = changed(parties.hub._ask_mask(0).to_bytes(REQUEST), active=as_places([0, 1, 2, 3]))
+    rows = Message.from_bytes(request, REQUEST).arrays["sealed"][:3]
+    with pytest.raises(AggregationRefused, match="told of another list of sites"):
+        parties.answer(NAME, changed(request, sealed=rows))
+
+
+def _first(request, n):
+    return Message.from_bytes(request, REQUEST).arrays["adverts"][:n]
+
+
+def test_a_changed_share():
+    parties = Parties(4, 1)
+    request = request_at(parties, 2)
+    sealed = Message.from_bytes(request, REQUEST).arrays["sealed"].copy()
+    sealed[0, 0] ^= 1
+    with pytest.raises(AggregationRefused, match="site-001 sent to this site was changed"):
+        parties.answer(NAME, changed(request, sealed=sealed))
+
+
+def test_a_message_that_the_hub_drops():
+    parties = Parties(4, 1)
+    request = request_at(parties, 3)
+    with pytest.raises(AggregationRefused, match="has not arrived, though it answered"):
+        parties.answer(NAME, changed(request, survivors=as_places([1, 2, 3])))
+
+
+def test_different_survivors_to_different_sites():
+    parties = Parties(5, 1)
+    requests_before = request_at(parties, 3)
+    parties.answer(NAME, changed(requests_before, survivors=as_places([0, 1, 2, 3])))
+    for name, request in list(parties.hub.requests().items())[1:]:
+        parties.hub.take(name, parties.answer(name, request))
+    parties.hub.close_stage()
+    with pytest.raises(AggregationRefused, match=r"has not confirmed this list|must, so that the hub"):
+        parties.answer(NAME, parties.hub.requests()[NAME])
+
+
+def test_too_few_confirmations():
+    parties = Parties(7, 2)
+    request = request_at(parties, 4)
+    rows = Message.from_bytes(request, REQUEST).arrays["signatures"][:4]
+    with pytest.raises(AggregationRefused, match=r"4 sites confirm .* 5 must"):
+        parties.answer(NAME, changed(request, signers=as_places([0, 1, 2, 3]), signatures=rows))
+
+
+def test_a_replayed_round_and_a_replayed_step():
+    parties = Parties(4, 1)
+    first = parties.hub.requests()[NAME]
+    request_at(parties, 2)
+    masked = parties.hub.requests()[NAME]
+    answer = parties.answer(NAME, masked)
+    assert parties.answer(NAME, masked) == answer  # the same request, the same bytes, no second draw
+    assert parties.drawn == [(NAME, 1)]
+    with pytest.raises(AggregationRefused, match="keys of a step are used once"):
+        parties.answer(NAME, changed(masked, task=np.frombuffer(b"another task", np.uint8)))
+    later = Collector(parties.roster, parties.signed, 2, 1, 2, TERMS)
+    parties.answer(NAME, later.requests()[NAME])
+    with pytest.raises(AggregationRefused, match=r"is over .* not played again"):
+        parties.answer(NAME, first)
+    with pytest.raises(AggregationRefused, match="another session"):
+        parties.answer(NAME, masked)
+
+
+def test_steps_out_of_order():
+    parties = Parties(4, 1)
+    request = request_at(parties, 2)
+    message = Message.from_bytes(request, REQUEST)
+    with pytest.raises(AggregationRefused, match="step 2 does not follow step 0"):
+        parties.answer(NAME, message._replace(step=2).to_bytes(REQUEST))
+    with pytest.raises(AggregationRefused, match="out of order"):
+        parties.answer(NAME, message._replace(stage="reveal").to_bytes(REQUEST))
+    with pytest.raises(AggregationRefused, match="cannot be used"):
+        parties.answer(NAME, b"no message at all")
+
+
+def test_masked_vectors_do_not_show_the_vector():
+    parties = Parties(4, 1, size=4000)
+    request = request_at(parties, 2)
+    sent = Message.from_bytes(parties.answer(NAME, request), REPLY).arrays["masked"]
+    # of 4,000 uniform numbers of 64 bits, about half are negative and hardly any is as small as the vector's
+    assert abs((sent < 0).mean() - 0.5) < 0.05
+    assert (np.abs(sent) < 2**50).sum() < 5
+    assert np.abs(parties.vectors[NAME]).max() < 2**50
+
+
+def test_member_goes_on_after_its_process_ended():
+    parties = Parties(5, 1)
+    for _ in range(8):
+        parties.stage()
+        for name, member in parties.members.items():
+            restored = Member(name, parties.keys[name], parties.study.public, TERMS)
+            restored.restore(member.to_bytes())
+            parties.members[name] = restored
+        if parties.hub.total is not None:
+            assert np.array_equal(parties.hub.total, parties.expected())
+    assert parties.hub.total is not None
+    with pytest.raises(ValueError, match="belongs to site"):
+        Member("other", SigningKey.new(), parties.study.public, TERMS).restore(parties.members[NAME].to_bytes())
+
+
+def test_noise_is_sized_for_those_that_are_certain():
+    parties = Parties(7, 2)
+    parties.setup()
+    parties.stage(lambda name: name == "site-006")
+    assert {assigned.certain_shares for assigned in parties.assigned} == {5}

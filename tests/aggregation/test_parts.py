@@ -1,0 +1,155 @@
+"""Keys, masks, shares, neighbourhoods, rosters and shares of noise."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from fcac.aggregation import Roster, SigningKey
+from fcac.aggregation.keys import AgreementKey, new_seed, seal, unseal
+from fcac.aggregation.masks import expand, from_residues, most_rows, to_residues
+from fcac.aggregation.messages import REQUEST, Message, MessageError, as_places
+from fcac.aggregation.neighbours import FAILURE_BITS, circle_for, neighbourhoods
+from fcac.aggregation.noise import distance_to_gaussian, share_scale, summed_rho
+from fcac.aggregation.roster import fewest_sites
+from fcac.aggregation.shares import PRIME, combine, split
+from fcac.exceptions import AggregationRefused
+from fcac.privacy.cell_statistics import UNIT, WEIGHT
+from fcac.privacy.zcdp import gaussian_scale
+
+
+def test_x25519_and_chacha20_are_the_standards():
+    # RFC 8439, 2.4.2 has another nonce; the keystream of an all-zero key and nonce is its test vector 1
+    assert expand(bytes(32), 2).tobytes().hex() == "76b8e0ada0f13d90405d6ae55386bd28"
+    a, b = AgreementKey(new_seed()), AgreementKey(new_seed())
+    assert a.agree(b.public, b"x") == b.agree(a.public, b"x") != a.agree(b.public, b"y")
+
+
+def test_sealed_texts_cannot_be_changed_or_moved():
+    key = new_seed() * 2
+    sealed = seal(key, b"a share", b"here")
+    assert unseal(key, sealed, b"here") == b"a share"
+    assert unseal(key, sealed, b"there") is None
+    assert unseal(key[::-1] + b"", sealed[:-1] + bytes([sealed[-1] ^ 1]), b"here") is None
+
+
+@pytest.mark.parametrize("bits", [16, 33, 64])
+def test_residues_go_there_and_back(bits):
+    values = np.array([0, 1, -1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1))])
+    assert np.array_equal(from_residues(to_residues(values, bits), bits), values)
+    assert int(to_residues(values, bits).max()) < 2**bits
+
+
+def test_masks_are_uniform():
+    mask = expand(new_seed() * 2, 40_000, 8)
+    counts = np.bincount(mask.astype(np.int64), minlength=256)
+    chi_squared = ((counts - 40_000 / 256) ** 2 / (40_000 / 256)).sum()
+    assert chi_squared < 255 + 8 * math.sqrt(2 * 255)
+
+
+def test_no_total_of_half_a_billion_rows_wraps_around():
+    widest = WEIGHT * UNIT  # what a row can add to one component of a sum
+    assert most_rows(widest, gaussian_scale((WEIGHT * 2**24) ** 2, 1e-6)) > 2**29
+
+
+def test_any_threshold_of_shares_recovers_the_secret():
+    secret = new_seed()
+    shares = split(secret, 3, 5)
+    for chosen in itertools.combinations(range(5), 3):
+        assert combine({i: shares[i] for i in chosen}) == secret
+    assert combine({0: shares[0], 1: shares[1]}) != secret
+    with pytest.raises(ValueError, match="cannot share"):
+        split(secret, 6, 5)
+
+
+def test_fewer_shares_say_nothing():
+    # with one share missing, every secret is equally possible: some value of the missing share gives it
+    shares = split(bytes(16), 2, 3)
+    wanted = int.from_bytes(b"another secret!!", "big")
+    point = int.from_bytes(shares[0], "big")
+    missing = (2 * point - wanted) % PRIME
+    assert combine({0: shares[0], 1: missing.to_bytes(17, "big")}) == b"another secret!!"
+    assert all(pow(a, PRIME - 1, PRIME) == 1 for a in (2, 3, 5, 7, 11, 13))
+
+
+@pytest.mark.parametrize(("n_sites", "tolerance"), [(4, 1), (10, 3), (100, 10), (100, 33), (1000, 100), (3000, 30)])
+def test_circles_bear_what_they_must(n_sites, tolerance):
+    circle = circle_for(n_sites, tolerance)
+    assert circle.n_neighbours - circle.n_bad >= circle.threshold > circle.n_bad
+    if circle.n_neighbours < n_sites - 1:
+        assert 2 * circle.threshold > circle.n_neighbours + circle.n_bad
+    rng = np.random.default_rng(0)
+    near = neighbourhoods(n_sites, circle.n_neighbours, b"seed")
+    bad = set(rng.choice(n_sites, tolerance, replace=False).tolist())
+    assert max(len(bad.intersection(others)) for others in near) <= circle.n_bad
+    assert 2.0**-FAILURE_BITS < 1e-12
+
+
+def test_too_few_sites_for_a_circle():
+    with pytest.raises(ValueError, match="more than three times"):
+        circle_for(6, 2)
+
+
+def test_rosters():
+    study, keys = SigningKey.new(), {name: SigningKey.new().public for name in "dcba"}
+    roster = Roster("trial", 3, keys, 1, 4)
+    data = roster.signed_by(study)
+    assert Roster.read(data, study.public) == roster
+    assert roster.names == list("abcd")
+    with pytest.raises(AggregationRefused, match="cannot be read"):
+        Roster.read(data[:-3], study.public)
+    for broken, message in [
+        ({"tolerance": 0}, "tolerance must be"),
+        ({"least": 3}, "at least 4"),
+        ({"least": 5}, "4 sites cannot"),
+        ({"keys": dict.fromkeys("abcd", b"short")}, "32 bytes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Roster(**{"study": "x", "version": 1, "keys": keys, "tolerance": 1, "least": 4, **broken})
+    assert fewest_sites(10) == 31
+
+
+def test_messages_are_checked():
+    message = Message("mask", 1, {"a": "text"}, {"sites": as_places([3, 1])})
+    read = Message.from_bytes(message.to_bytes(REQUEST), REQUEST)
+    assert read.places("sites", 4) == [1, 3]
+    for broken in (
+        lambda: read.places("sites", 3),
+        lambda: read.places("others", 4),
+        lambda: read.number("a"),
+        lambda: read.blob("a"),
+        lambda: read.rows("sites", 2),
+        lambda: Message("other", 1, {}, {}).from_bytes(Message("other", 1, {}, {}).to_bytes(REQUEST), REQUEST),
+    ):
+        with pytest.raises(MessageError):
+            broken()
+
+
+class TestNoise:
+    def test_bound_holds_against_the_exact_sum(self):
+        """The sum of two discrete Gaussians, convolved exactly, against one: the log-ratio stays below the bound."""
+        for scale in (0.5, 0.7, 1.0):
+            reach = np.arange(-60, 61)
+            one = np.exp(-(reach**2) / (2 * scale**2))
+            one /= one.sum()
+            together = np.convolve(one, one)
+            wide = np.exp(-(np.arange(-120, 121) ** 2) / (4 * scale**2))
+            wide /= wide.sum()
+            middle = slice(120 - 8, 120 + 9)
+            worst = np.abs(np.log(together[middle] / wide[middle])).max()
+            assert worst <= distance_to_gaussian(scale, 2)
+        assert distance_to_gaussian(1.0, 2) < 1e-3
+
+    def test_shares_add_up_to_what_is_asked_for(self):
+        total = gaussian_scale(WEIGHT**2, 0.01)
+        for n in (3, 9, 900):
+            share = share_scale(total, n, 1000)
+            assert total <= math.sqrt(n) * share < total * (1 + 1e-9)
+            # by the other road, Proposition 14, the cost is the same; one Gaussian gives up a little for being discrete
+            assert summed_rho(WEIGHT**2, WEIGHT, 1000, share, n) <= 0.01
+
+    def test_small_shares_are_widened(self):
+        assert share_scale(2.0, 100, 10) == 4.0
+        with pytest.raises(ValueError, match="at least 1/2"):
+            distance_to_gaussian(0.4, 2)

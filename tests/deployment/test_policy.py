@@ -1,0 +1,179 @@
+"""What a site's operator allows, and that no request exceeds it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fcac.deployment.audit_log import AuditLog, verify
+from fcac.deployment.policy import Policy, PolicyRefusal, described
+from fcac.deployment.settings import SiteSettings
+from fcac.deployment.site_agent import SiteAgent
+from fcac.federation import Contribution
+from fcac.privacy import Ledger, NodeRelease
+from fcac.privacy.samplers import InsecureTestSampler
+from fcac.tables.schema import Schema
+from testing.data import blobs, write_csv
+
+SCHEMA = "fcac_schema = 1\nbounds_are_public = true\n[columns]\nx = { min = -8, max = 8 }\ny = { min = -8, max = 8 }\n"
+
+
+def agent_of(folder: Path, **settings: Any) -> SiteAgent:
+    (folder / "schema.toml").write_text(SCHEMA)
+    (folder / "data").mkdir(exist_ok=True)
+    (folder / "state").mkdir(exist_ok=True)
+    given = SiteSettings("a", str(folder / "data"), str(folder / "state"), str(folder / "schema.toml"), **settings)
+    mechanism = None
+    if given.private:
+        ledger = Ledger(folder / "state" / "ledger.db", given.budget or 9.0)
+        mechanism = NodeRelease(given.epsilon, [[-8, 8], [-8, 8]], ledger=ledger, sampler=InsecureTestSampler(0))
+    return SiteAgent(given, mechanism)
+
+
+def test_the_file_says_what_was_set(tmp_path: Path) -> None:
+    policy = Policy(3600.0, 3, 2.0, 50, 7, "required", ("x from 0 to 1",), True, True)
+    policy.save(tmp_path)
+    assert Policy.load(tmp_path) == policy
+    assert Policy.load(tmp_path / "elsewhere") == Policy()
+    assert (tmp_path / "policy.toml").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[rounds]\nleast_intervall = '1h'\n", "no setting 'least_intervall'"),
+        ("[rounds]\nleast_interval = 'soon'\n", "as in 6h"),
+        ("[rounds]\nrounds_per_day = -1\n", "rounds_per_day"),
+        ("[release]\nleast_count = 0\n", "least_count"),
+        ("[release]\nsecure_aggregation = 'maybe'\n", "secure_aggregation"),
+        ("rounds_per_day = 1\n", "belongs in a section"),
+        ("[rounds\n", "cannot be read"),
+    ],
+)
+def test_a_policy_that_would_not_hold_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        Policy.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("policy", "ago", "code"),
+    [
+        (Policy(), [1, 2, 3], ""),
+        (Policy(least_interval=60), [61], ""),
+        (Policy(least_interval=60), [59], "pace"),
+        (Policy(rounds_per_day=2), [10, 20], "pace"),
+        (Policy(rounds_per_day=2), [10, 90_000], ""),
+        (Policy(epsilon_per_day=2.5), [10, 20], "budget"),
+        (Policy(epsilon_per_day=3.0), [10, 20], ""),
+    ],
+)
+def test_pace(policy: Policy, ago: list[float], code: str) -> None:
+    now = datetime.now(UTC)
+    past = [
+        {"event": "contributed", "time": (now - timedelta(seconds=age)).isoformat(), "epsilon": 1.0}
+        for age in sorted(ago, reverse=True)
+    ]
+    if not code:
+        policy.check_request(4, 4, past, 1.0, now)
+        return
+    with pytest.raises(PolicyRefusal) as refusal:
+        policy.check_request(4, 4, past, 1.0, now)
+    assert refusal.value.code == code
+
+
+def test_a_hub_cannot_wedge_a_site(tmp_path: Path) -> None:
+    agent = agent_of(tmp_path)
+    write_csv(tmp_path / "data" / "rows.csv", blobs(50, 1), header=True)
+    with pytest.raises(PolicyRefusal, match="the next would be 1"):
+        agent.contribute(10**9, 0)
+    assert Contribution.from_bytes(agent.contribute(1, 0)).round == 1
+
+
+def test_twenty_rounds_in_a_row_cost_what_the_policy_allows(tmp_path: Path) -> None:
+    agent_of(tmp_path)
+    Policy(rounds_per_day=2).save(tmp_path / "state")
+    write_csv(tmp_path / "data" / "rows.csv", blobs(200, 1), header=True)
+    agent = agent_of(tmp_path, epsilon=1.0)
+    answered = 0
+    for number in range(1, 21):
+        try:
+            agent.contribute(number, number - 1)
+            answered += 1
+        except PolicyRefusal:
+            continue
+    assert answered == 2
+    assert len(Ledger.open(tmp_path / "state" / "ledger.db").entries()) == 2
+    events = [entry["event"] for entry in AuditLog(tmp_path / "state").entries()]
+    assert events.count("contributed") == 2
+    assert verify(tmp_path / "state" / "audit.jsonl").problem == ""
+
+
+def test_a_draw_that_never_arrived_is_offered_once_before_a_new_one_is_paid_for(tmp_path: Path) -> None:
+    agent = agent_of(tmp_path, epsilon=1.0)
+    write_csv(tmp_path / "data" / "rows.csv", blobs(200, 1), header=True)
+    first = agent.contribute(1, 0)
+    # the reply was lost: the hub closed round 1 without it and asks for round 2
+    assert agent.contribute(2, 0) == first
+    assert len(Ledger.open(tmp_path / "state" / "ledger.db").entries()) == 1
+    # the hub did not take it: it is not offered for ever
+    third = Contribution.from_bytes(agent.contribute(3, 0))
+    assert third.round == 3
+    assert len(Ledger.open(tmp_path / "state" / "ledger.db").entries()) == 2
+    # what has arrived is not offered
+    assert Contribution.from_bytes(agent.contribute(4, 3)).round == 4
+
+
+def test_a_draw_stored_before_a_kill_is_offered_in_a_later_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agent_of(tmp_path, epsilon=1.0)
+    write_csv(tmp_path / "data" / "rows.csv", blobs(200, 1), header=True)
+    from fcac.federation import Site
+
+    def killed(self: Site, *ignored: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Site, "_store", killed)
+        with pytest.raises(KeyboardInterrupt):
+            agent.contribute(1, 0)
+    assert list((tmp_path / "state").glob("release-*.fcac"))
+    offered = Contribution.from_bytes(agent_of(tmp_path, epsilon=1.0).contribute(2, 0))
+    assert offered.round == 1
+    assert len(Ledger.open(tmp_path / "state" / "ledger.db").entries()) == 1
+
+
+def test_what_the_study_asks_for_must_be_what_was_agreed_to(tmp_path: Path) -> None:
+    agent = agent_of(tmp_path)
+    Policy(columns=tuple(described(agent.schema))).save(tmp_path / "state")
+    write_csv(tmp_path / "data" / "rows.csv", blobs(50, 1), header=True)
+    agent_of(tmp_path).contribute(1, 0)
+    Policy(columns=("x from -8 to 8",)).save(tmp_path / "state")
+    with pytest.raises(PolicyRefusal, match="other columns or bounds"):
+        agent_of(tmp_path).contribute(2, 1)
+    assert described(Schema(["x", "y"])) == ["x (any value)", "y (any value)"]
+
+
+@pytest.mark.parametrize(("condenser", "max_nodes"), [("reservoir", 50), ("ca-plus", None)])
+def test_no_node_stands_for_fewer_rows_than_allowed(tmp_path: Path, condenser: str, max_nodes: int | None) -> None:
+    agent_of(tmp_path)
+    Policy(least_count=5).save(tmp_path / "state")
+    write_csv(tmp_path / "data" / "rows.csv", blobs(300, 1), header=True)
+    sent = Contribution.from_bytes(agent_of(tmp_path, condenser=condenser, max_nodes=max_nodes).contribute(1, 0))
+    assert len(sent.nodes) > 1
+    assert sent.counts.min() >= 5
+
+
+def test_a_site_that_demands_secure_aggregation_sends_nothing_else(tmp_path: Path) -> None:
+    agent_of(tmp_path)
+    Policy(secure_aggregation="required", new_rows=10).save(tmp_path / "state")
+    write_csv(tmp_path / "data" / "rows.csv", blobs(5, 1), header=True)
+    with pytest.raises(PolicyRefusal, match="secure aggregation"):
+        agent_of(tmp_path).contribute(1, 0)
+    Policy(new_rows=10).save(tmp_path / "state")
+    with pytest.raises(PolicyRefusal, match="5 rows are new"):
+        agent_of(tmp_path).contribute(1, 0)
