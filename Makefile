@@ -2,6 +2,7 @@
 # make check  lint, types, layers, spelling         make test-fast  the quick tests only, for the inner loop
 # make bench  speed against its contenders         make coverage   how much of the code the tests run
 # make docs   build the documentation            make soak   the long tests (kill moments, faults, audits)
+# make test-spark  the tests of Spark (installs pyspark, needs Java)
 # make clean  remove what was built
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-fast check coverage soak bench docs clean
+.PHONY: demo test test-spark test-fast check coverage soak bench docs clean
 
 demo: $(VENV)/core.stamp
 	$(BIN)/fcac demo
@@ -19,6 +20,9 @@ test: check
 
 test-fast: $(VENV)/all.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak and not slow"
+
+test-spark: $(VENV)/spark.stamp
+	$(BIN)/python -m pytest -q tests/spark -m "not soak"
 
 coverage: $(VENV)/all.stamp
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak" --cov fcac --cov-report term
@@ -56,4 +60,9 @@ $(VENV)/core.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/all.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all]"
+	touch $@
+
+# 450 MB, so only for those who want it
+$(VENV)/spark.stamp: $(VENV)/all.stamp
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[spark]"
 	touch $@

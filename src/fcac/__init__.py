@@ -32,6 +32,7 @@ if _TYPE_CHECKING:
         persistence,
         privacy,
         report,
+        spark,
         tables,
     )
     from fcac.art.clusterers import CAE, CAEFC, CAPlus
@@ -60,6 +61,7 @@ __all__ = [
     "privacy",
     "report",
     "save",
+    "spark",
     "tables",
 ]
 

@@ -40,6 +40,19 @@ Read = Annotated[
         metavar="NAME=VALUE", rich_help_panel=_DATA, show_default=False,
     ),
 ]  # fmt: skip
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine", help="process (this one), or spark: rows are condensed where Spark has them.", rich_help_panel=_DATA
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master", help="With --engine spark, as Spark has it: local[4], spark://host:7077, yarn.", metavar="MASTER",
+        rich_help_panel=_DATA, show_default=False,
+    ),
+]  # fmt: skip
 ModelPath = Annotated[Path, typer.Argument(help="A model file.", metavar="MODEL", show_default=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fcac.cli import options as opt
+from fcac.cli import spark_engine
 from fcac.cli.console import BadUse, check_out
 from fcac.cli.learn import learn_and_save
 
@@ -25,6 +26,8 @@ def fit(
     drop: opt.Drop = None,
     query: opt.Query = None,
     read: opt.Read = None,
+    engine: opt.Engine = "process",
+    master: opt.Master = None,
     server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
     n_clusters: Annotated[
         int | None,
@@ -72,6 +75,8 @@ def fit(
 
     fcac fit postgresql://host/clinic --query "select age, bmi from visits" --out model.fcac
 
+    fcac fit --engine spark hdfs://lake/visits --site-column clinic --out model.fcac
+
     fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
     """
     from fcac.federation import readouts
@@ -92,6 +97,16 @@ def fit(
     if forgetting != "none" and epsilon is not None:
         raise BadUse("--forgetting: what was released with --epsilon cannot be forgotten; leave out one of the two")
     known = opt.load_schema(schema)
+    if spark_engine.check_engine(engine, master):
+        spark_engine.refuse(
+            site=site, sites=sites, label_column=label_column, query=query, read=read, epsilon=epsilon, ledger=ledger,
+            budget=budget, record_id=record_id, part=part, local_noise=local_noise, paper_noise=paper_noise, jobs=jobs,
+            report=report,
+        )  # fmt: skip
+        settings = {"server": server, "n_clusters": n_clusters, "max_nodes": max_nodes, "forgetting": forgetting}
+        chosen = settings | {"random_state": seed}
+        spark_engine.fit_on_spark(data, master, out, known, site_column, drop, chosen)
+        return
     mechanism = opt.make_mechanism(
         known,
         epsilon=epsilon,

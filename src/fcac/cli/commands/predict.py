@@ -9,6 +9,7 @@ import typer
 
 from fcac._text import counted, duration
 from fcac.cli import options as opt
+from fcac.cli import spark_engine
 from fcac.cli.console import Progress, check_out, say
 
 
@@ -24,6 +25,8 @@ def predict(
     schema: opt.SchemaPath = None,
     query: opt.Query = None,
     read: opt.Read = None,
+    engine: opt.Engine = "process",
+    master: opt.Master = None,
     alpha: opt.NoveltyRate = None,
     force: opt.Force = False,
 ) -> None:
@@ -38,6 +41,8 @@ def predict(
 
     fcac predict codebook.fcac new.csv --out labels.csv --keep patient_id
 
+    fcac predict --engine spark model.fcac hdfs://lake/visits --out hdfs://lake/labels
+
     fcac predict model.fcac new.csv --out labels.csv --alpha 0.001   [dim]one false alarm in 1,000 rows[/dim]
     """
     from fcac.cli.labeller import Labeller, LabelWriter
@@ -45,6 +50,10 @@ def predict(
 
     check_out(out, force)
     known = load_model(model)
+    if spark_engine.check_engine(engine, master):
+        spark_engine.refuse(keep=keep, site_column=site_column, schema=schema, query=query, read=read)
+        spark_engine.predict_on_spark(known, data, master, out, alpha)
+        return
     chosen = opt.load_schema(schema) or schema_of(known)
     columns = columns_of(known) if chosen is None else None
     tables = opt.open_data(data, chosen, columns, site_column=site_column, keep=keep, query=query, read=read)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fcac.cli import options as opt
+from fcac.cli import spark_engine
 from fcac.cli.console import BadUse, check_out, note, say
 from fcac.cli.learn import learn_and_save
 
@@ -27,6 +28,8 @@ def update(
     classes_per_site: opt.ClassesPerSite = 2,
     query: opt.Query = None,
     read: opt.Read = None,
+    engine: opt.Engine = "process",
+    master: opt.Master = None,
     record_id: opt.RecordId = None,
     part: opt.Part = None,
     ledger: Annotated[
@@ -68,7 +71,13 @@ def update(
         raise BadUse(
             f"{model} is a {type(known).__name__}, which cannot learn in rounds: use a model made by `fcac fit`"
         )
-    opt.check_simulated(sites, getattr(known, "privacy", None))
+    if spark_engine.check_engine(engine, master):
+        spark_engine.refuse(
+            site_column=site_column, site=site, sites=sites, label_column=label_column, query=query, read=read,
+            record_id=record_id, part=part, ledger=ledger, exit_code=exit_code, report=report,
+        )  # fmt: skip
+        spark_engine.update_on_spark(known, data, master, model if out is None else out)
+        return
     tables = opt.open_data(
         data,
         schema,
