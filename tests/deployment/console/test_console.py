@@ -205,7 +205,10 @@ def test_in_a_browser(console, study):
         page = browser.new_page(viewport={"width": 390, "height": 800})
         wrong = []
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda request: "127.0.0.1" in request.url or request.url.startswith("data:") or wrong.append(request.url))
+        page.on(
+            "request",
+            lambda request: "127.0.0.1" in request.url or request.url.startswith("data:") or wrong.append(request.url),
+        )
         page.goto(console.address)
         page.wait_for_selector("#sites tr", timeout=120_000)
         assert "token" not in page.url
