@@ -283,7 +283,7 @@ def test_pictures_can_be_drawn_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["hospitals", "phones", "drifting_stream"])
+@pytest.mark.parametrize("name", ["hospitals", "phones", "drifting_stream", "omop_hospitals", "short_texts"])
 def test_example_ends_in_a_picture(name: str, tmp_path: Path) -> None:
     example = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
     with contextlib.redirect_stdout(io.StringIO()):

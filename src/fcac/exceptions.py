@@ -23,10 +23,6 @@ class BudgetExceeded(PrivacyError):
     """The charge would exceed a site's budget, so no noise was drawn and nothing was released."""
 
 
-class RepeatedBatch(PrivacyError):
-    """Exactly these rows have been released before."""
-
-
 class LedgerError(PrivacyError):
     """The ledger file is unusable as it is."""
 
@@ -49,6 +45,10 @@ class PrivacyWarning(UserWarning):
 
 class ReadWarning(UserWarning):
     """A table can be read in more than one way; the message says how it was read and how to choose another way."""
+
+
+class RepeatedBatch(PrivacyWarning):
+    """Exactly these rows have been released before: they were released again, and charged again."""
 
 
 class DegenerateBandwidthWarning(UserWarning):

@@ -73,6 +73,88 @@ def test_disjoint_people_and_disjoint_days_do_not_add_up(folder, capfd):
     assert Ledger.open(folder / "days.db").spent("north") == pytest.approx(2.0, abs=0.01)
 
 
+def test_the_same_rows_under_other_names_are_refused_at_the_second_release(folder, capfd):
+    rows = (folder / "day1.csv").read_text()
+    for day in ("mon", "tue", "wed"):
+        (folder / f"{day}.csv").write_text(rows)
+    fcac(
+        capfd, "fit", folder / "mon.csv", "--schema", folder / "schema.toml", "--epsilon", 4, "--ledger",
+        folder / "n.db", "--budget", 4, "-o", folder / "m.fcac",
+    )  # fmt: skip
+    for day in ("tue", "wed"):
+        refused = fcac(capfd, "update", folder / "m.fcac", folder / f"{day}.csv", code=1)
+        assert "all releases of this ledger count together" in refused
+    assert Ledger.open(folder / "n.db").spent() <= 4
+    said = fcac(capfd, "inspect", folder / "m.fcac")
+    assert "eps = 4 at delta = 1e-06 per row over 1 round" in said
+    # with ids the same people are left out, and what leaves tells nobody so
+    fcac(
+        capfd, "fit", folder / "mon.csv", "--schema", folder / "schema.toml", "--epsilon", 4, "--ledger",
+        folder / "p.db", "--budget", 4, "--record-id", "id", "-o", folder / "p.fcac",
+    )  # fmt: skip
+    fcac(capfd, "update", folder / "p.fcac", folder / "tue.csv", "--record-id", "id")
+    book = Ledger.open(folder / "p.db")
+    assert (len(book.entries()), book.unit()) == (2, "person")
+    assert book.spent() <= 4
+    assert load(folder / "p.fcac").server_.latest()["tue"].privacy["spent"] == 4
+
+
+def test_simulated_sites_are_not_private(folder, capfd):
+    assert "--sites deals out rows" in private_fit_of_simulated_sites(capfd, folder)
+    assert not (folder / "m.fcac").exists()
+
+
+def private_fit_of_simulated_sites(capfd, folder):
+    return fcac(
+        capfd, "fit", folder / "day1.csv", "--sites", 3, "--schema", folder / "schema.toml", "--epsilon", 2, "-o",
+        folder / "m.fcac", code=2,
+    )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_the_worst_site_is_shown_and_nothing_is_multiplied(folder, capfd):
+    # the review's case: eps 8 at one site and .5 at another
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 20, epsilon=8)
+    model = load(folder / "m.fcac")
+    model.privacy.epsilon = 0.5
+    model.partial_fit({"north": np.ones((5, 2)), "south": np.ones((4, 2))})
+    latest = model.server_.latest()
+    book = Ledger.open(folder / "n.db")
+    assert book.spent("north") > 8
+    assert all(item.privacy["spent"] == pytest.approx(book.spent(), abs=0.05) for item in latest.values())
+
+
+def test_a_model_and_an_older_ledger_are_not_put_together(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 20)
+    backup = (folder / "n.db").read_bytes()
+    fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north")
+    (folder / "n.db").write_bytes(backup)
+    (folder / "day3.csv").write_text("a,b\n1,1\n")
+    before = (folder / "m.fcac").read_bytes()
+    refused = fcac(capfd, "update", folder / "m.fcac", folder / "day3.csv", "--site", "north", code=1)
+    assert "older copy" in refused
+    assert "--recover" in refused
+    assert ((folder / "m.fcac").read_bytes(), len(Ledger.open(folder / "n.db").entries())) == (before, 1)
+    assert "1 release" in fcac(capfd, "ledger", folder / "n.db", "--recover", folder / "m.fcac")
+    fcac(capfd, "update", folder / "m.fcac", folder / "day3.csv", "--site", "north")
+    assert len(Ledger.open(folder / "n.db").entries()) == 3
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_pickles_carry_nothing_that_was_not_released(folder, capfd):
+    import pickle
+
+    private_fit(capfd, folder)
+    model = load(folder / "m.fcac")
+    rows = np.random.default_rng(1).uniform(0, 1, size=(237, 2))
+    model.partial_fit({"north": rows})
+    assert len(model.labels_) == 237
+    for copied in (pickle.loads(pickle.dumps(model)),):
+        with pytest.raises(AttributeError, match="labels_ is not kept"):
+            _ = copied.labels_
+    assert rows.tobytes()[:64] not in pickle.dumps(model)
+
+
 def test_bounds_must_be_public(folder, capfd):
     (folder / "schema.toml").write_text(SCHEMA.format(public="false"))
     assert "bounds_are_public = true" in private_fit(capfd, folder, code=1)
@@ -97,7 +179,8 @@ def test_a_moved_ledger_is_found_where_it_is_said_to_be(folder, capfd):
     private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 8)
     for name in ("n.db", "n.db.key"):
         (folder / name).rename(folder / name.replace("n.db", "moved.db"))
-    assert "no ledger" in fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", code=1)
+    assert str(folder).encode() not in (folder / "m.fcac").read_bytes()  # the model names no directory
+    assert "no ledger" in fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", code=2)
     fcac(
         capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", "--ledger", folder / "moved.db"
     )  # fmt: skip

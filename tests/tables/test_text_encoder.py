@@ -11,7 +11,7 @@ import pytest
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables import text_encoder
-from fcac.tables.text_encoder import encoder, fingerprint
+from fcac.tables.text_encoder import check_same, encode, encoder, fingerprint, width
 
 pytest.importorskip("tokenizers")
 
@@ -94,6 +94,23 @@ def test_a_callable_runs_only_where_it_is_trusted(tmp_path, monkeypatch):
         encoder("our_encoder:ragged").encode(["a", "b"])
     with pytest.raises(RequestError, match="cannot be loaded"):
         encoder("our_encoder:none")
+    np.testing.assert_array_equal(encode(["banana"], "our_encoder:embed:2"), [[6, 3]])
+    with pytest.raises(DataError, match="must return one row of 3 numbers"):
+        encode(["banana"], "our_encoder:embed:3")
+
+
+def test_the_width_is_known_where_there_are_no_texts(monkeypatch):
+    monkeypatch.setattr(text_encoder.importlib.util, "find_spec", lambda name: None)
+    assert (width(), width("wordllama:8"), width("not_here:f:7")) == (256, 8, 7)
+    with pytest.raises(RequestError, match="2 to 256"):
+        width("wordllama:1")
+
+
+def test_another_version_is_told_what_to_install():
+    own = fingerprint("wordllama:8")
+    check_same({"wordllama:8": own})
+    with pytest.raises(RequestError, match=r"not the one of the study.*pip install wordllama==0\.1"):
+        check_same({"wordllama:8": {"version": "0.1", "checksum": "0" * 64}})
 
 
 def test_without_the_package_the_advice_is_the_extra(monkeypatch):

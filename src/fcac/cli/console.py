@@ -104,7 +104,8 @@ class Progress:
             self._bar.update(self._task, completed=share, count=f"{done:,} {self._unit}")
         elif not sys.stderr.isatty() and time.monotonic() - self._last_line >= _LINE_EVERY_SECONDS:
             self._last_line = time.monotonic()
-            note(f"{self._what}: {done:,} {self._unit}, {share:.0%}{self._left()}")
+            # how many rows a database will send is not known
+            note(f"{self._what}: {done:,} {self._unit}" + (f", {share:.0%}{self._left()}" if share else ""))
 
     def now(self, what: str) -> None:
         """Report that something else is being done from now on."""

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from fcac.tables import Tables
 
 
+# Sites whose spending is shown, the dearest first.
+_MOST_SITES = 5
+
+
 def learn_and_save(
     model: Any,
     tables: Tables,
@@ -33,7 +37,7 @@ def learn_and_save(
 
         def pieces() -> Iterator[Any]:
             read = tables.pieces(progress)
-            yield from read if record_id is None else _with_ids(tables, read)
+            yield from read if record_id is None else _with_ids(tables, read, schema)
             progress.now("clustering the sites' nodes")
 
         model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
@@ -59,11 +63,14 @@ def _check_records(model: Any, record_id: str | None, part: str | None) -> None:
         raise BadUse("--record-id and --part determine how a ledger adds up costs: they need --epsilon and --ledger")
 
 
-def _with_ids(tables: Tables, pieces: Iterator[Any]) -> Iterator[Any]:
-    """Add to each block the ids of its rows."""
+def _with_ids(tables: Tables, pieces: Iterator[Any], schema: Any) -> Iterator[Any]:
+    """Add to each block the ids of its rows, in the form that the schema states."""
+    from fcac.privacy.record_ids import ids_in_form
+
+    form = "folded" if schema is None else schema.id_form
     for site, rows in pieces:
         known = tables.record_ids[site]
-        yield site, rows, known[len(known) - len(rows) :]
+        yield site, rows, ids_in_form(known[len(known) - len(rows) :], form)
 
 
 def _summarise(model: Any, tables: Tables, seconds: float) -> None:
@@ -86,7 +93,12 @@ def _say_privacy(model: Any) -> None:
     mechanism = model.privacy
     ledger = getattr(mechanism, "ledger", None)
     if ledger is not None:
-        for site in ledger.sites():
+        sites = ledger.sites()
+        if len(sites) > 1:
+            say("Ledger, " + ledger.summary_line())
+        for site in sites[:_MOST_SITES]:
             say("Ledger, " + ledger.summary_line(site))
+        if len(sites) > _MOST_SITES:
+            say(f"Ledger: {len(sites) - _MOST_SITES} more sites that cost less; `fcac ledger` lists all")
     elif hasattr(mechanism, "release"):
         note("note: without --ledger, the costs of later rounds are not added up")

@@ -120,7 +120,7 @@ LabelColumn = Annotated[
 RecordId = Annotated[
     str | None,
     typer.Option(
-        "--record-id", help="Column that identifies the person of each row: the ledger then adds up costs per person.",
+        "--record-id", help="Column that identifies the person of each row: promise and costs are then per person.",
         metavar="COLUMN", rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
@@ -135,8 +135,8 @@ Part = Annotated[
 Epsilon = Annotated[
     float | None,
     typer.Option(
-        "--epsilon", help="Release noised nodes, differentially private per record, at this cost per round. "
-        "Needs --schema with public bounds.",
+        "--epsilon", help="Release noised nodes, differentially private per record (with --record-id: per person), at "
+        "this cost per round and site. Needs --schema with public bounds.",
         rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
@@ -151,8 +151,8 @@ LedgerPath = Annotated[
 Budget = Annotated[
     float | None,
     typer.Option(
-        "--budget", help="With a new --ledger: epsilon that may be spent over all rounds.", rich_help_panel=_PRIVACY,
-        show_default=False,
+        "--budget", help="With a new --ledger: epsilon that may be spent over all rounds and sites.",
+        rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
 LocalEpsilon = Annotated[
@@ -216,6 +216,15 @@ def open_data(
     )
 
 
+def check_simulated(sites: int | None, mechanism: Any) -> None:
+    """Refuse simulated sites with a release: where a row is dealt to depends on the other rows."""
+    if sites is not None and hasattr(mechanism, "release"):
+        raise BadUse(
+            "--sites deals out rows to simulated sites by their position, so one row more moves most of the others and "
+            "--epsilon could not be promised: name sites by --site-column or by files, or leave out --epsilon"
+        )
+
+
 def load_schema(path: Path | None) -> Schema | None:
     """Read the schema named on the command line, if any."""
     from fcac.tables.schema import Schema
@@ -269,7 +278,6 @@ def _open_ledger(path: Path | None, budget: float | None, delta: float) -> Any:
         if budget is not None:
             raise BadUse("--budget needs --ledger, the file that records spending")
         return None
-    # the model file stores the path, and `fcac update` may be called from another directory
     path = path.resolve()
     if path.exists():
         ledger = Ledger.open(path)

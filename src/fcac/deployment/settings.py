@@ -94,6 +94,7 @@ class FederationSettings:
     seed: int = 0
     timeout: float = 300.0
     wait: float = 60.0
+    people_overlap: int | None = None
     limits: Limits = field(default_factory=Limits)
     members: dict[str, Member] = field(default_factory=dict)
 
@@ -127,6 +128,7 @@ class FederationSettings:
                 seed=int(top.get("seed", 0)),
                 timeout=float(rounds.get("timeout", 300.0)),
                 wait=float(rounds.get("wait", 60.0)),
+                people_overlap=_overlap(given.get("privacy", {}).get("people_overlap")),
                 limits=Limits(**given.get("limits", {})),
                 members=members,
             )
@@ -134,6 +136,12 @@ class FederationSettings:
             raise ValueError(f"{path} has no field {error}") from None
         except TypeError as error:
             raise ValueError(f"{path}: {error}") from None
+
+
+def _overlap(given: Any) -> int | None:
+    if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
+        raise ValueError(f"privacy.people_overlap must be a whole number of at least 1, got {given!r}")
+    return given
 
 
 def _member(name: str, entry: dict[str, Any]) -> Member:
@@ -179,6 +187,8 @@ class SiteSettings:
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
     read : dict
         How to read the data: what differs from the defaults of :class:`fcac.tables.ReadOptions`.
+    encoders : dict
+        Version and checksum of the encoders of text columns, by name, as set by the study.
     """
 
     name: str
@@ -197,6 +207,7 @@ class SiteSettings:
     min_rows: int = 1
     forgetting: str = "none"
     read: dict[str, Any] = field(default_factory=dict)
+    encoders: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.make_condenser()  # refuses what it cannot use
@@ -231,8 +242,9 @@ class SiteSettings:
             return None
         from fcac.privacy import Ledger, NodeRelease
 
-        budget = self.epsilon if self.budget is None else self.budget
-        ledger = Ledger(Path(self.state) / "ledger.db", budget, self.delta)
+        if self.budget is None:
+            raise ValueError("budget is missing: the epsilon that this site may spend over all rounds has no default")
+        ledger = Ledger(Path(self.state) / "ledger.db", self.budget, self.delta)
         return NodeRelease(self.epsilon, Schema.load(self.schema).require_bounds(), self.delta, ledger)
 
     def save(self, path: str | Path) -> None:

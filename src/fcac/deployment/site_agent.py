@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,13 +30,16 @@ from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import Policy
 from fcac.deployment.settings import SiteSettings
 from fcac.estimators import models
+from fcac.exceptions import LedgerError, PrivacyWarning
 from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
 from fcac.federation.condenser import Condenser
 from fcac.privacy.budget_groups import group_for
+from fcac.privacy.record_ids import ids_in_form
 from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
+from fcac.tables.text_encoder import check_same
 
 _CURSOR_FILE = "cursor.json"
 _MODEL_FILE = "model.fcac"
@@ -62,6 +66,7 @@ class SiteAgent:
     def __init__(self, settings: SiteSettings, mechanism: Any = None) -> None:
         self.settings = settings
         self.state = Path(settings.state)
+        check_same(settings.encoders)
         self.schema = Schema.load(settings.schema)
         self._mechanism = mechanism if mechanism is not None else settings.mechanism()
         self.policy = Policy.load(self.state)
@@ -88,6 +93,7 @@ class SiteAgent:
             site = Site(self.settings.name, self._mechanism, self.state, self._condenser())
             if round == site.round:  # the process died after storing the state and before storing the bytes
                 return self._keep(site.contribute(round=round))
+            self._check_ledger(have)
             if round < site.round:
                 raise ValueError(f"round {round} is no longer kept; the newest round of this site is {site.round}")
             if self.settings.private:
@@ -124,7 +130,8 @@ class SiteAgent:
         new = finder.find(cursor)
         n_rows, parts = 0, set()
         for piece in finder.pieces(new):
-            site.observe(piece.block, piece.tags if self.settings.record_id is not None else None)
+            ids = piece.tags if self.settings.record_id is not None else None
+            site.observe(piece.block, None if ids is None else ids_in_form(ids, self.schema.id_form))
             n_rows += len(piece.block)
             if self.settings.has_parts:
                 parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
@@ -138,7 +145,11 @@ class SiteAgent:
         # written first: what cannot be logged is not done
         self.audit.add("begun", round=round, new_rows=n_rows)
         self._note_cursor(site.round, cursor, round, finder.advance(cursor, new))
-        sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", PrivacyWarning)
+            sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+        for warning in said:  # for the operator alone
+            write_log(self.state, f"round {round}: {warning.message}")
         self.audit.add("contributed", round=round, nodes=len(sent.nodes), epsilon=self.settings.epsilon)
         spent = f"; spent: {self.spent()}" if self.settings.private else ""
         write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent{spent}")
@@ -153,6 +164,18 @@ class SiteAgent:
             settings.settle,
             settings.record_id or settings.part_column,
             ReadOptions.from_dict(settings.read),
+        )
+
+    def _check_ledger(self, have: int) -> None:
+        """Refuse to go on with a ledger that does not know of the newest round the server has."""
+        ledger = getattr(self._mechanism, "ledger", None)
+        if ledger is None or have < 1 or ledger.knows_round(self.settings.name, have):
+            return
+        raise LedgerError(
+            f"the server has round {have} of this site, but {ledger.path} does not know of it: the ledger, or the "
+            "whole state directory, is an older copy. Put the right one back; if it is lost, or if this state was "
+            f"started anew, 'fcac ledger {ledger.path} --recover-round {have} --site {self.settings.name} --epsilon E' "
+            "charges what that round cost"
         )
 
     def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:

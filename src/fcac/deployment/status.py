@@ -41,8 +41,9 @@ def describe(root: Path, rejected: bool = False) -> list[str]:
     if any(line.partition(" eps ")[1] for line in lines):
         lines += [
             "",
-            "Privacy spent: the most that a record has cost over all rounds, as reported by the sites.",
-            "Each site sets its own budget: 5 x the epsilon of a round, unless it chose another.",
+            "Privacy spent: at most this by anybody at the site over all rounds, as reported by the sites.",
+            "Each site sets its own budget.",
+            *_several_sites(settings, journal),
         ]
     lines += _worth_a_look(journal, closed)
     if rejected:
@@ -112,6 +113,16 @@ def _table(
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _several_sites(settings: FederationSettings, journal: list[dict[str, Any]]) -> list[str]:
+    """Return what a person has spent who is at several sites, as far as the study assumes that."""
+    from fcac.privacy.statements import at_several_sites
+
+    newest = {entry["site"]: entry["privacy"] for entry in journal if entry["event"] == "accepted"}
+    lines = at_several_sites(list(newest.values()), settings.people_overlap)
+    assumed = "not stated" if settings.people_overlap is None else f"at most {settings.people_overlap}"
+    return [f"Sites at which one person may be: {assumed} (people_overlap in federation.toml).", *lines]
 
 
 def _since_forgotten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

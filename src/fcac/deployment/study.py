@@ -26,6 +26,7 @@ from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_
 from fcac.federation import Server, readouts
 from fcac.federation.condenser import AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.tables.schema import Schema
+from fcac.tables.text_encoder import fingerprints
 
 BUNDLE_FILE = "bundle.toml"
 KEY_FILE = "node.key"
@@ -47,13 +48,19 @@ seed = {seed}
 timeout = {timeout}   # seconds a site has to answer
 wait = {wait}   # seconds to wait for sites to connect before a round begins
 
-[limits]
+{privacy}[limits]
 max_nodes = 20000   # maximum number of nodes in one contribution
 bounds_margin = 1.0   # nodes may lie this many widths outside the bounds of the schema
 # Without these two, one site has at most twice the share it would have among equals (and at least 0.1); 1 = no cap.
 # max_node_share = 0.25   # largest share of all nodes that one site can have
 # max_count_share = 0.25   # largest share of all counts that one site can have
 # min_spacing = 0.25   # nodes of one site closer than this fraction of the usual spacing are thinned out
+"""
+
+_PRIVACY = """\
+[privacy]
+people_overlap = {people_overlap}   # number of sites at which one person may have rows, as the study assumes
+
 """
 
 _BUNDLE = """\
@@ -63,7 +70,13 @@ site = "{site}"
 federation = "{name}"
 address = "{address}"
 insecure = {insecure}
-{condensing}"""
+{condensing}{encoders}"""
+
+_ENCODER = """
+[encoders."{name}"]   # turns text into vectors; every site must have exactly this one
+version = "{version}"
+checksum = "{checksum}"
+"""
 
 _CONDENSING = """
 [condensing]   # the same at every site; copied to the bundles of sites added later
@@ -96,6 +109,7 @@ def init(
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
+    people_overlap: int | None = None,
 ) -> Path:
     """Create the directory of a federation, its certificate authority, and a bundle for every site.
 
@@ -123,6 +137,8 @@ def init(
         Seed of the server's shuffling.
     timeout, wait : float
         Seconds a site has to answer, and to connect.
+    people_overlap : int, optional
+        At how many sites one person may be, as the study assumes: status and report then give the sum.
 
     Returns
     -------
@@ -161,6 +177,7 @@ def init(
         seed=seed,
         timeout=timeout,
         wait=wait,
+        privacy="" if people_overlap is None else _PRIVACY.format(people_overlap=people_overlap),
     )
     members = [
         _member_text(site, _make_bundle(root, site, _plain(label), address, insecure, condenser)) for site in sites
@@ -220,7 +237,15 @@ def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool,
         public = certificates.make_site_key(bundle / KEY_FILE)
         (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
     condensing = _in_words(_BUNDLE_CONDENSING, condenser)
-    text = _BUNDLE.format(site=site, name=name, address=address, insecure=str(insecure).lower(), condensing=condensing)
+    encoders = fingerprints(Schema.load(bundle / "schema.toml"))
+    text = _BUNDLE.format(
+        site=site,
+        name=name,
+        address=address,
+        insecure=str(insecure).lower(),
+        condensing=condensing,
+        encoders="".join(_ENCODER.format(**found) for found in encoders.values()),
+    )
     (bundle / BUNDLE_FILE).write_text(text, "utf-8")
     return public
 

@@ -179,8 +179,8 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), or dict of site name to weights, optional
             How many rows each row stands for; zero leaves a row out.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
-            With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
-            up per id, and the dearest id counts.
+            With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
+            as much as one row, and a ledger adds up per person, at all sites together.
         partition : str, optional
             With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
             a day. Releases of different parts do not add up.
@@ -213,8 +213,8 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), or dict of site name to weights, optional
             How many rows each row stands for; zero leaves a row out.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
-            With a ledger (``privacy=NodeRelease(..., ledger=...)``): the id (person) of each row. The ledger then adds
-            up per id, and the dearest id counts.
+            With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
+            as much as one row, and a ledger adds up per person, at all sites together.
         partition : str, optional
             With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
             a day. Releases of different parts do not add up.
@@ -655,12 +655,16 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         return hasattr(self, "server_")
 
     def __getstate__(self) -> dict[str, Any]:
-        # copies and pickles carry labels, not the caller's rows
-        if getattr(self, "_last_rows", None) is not None:
+        # copies and pickles carry labels, not the caller's rows; with NodeRelease not even labels, which were not
+        # released
+        private = hasattr(self.privacy, "release")
+        if getattr(self, "_last_rows", None) is not None and not private:
             _ = self.labels_
         state: dict[str, Any] = dict(super().__getstate__())
         if "_last_rows" in state:
             state["_last_rows"] = state["_trails"] = None
+            if private:
+                state["_last_labels"] = None
         return state
 
     def export(self, *, share_nodes: bool = False) -> Codebook:

@@ -70,6 +70,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path : path-like
+        If the model has a ledger, it is looked for beside this file, and then in the current directory.
 
     Returns
     -------
@@ -81,9 +82,15 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file is truncated, altered, or not a model; the message says what is wrong.
     """
     try:
-        return from_bytes(Path(path).read_bytes())
+        model = from_bytes(Path(path).read_bytes())
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
+    ledger = getattr(getattr(model, "privacy", None), "ledger", None)
+    if ledger is not None and Path(ledger.path).name == ledger.path:
+        # model files name their ledger without its directory: it is beside the model, or where the program runs
+        beside = Path(path).absolute().parent / ledger.path
+        ledger.path = os.fspath(beside if beside.exists() else Path(ledger.path).absolute())
+    return model
 
 
 def from_bytes(data: bytes) -> Any:

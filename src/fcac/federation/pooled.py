@@ -18,7 +18,9 @@ from fcac.federation.aggregation_setting import SECURE
 from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server
 from fcac.federation.site import Site
+from fcac.privacy.cell_statistics import person_weights
 from fcac.privacy.mechanisms.node_release import NodeRelease, Prepared
+from fcac.privacy.record_ids import canonical_id
 from fcac.privacy.released_state import ReleasedState
 from fcac.privacy.zcdp import rho_from_epsilon, show
 
@@ -72,7 +74,7 @@ class PooledTask:
         request = read_task(assigned, self.mechanism)
         ledger, prepared = self.mechanism.ledger, self.prepared
         if ledger is not None:
-            number = ledger.charge(
+            admission = ledger.admit(
                 prepared.site,
                 step_cost(self.mechanism, assigned.step, assigned.n_steps),
                 round=prepared.round,
@@ -82,9 +84,20 @@ class PooledTask:
                 partition=prepared.partition,
                 what=f"NodeRelease, summed over sites, step {assigned.step} of {assigned.n_steps} of "
                 f"eps = {self.mechanism.epsilon:g} at delta = {show(self.mechanism.delta)}",
+                # in units of 1/WEIGHT the sum of shares is as good as continuous noise, like a single draw
+                accounting="gaussian",
+                # sites of one process share a ledger, and each row is at one of them
+                alongside=f"round {prepared.round}, step {assigned.step}",
             )
-            self.charges.append(number)
-        return site_vector(prepared.rows, request, assigned.certain_shares, self.mechanism.sampler)
+            self.charges.append(admission.number)
+        rows, weights = prepared.rows, None
+        if prepared.record_ids is not None:
+            people = [canonical_id(name) for name in prepared.record_ids]
+            if ledger is not None:  # the rows of people whose budget is used up are left out
+                rows = rows[admission.admitted]
+                people = [name for name, kept in zip(people, admission.admitted, strict=True) if kept]
+            weights = person_weights(people)
+        return site_vector(rows, request, assigned.certain_shares, self.mechanism.sampler, weights)
 
     def complete(self) -> None:
         """Mark the charges as completed: what they paid for has been sent."""
@@ -153,7 +166,7 @@ def play_pooled_round(
         )
         for text, name in spelled.items()
     }
-    _check_budgets(mechanism, list(spelled))
+    _check_budgets(mechanism, list(spelled), record_ids)
     study = SigningKey.new()
     keys = {text: SigningKey.new() for text in spelled}
     roster = Roster("in one process", 1, {t: key.public for t, key in keys.items()}, tolerated, fewest_sites(tolerated))
@@ -212,15 +225,14 @@ def _rows(rows: Any) -> Any:
     return np.concatenate(blocks) if blocks else np.empty((0, rows.n_features))
 
 
-def _check_budgets(mechanism: NodeRelease, names: Sequence[str]) -> None:
-    """Refuse a round that some site could not pay to the end, before any is charged."""
+def _check_budgets(mechanism: NodeRelease, names: Sequence[str], named: Any) -> None:
+    """Refuse a round that cannot be paid to the end, before any is charged; with ids, people are left out instead."""
     ledger = mechanism.ledger
     if ledger is None:
         return
     allowed = rho_from_epsilon(ledger.budget, ledger.delta)
-    for name in names:
-        if ledger.spent_rho(name) + mechanism.rho * (1.0 - 1e-9) > allowed:
-            raise BudgetExceeded(
-                f"site {name}: this round would exceed the budget of eps = {ledger.budget:g}; nothing was drawn. "
-                "Raise the budget or stop here"
-            )
+    if named is None and ledger.spent_rho() + mechanism.rho * (1.0 - 1e-9) > allowed:
+        raise BudgetExceeded(
+            f"sites {', '.join(names)}: this round would exceed the budget of eps = {ledger.budget:g}; nothing was "
+            "drawn. Raise the budget or stop here"
+        )

@@ -173,8 +173,9 @@ class Site:
             Number of the round asked for; the next one if not given. The latest round asked for again is answered
             with the same bytes, without learning anything.
         record_ids : sequence, optional
-            For `NodeRelease` with a ledger: the id (person) of each of these rows, or without `rows` of those observed.
-            The ledger then adds up per id, and the dearest id counts. In a round every row has an id, or none has.
+            For `NodeRelease`: the id (person) of each of these rows, or without `rows` of those observed. The promise
+            is then per person: a person's rows share one weight, the ledger adds up per person, and people whose budget
+            is used up are left out. In a round every row has an id, or none has.
         partition : str, optional
             For `NodeRelease` with a ledger, instead of ids: name of a part of the data that was fixed without looking
             at values, such as a day. Releases of different parts do not add up.
@@ -254,7 +255,9 @@ class Site:
             return None
         if record_ids is not None and partition is not None:
             raise ValueError("give record_ids or partition, not both")
-        if getattr(self.privacy, "ledger", None) is None:
+        if getattr(self.privacy, "ledger", None) is None and (
+            partition is not None or not hasattr(self.privacy, "release")
+        ):
             raise ValueError(
                 f"site {self.name}: record_ids and partition say how a ledger adds up: "
                 "give the site privacy=NodeRelease(..., ledger=Ledger(...))"
@@ -291,7 +294,7 @@ class Site:
         else:
             nodes, counts = self.condenser.nodes(self._state)
             n_releases = self.round
-        said = statement(self.privacy, n_releases)
+        said = statement(self.privacy, n_releases, self._released)
         return Contribution(self.name, self.round, nodes, counts, _shared(tuple(said.items())), *noise)
 
     # ------------------------------------------------------------ state

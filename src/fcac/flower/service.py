@@ -137,6 +137,7 @@ def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -
         data=data if isinstance(data, str) and is_address(data) else str(Path(data).resolve()),
         state=str(state.resolve()),
         schema=str((bundle / "schema.toml").resolve()),
+        encoders=facts.get("encoders", {}),
         **facts.get("condensing", {}),
         **choices,
     )
@@ -152,7 +153,7 @@ def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -
 
 
 def budget_of(state: Path, epsilon: float, wanted: float | None) -> tuple[float, str]:
-    """Return the budget of a site and its origin: the one requested, the one in its ledger, or 5 x epsilon."""
+    """Return the budget of a site and its origin: the one in its ledger or, for a new one, the one requested."""
     from fcac.privacy import Ledger
 
     path = state / "ledger.db"
@@ -164,7 +165,12 @@ def budget_of(state: Path, epsilon: float, wanted: float | None) -> tuple[float,
                 f"'fcac ledger {path} --set-budget {wanted:g}'"
             )
         return known, "from its ledger"
-    return (5 * epsilon, "5 x epsilon, since --budget was not given") if wanted is None else (wanted, "as given")
+    if wanted is None:
+        raise ValueError(
+            "--budget is missing: the epsilon that this site may spend over all rounds. There is no default; "
+            f"with --budget {epsilon:g} the site answers one round"
+        )
+    return wanted, "as given"
 
 
 @contextlib.contextmanager

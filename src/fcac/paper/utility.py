@@ -141,13 +141,20 @@ def _one_federation(
                 sent[kind] = sent["communities"]  # a release takes the place of condensing, and is drawn once
                 continue
             condenser = condenser_for(readouts.find(kind).condenser)
-            sites = [Site(str(number), mechanism, condenser=condenser) for number in range(len(parts))]
+            # every site is an owner of its own, with a ledger of its own
+            own = [
+                _mechanism(name, epsilon, bounds, seed, sampler, Path(folder) / f"ledger-{number}.db")
+                if isinstance(mechanism, NodeRelease)
+                else mechanism
+                for number in range(len(parts))
+            ]
+            sites = [Site(str(number), privacy, condenser=condenser) for number, privacy in enumerate(own)]
             sent[kind] = [site.contribute(rows[part]) for site, part in zip(sites, parts, strict=True)]
-        if isinstance(mechanism, NodeRelease):
-            assert mechanism.ledger is not None
-            spent = max(mechanism.ledger.spent(site) for site in mechanism.ledger.sites())
-            if spent > epsilon:
-                raise AssertionError("the ledger shows more than the epsilon on the axis")
+            for privacy in own:
+                if isinstance(privacy, NodeRelease):
+                    assert privacy.ledger is not None
+                    if privacy.ledger.spent() > epsilon:
+                        raise AssertionError("the ledger shows more than the epsilon on the axis")
     nodes = np.concatenate([item.nodes for item in sent["communities"]])
     counts = np.concatenate([item.counts for item in sent["communities"]])
     found = {"nodes": float(len(nodes))}

@@ -277,7 +277,7 @@ def _release_view(mechanism: NodeRelease, crowd: Floats, extra: list[float]) -> 
 
     def view(with_extra: bool, run: int) -> Floats:
         prepared = mechanism.prepare(neighbour if with_extra else crowd, site="audit", round=run)
-        steps = mechanism._draw_outcome(prepared).steps
+        steps = mechanism._draw_outcome(mechanism.charge(prepared)).steps
         ratio = sum(_log_ratio(step, clean_crowd, record) for step in steps)
         seen: list[Any] = [[ratio]]
         for step in steps:

@@ -52,8 +52,7 @@ def release_once(
     The order is: charge (on disk), draw, store (on disk, atomically), return. If a round is requested again, the stored
     bytes are returned, without a new draw or a new charge. If the process died between charge and store, nothing had
     left the site; the retry draws new noise **and is charged again**. A crash may thus waste the charge of one round,
-    but noise is never drawn without being charged, and the check for repeated batches allows such a retry, because the
-    first charge was never completed.
+    but noise is never drawn without being charged.
 
     If two processes request the same round at once, one waits for the other and finds the stored bytes.
 
@@ -78,13 +77,14 @@ def release_once(
         if path.exists():
             return _stored(mechanism, path, site, round)
         prepared = mechanism.prepare(X, state, site, round, record_ids=record_ids, partition=partition)
-        charge = mechanism.charge(prepared)
-        released = mechanism.draw(prepared)
+        charged = mechanism.charge(prepared)
+        released = mechanism.draw(charged)
         meta, arrays = released.to_parts()
-        data = pack(STORED_KIND, {"site": site, "round": int(round), "charge": charge, "state": meta}, arrays)
+        head = {"site": site, "round": int(round), "charge": charged.number, "state": meta}
+        data = pack(STORED_KIND, head, arrays)
         write_atomic(path, data)
-        if mechanism.ledger is not None and charge is not None:
-            mechanism.ledger.complete(charge)
+        if mechanism.ledger is not None and charged.number is not None:
+            mechanism.ledger.complete(charged.number)
         return StoredRelease(data, released, drawn=True)
 
 
@@ -96,7 +96,10 @@ def _stored(mechanism: NodeRelease, path: Path, site: str, round: int) -> Stored
             f"{path} is of site {meta.get('site')}, round {meta.get('round')}, not of site {site}, round {round}: "
             "use one file per site and round"
         )
+    state = ReleasedState.from_parts(meta["state"], arrays)
     if mechanism.ledger is not None and meta.get("charge") is not None:
+        # a ledger that has forgotten this charge is an older copy: nothing more may leave on its word
+        mechanism.ledger.verify(() if state.account is None else state.account.receipts)
         # This only matters if the process died between storing the release and completing the charge.
         mechanism.ledger.complete(int(meta["charge"]))
-    return StoredRelease(data, ReleasedState.from_parts(meta["state"], arrays), drawn=False)
+    return StoredRelease(data, state, drawn=False)

@@ -1,53 +1,76 @@
-"""The ledger: what a site has spent of its privacy budget, recorded on disk before any noise is drawn.
+"""The ledger: what a data owner has spent of a privacy budget, recorded on disk before any noise is drawn.
 
 It is one SQLite file at the site, with one row per charge. A crash may waste budget but can never hide spending: a
 charge is on disk before the noise it pays for exists. Costs are stored as rho (which adds up exactly) and shown as
 epsilon at delta.
+
+One ledger belongs to one owner of data. Budget, people and repeated batches are the owner's: the name under which rows
+are released (a site, a file) is written down with a charge, but gives nobody a budget of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
+import secrets
 import sqlite3
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcac.exceptions import BudgetExceeded, LedgerError, RepeatedBatch
-from fcac.privacy._plain import PlainObject
-from fcac.privacy.zcdp import check_delta, check_epsilon, epsilon_from_rho, rho_from_epsilon, show
+from fcac.exceptions import BudgetExceeded, LedgerError
+from fcac.privacy.account import Receipt
+from fcac.privacy.ledger_file import LedgerFile, connect, is_second_format, plain_errors
+from fcac.privacy.record_ids import batch_mark, canonical_id, check_record_ids, keyed
+from fcac.privacy.zcdp import (
+    ACCOUNTINGS,
+    epsilon_from_rho,
+    epsilon_from_zcdp,
+    rho_from_epsilon,
+    rho_from_zcdp,
+    show,
+)
+
+__all__ = ["Admission", "Ledger", "RecordIds", "check_partition", "check_record_ids"]
 
 RecordIds = Sequence[Any] | None
 
-_FORMAT = "1"
-_KEY_BYTES = 32
-_WAIT_SECONDS = 60.0
-_TABLES = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS charges (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, site TEXT NOT NULL, round INTEGER,
-    rho REAL NOT NULL, what TEXT NOT NULL, counted TEXT NOT NULL, part TEXT, batch BLOB,
-    completed INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS charges_by_site ON charges (site, batch);
-CREATE TABLE IF NOT EXISTS ids (
-    site TEXT NOT NULL, id BLOB NOT NULL, rho REAL NOT NULL, PRIMARY KEY (site, id)) WITHOUT ROWID;
-"""
+
+class Admission(NamedTuple):
+    """A charge that was recorded, and whom it admits.
+
+    Attributes
+    ----------
+    number : int
+        Number of the charge, for :meth:`Ledger.complete`.
+    receipt : Receipt
+    admitted : ndarray of bool or None
+        With record ids: which rows may be used. The rows of people whose budget is used up must be left out.
+    spent : float
+        Epsilon that nobody in the ledger can have exceeded so far. It depends on charges only, never on rows, and may
+        leave the site.
+    repeated : bool
+        Whether exactly these rows were released before.
+    """
+
+    number: int
+    receipt: Receipt
+    admitted: Any
+    spent: float
+    repeated: bool
 
 
-class Ledger(PlainObject):
-    """Privacy budget of one or more sites, in one SQLite file.
+class Ledger(LedgerFile):
+    """Privacy budget of one data owner, in one SQLite file.
 
     The object consists of a path, a budget and a delta; every operation opens the file, performs one transaction and
-    closes it, so copies and processes can share it. Charges of a site add up. They count as disjoint only if the caller
-    gives record ids (the largest total of any id counts) or a partition that was defined without looking at values (the
-    largest total of any part counts).
+    closes it, so copies and processes can share it. All charges add up, under whatever site name they are made. They
+    count as disjoint only if the caller gives record ids (the largest total of any person counts) or a partition that
+    was defined without looking at values (the largest total of any part counts).
 
     A key is kept beside the file (``PATH.key``): ids and batches are stored only as keyed hashes. Back up both files.
 
@@ -55,7 +78,7 @@ class Ledger(PlainObject):
     ----------
     path : path-like
     budget : float
-        Epsilon, at delta, that a site may spend per record over all rounds.
+        Epsilon, at delta, that may be spent per record (with ids: per person) over all rounds and sites.
     delta : float
 
     Examples
@@ -65,31 +88,24 @@ class Ledger(PlainObject):
     >>> from fcac.privacy.zcdp import rho_from_epsilon
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(os.path.join(folder.name, "site.db"), budget=4.0)
-    >>> number = ledger.charge("A", rho_from_epsilon(2.0, 1e-6), round=1)
+    >>> number = ledger.charge("A", rho_from_epsilon(2.0, 1e-6), round=1, accounting="gaussian")
     >>> ledger.summary_line("A")
     'site A: eps = 2.00 at delta = 1e-6 per record, budget 4.0'
     >>> folder.cleanup()
     """
-
-    _fields = ("path", "budget", "delta")
-
-    def __init__(self, path: str | os.PathLike[str], budget: float, delta: float = 1e-6) -> None:
-        self.path = os.fspath(path)
-        self.budget = check_epsilon(budget, "budget")
-        self.delta = check_delta(delta)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
         """Open an existing ledger with its own budget and delta."""
         if not Path(path).is_file():
             raise LedgerError(f"there is no ledger at {os.fspath(path)}")
-        with _plain_errors(os.fspath(path)), contextlib.closing(_connect(os.fspath(path))) as connection:
+        with plain_errors(os.fspath(path)), contextlib.closing(connect(os.fspath(path))) as connection:
             facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
         if "budget" not in facts:
             raise LedgerError(f"{os.fspath(path)} is not a privacy ledger")
         return cls(path, float(facts["budget"]), float(facts["delta"]))
 
-    def charge(
+    def admit(
         self,
         site: str,
         rho: float,
@@ -99,34 +115,46 @@ class Ledger(PlainObject):
         record_ids: RecordIds = None,
         partition: str | None = None,
         what: str = "release",
-    ) -> int:
+        accounting: str = "zcdp",
+        receipts: Sequence[Receipt] = (),
+        n_released: int = 0,
+        alongside: str | None = None,
+        _all_or_nothing: bool = False,
+    ) -> Admission:
         """Record a cost durably, or refuse it. Call this before drawing any noise.
+
+        Whether a cost is refused depends on earlier charges only, never on rows: people who cannot afford it are left
+        out instead.
 
         Parameters
         ----------
         site : str
+            Name under which the rows are released; for the record.
         rho : float
-            Cost in zCDP for one record.
+            Cost for one person (without ids: for one record).
         round : int, optional
         batch : ndarray, optional
-            The rows; exactly the same rows are refused the second time. This is only a safeguard: changing a single row
-            evades it. Empty batches are never refused. A batch whose earlier charge was not completed (after a crash)
-            may be charged again.
+            The rows. If exactly the same rows, in any order, were released before, the admission says so. This is only
+            a notice: changing a single row evades it.
         record_ids : sequence, optional
-            One id per row; an id with m rows is charged m^2 times rho.
+            The person of each row; each person pays once, however many rows there are.
         partition : str, optional
             Name of a fixed part of the data.
         what : str
             Description for human readers.
-
-        Returns
-        -------
-        int
-            Number of the charge, for :meth:`complete`.
+        accounting : {"zcdp", "gaussian"}
+            "gaussian" for noise whose cost follows the Gaussian trade-off curve, as that of `NodeRelease` does.
+        receipts : sequence of Receipt
+            Receipts for what has left the site: if the ledger does not know them, it is older than that.
+        n_released : int
+            How many releases have left under this name, for states without receipts (of fcac 0.1.0).
+        alongside : str, optional
+            Name of one joint release to which several sites contribute different rows, as in secure aggregation: of the
+            charges with this name the largest counts.
 
         Raises
         ------
-        BudgetExceeded, RepeatedBatch
+        BudgetExceeded, LedgerError
             In that case nothing was recorded.
         """
         if not isinstance(site, str) or not site:
@@ -135,41 +163,148 @@ class Ledger(PlainObject):
             raise ValueError(f"rho must be a positive number, got {rho!r}")
         if record_ids is not None and partition is not None:
             raise ValueError("give record_ids or partition, not both")
+        if accounting not in ACCOUNTINGS:
+            raise ValueError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
         check_partition(partition)
         counted = "ids" if record_ids is not None else "partition" if partition is not None else "all"
-        names = None if record_ids is None else check_record_ids(record_ids)
+        if counted == "all" and alongside is not None:
+            counted, partition = "alongside", alongside
+        texts = None if record_ids is None else check_record_ids(record_ids)
+        seal = secrets.token_hex(8)
         with self._transaction() as (connection, key):
-            mark = _batch_mark(key, site, batch)
-            if (
-                mark is not None
-                and connection.execute(
-                    "SELECT 1 FROM charges WHERE site = ? AND batch = ? AND completed = 1", (site, mark)
-                ).fetchone()
-            ):
-                raise RepeatedBatch(
-                    f"exactly these rows of site {site} were released before, and a second draw would reveal more "
-                    "about them: use the contribution or the model that was stored then"
+            self._check_receipts(connection, receipts)
+            (known,) = connection.execute("SELECT COUNT(*) FROM charges WHERE site = ?", (site,)).fetchone()
+            if known < n_released:
+                raise LedgerError(
+                    f"{self.path} knows of {known} releases of site {site}, but {n_released} have left: it is another "
+                    "ledger or an older copy. Nothing was drawn. Put the right file back"
                 )
-            cursor = connection.execute(
-                "INSERT INTO charges (time, site, round, rho, what, counted, part, batch) VALUES (?,?,?,?,?,?,?,?)",
-                (_now(), site, round, float(rho), what, counted, partition, mark),
+            mark = batch_mark(key, batch)
+            repeated = mark is not None and bool(
+                connection.execute("SELECT 1 FROM charges WHERE batch = ? AND completed = 1", (mark,)).fetchone()
             )
-            if names is not None:
-                connection.executemany(
-                    "INSERT INTO ids VALUES (?, ?, ?) ON CONFLICT (site, id) DO UPDATE SET rho = rho + excluded.rho",
-                    [(site, _keyed(key, "id", name.encode()), rho * (m * m)) for name, m in Counter(names).items()],
+            number = _insert(
+                connection, site=site, round=round, rho=float(rho), what=what, counted=counted, part=partition,
+                batch=mark, seal=seal, accounting=accounting,
+            )  # fmt: skip
+            self._check_budget(connection, site, float(rho) if texts is not None else self._most_by_ids(connection))
+            admitted = None
+            if texts is not None:
+                admitted = self._admit_people(connection, key, site, float(rho), texts)
+                if _all_or_nothing and not admitted.all():
+                    raise BudgetExceeded(
+                        f"site {site}: the budget of eps = {self.budget:g} is used up for people among these rows; "
+                        "nothing was charged"
+                    )
+            spent = self._public_spent(connection)
+        return Admission(number, Receipt(seal, float(rho), round or 0), admitted, spent, repeated)
+
+    def _public_spent(self, connection: sqlite3.Connection) -> float:
+        """Return an epsilon that nobody can have exceeded, from charges alone."""
+        total = self._epsilon(connection, math.fsum(cost for (cost,) in connection.execute("SELECT rho FROM charges")))
+        recovered = connection.execute("SELECT 1 FROM charges WHERE what LIKE 'recovered%'").fetchone()
+        # nobody is charged beyond the budget; only what was recovered is charged whatever the budget is
+        return total if recovered else min(total, self.budget)
+
+    def charge(self, site: str, rho: float, **named: Any) -> int:
+        """Record a cost durably, or refuse it; return the number of the charge.
+
+        As :meth:`admit`, except that nobody is left out: if a person cannot afford it, the charge is refused.
+        """
+        return self.admit(site, rho, **named, _all_or_nothing=True).number
+
+    def _check_budget(self, connection: sqlite3.Connection, site: str, more: float) -> None:
+        after = self._epsilon(connection, _for_everybody(connection) + more)
+        if after > self.budget:
+            # The exception rolls back the transaction, so the refused charge leaves no trace.
+            names = [name for (name,) in connection.execute("SELECT DISTINCT site FROM charges WHERE site != ''")]
+            whose = f"site {site}" if names == [site] else f"site {site}: all releases of this ledger count together"
+            raise BudgetExceeded(
+                f"{whose}: this release would bring eps to {after:.3g} at delta = {show(self.delta)}, "
+                f"the budget is {self.budget:g}; nothing was drawn. Raise the budget or stop here"
+            )
+
+    def _most_by_ids(self, connection: sqlite3.Connection) -> float:
+        """Return what no person can have cost by charges with ids; it does not depend on who the people are."""
+        by_ids = [cost for (cost,) in connection.execute("SELECT rho FROM charges WHERE counted = 'ids'")]
+        # fcac 0.1.0 charged m * m times the cost for m rows, which only the ids themselves tell
+        (dearest,) = connection.execute(
+            "SELECT MAX(spent) FROM (SELECT SUM(rho) AS spent FROM ids GROUP BY id)"
+        ).fetchone()
+        return max(min(math.fsum(by_ids), self._allowed_rho(connection)), dearest or 0.0)
+
+    def _admit_people(self, connection: sqlite3.Connection, key: bytes, site: str, rho: float, texts: list[str]) -> Any:
+        """Charge everybody who can afford it; return which rows are theirs."""
+        names = [canonical_id(text) for text in texts]
+        people = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        # ledgers of fcac 0.1.0 hold ids as they were spelled
+        spelled = {(people[name], keyed(key, "id", form.encode())) for name, text in zip(names, texts, strict=True)
+                   for form in (name, text)}  # fmt: skip
+        connection.execute("CREATE TEMP TABLE now (person INTEGER NOT NULL, id BLOB NOT NULL)")
+        connection.executemany("INSERT INTO now VALUES (?, ?)", spelled)
+        left = self._allowed_rho(connection) - _for_everybody(connection) - rho
+        poor = {
+            person
+            for person, spent in connection.execute(
+                "SELECT person, SUM(rho) FROM now JOIN ids ON ids.id = now.id GROUP BY person"
+            )
+            if spent > left
+        }
+        connection.execute("DROP TABLE now")
+        connection.executemany(
+            "INSERT INTO ids VALUES (?, ?, ?) ON CONFLICT (site, id) DO UPDATE SET rho = rho + excluded.rho",
+            [(site, keyed(key, "id", name.encode()), rho) for name, person in people.items() if person not in poor],
+        )
+        return np.array([people[name] not in poor for name in names], dtype=bool)
+
+    def _check_receipts(self, connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> None:
+        for receipt in receipts:
+            if not connection.execute("SELECT 1 FROM charges WHERE seal = ?", (receipt.seal,)).fetchone():
+                raise LedgerError(
+                    f"{self.path} does not know of round {receipt.round}, which has left the site: it is another "
+                    "ledger or an older copy. Nothing was drawn. Put the right file back; if it is lost, `fcac ledger "
+                    f"{Path(self.path).name} --recover FILE`, with the model or the site's state, adds what is missing"
                 )
-            total = _spent_rho(connection, site)
-            after = epsilon_from_rho(total, self.delta)
-            if after > self.budget:
-                # The exception rolls back the transaction, so the refused charge leaves no trace.
-                raise BudgetExceeded(
-                    f"site {site}: this release would bring eps to {after:.3g} at delta = {show(self.delta)}, "
-                    f"the budget is {self.budget:g}; nothing was drawn. Raise the budget or stop here"
-                )
-            number = cursor.lastrowid
-        assert number is not None
-        return number
+
+    def verify(self, receipts: Sequence[Receipt]) -> None:
+        """Raise LedgerError unless the ledger knows these receipts; a ledger that is missing knows none."""
+        with self._reading() as connection:
+            if connection is None or not is_second_format(connection):
+                if receipts:
+                    raise LedgerError(
+                        f"{self.path} does not know of round {receipts[-1].round}, which has left the site: "
+                        "it is another ledger or an older copy. Put the right file back"
+                    )
+                return
+            self._check_receipts(connection, receipts)
+
+    def recover(self, site: str, receipts: Sequence[Receipt]) -> int:
+        """Charge to everybody what has left the site and is missing here, whatever the budget; return how many.
+
+        Parameters
+        ----------
+        site : str
+        receipts : sequence of Receipt
+        """
+        added = 0
+        with self._transaction() as (connection, _):
+            for receipt in receipts:
+                if connection.execute("SELECT 1 FROM charges WHERE seal = ?", (receipt.seal,)).fetchone():
+                    continue
+                _insert(
+                    connection, site=site, round=receipt.round, rho=receipt.rho, counted="all", seal=receipt.seal,
+                    what="recovered: it had left the site and was missing here", accounting="gaussian", completed=1,
+                )  # fmt: skip
+                added += 1
+        return added
+
+    def knows_round(self, site: str, round: int) -> bool:
+        """Return whether a release of this site's round was ever charged here."""
+        with self._reading() as connection:
+            if connection is None:
+                return False
+            query = "SELECT 1 FROM charges WHERE site = ? AND round = ?"
+            return connection.execute(query, (site, round)).fetchone() is not None
 
     def complete(self, number: int) -> None:
         """Mark a charge as completed: what it paid for has been stored. This does not change what was spent."""
@@ -180,34 +315,73 @@ class Ledger(PlainObject):
         """Write a new budget to the file, with a visible entry, and return the ledger with that budget."""
         new = Ledger(self.path, budget, self.delta)
         with self._transaction() as (connection, _):
+            spent = self._epsilon_of_all(connection)
+            if new.budget < spent:
+                raise ValueError(
+                    f"budget must be at least {math.ceil(spent * 1000) / 1000:g}, which has been spent; got {budget:g}"
+                )
             connection.execute("UPDATE facts SET value = ? WHERE name = 'budget'", (repr(new.budget),))
-            connection.execute(
-                "INSERT INTO charges (time, site, rho, what, counted, completed) VALUES (?, '', 0, ?, 'all', 1)",
-                (_now(), f"budget changed from eps = {self.budget:g} to {new.budget:g}"),
-            )
+            what = f"budget changed from eps = {self.budget:g} to {new.budget:g}"
+            _insert(connection, site="", rho=0.0, what=what, counted="all", completed=1)
         return new
 
-    def spent_rho(self, site: str) -> float:
-        """Return the most that any record of this site has cost, as rho."""
+    def spent_rho(self, site: str | None = None) -> float:
+        """Return the most that anybody has cost, as rho; with a site, by what was released under that name alone."""
         with self._reading() as connection:
             return 0.0 if connection is None else _spent_rho(connection, site)
 
-    def spent(self, site: str) -> float:
-        """Return the most that any record of this site has cost, as epsilon at delta."""
-        return epsilon_from_rho(self.spent_rho(site), self.delta)
+    def spent(self, site: str | None = None) -> float:
+        """Return the most that anybody has cost, as epsilon at delta; with a site, under that name alone."""
+        with self._reading() as connection:
+            return 0.0 if connection is None else self._epsilon(connection, _spent_rho(connection, site))
 
-    def remaining(self, site: str) -> float:
-        """Return the largest epsilon (at delta) that one more release may cost."""
-        left = rho_from_epsilon(self.budget, self.delta) - self.spent_rho(site)
-        return epsilon_from_rho(left, self.delta) if left > 0 else 0.0
+    def remaining(self, site: str | None = None) -> float:
+        """Return the largest epsilon (at delta) that one more release for everybody may cost; `site` is ignored."""
+        with self._reading() as connection:
+            if connection is None:
+                return self.budget
+            left = self._allowed_rho(connection) - _spent_rho(connection, None)
+            return self._epsilon(connection, left) if left > 0 else 0.0
 
-    def sites(self) -> list[str]:
-        """Return the sites that have been charged."""
+    def spent_at_most(self) -> float:
+        """Return an epsilon that nobody can have exceeded. It depends on charges only, so it may leave the site."""
+        with self._reading() as connection:
+            return 0.0 if connection is None else self._public_spent(connection)
+
+    def rho_of(self, epsilon: float) -> float:
+        """Return the cost that this ledger shows as epsilon; with costs of fcac 0.1.0 in it, a little less."""
+        with self._reading() as connection:
+            exact = connection is None or _all_gaussian(connection)
+        return (rho_from_epsilon if exact else rho_from_zcdp)(epsilon, self.delta)
+
+    def unit(self) -> str:
+        """Return whose cost is counted: "person" if every charge came with record ids, else "record"."""
+        with self._reading() as connection:
+            if connection is None:
+                return "record"
+            kinds = {row[0] for row in connection.execute("SELECT DISTINCT counted FROM charges WHERE rho > 0")}
+        return "person" if kinds == {"ids"} else "record"
+
+    def people(self) -> list[float]:
+        """Return what each person has spent, as epsilon and the dearest first; only for the site's own eyes."""
         with self._reading() as connection:
             if connection is None:
                 return []
-            rows = connection.execute("SELECT DISTINCT site FROM charges WHERE site != '' ORDER BY site").fetchall()
-        return [row[0] for row in rows]
+            base = _for_everybody(connection)
+            rows = connection.execute("SELECT SUM(rho) AS spent FROM ids GROUP BY id ORDER BY spent DESC").fetchall()
+            known: dict[float, float] = {}
+            for (rho,) in rows:
+                known.setdefault(rho, self._epsilon(connection, base + rho))
+        return [known[rho] for (rho,) in rows]
+
+    def sites(self) -> list[str]:
+        """Return the names under which releases were charged, the dearest first."""
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            rows = connection.execute("SELECT DISTINCT site FROM charges WHERE site != ''").fetchall()
+            names = [row[0] for row in rows]
+            return sorted(names, key=lambda name: (-_spent_rho(connection, name), name))
 
     def entries(self, site: str | None = None) -> list[dict[str, Any]]:
         """Return all charges, oldest first, each as a dict of plain values."""
@@ -219,175 +393,73 @@ class Ledger(PlainObject):
                 rows = connection.execute(query + " ORDER BY number").fetchall()
             else:
                 rows = connection.execute(query + " WHERE site = ? ORDER BY number", (site,)).fetchall()
-        names = ("number", "time", "site", "round", "rho", "what", "counted", "partition", "completed")
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        for entry in found:
-            entry["completed"] = bool(entry["completed"])
-            entry["epsilon"] = epsilon_from_rho(entry["rho"], self.delta)
+            names = ("number", "time", "site", "round", "rho", "what", "counted", "partition", "completed")
+            found = [dict(zip(names, row, strict=True)) for row in rows]
+            for entry in found:
+                entry["completed"] = bool(entry["completed"])
+                entry["epsilon"] = self._epsilon(connection, entry["rho"])
         return found
 
-    def summary_line(self, site: str) -> str:
+    def summary_line(self, site: str | None = None) -> str:
         """Return a one-line summary. It must stay at the site: with record ids it depends on who is in the data."""
-        eps = math.ceil(self.spent(site) * 100 - 1e-6) / 100
-        return f"site {site}: eps = {eps:.2f} at delta = {show(self.delta)} per record, budget {self.budget}"
+        total, unit = _up(self.spent()), self.unit()
+        if site is None:
+            return f"all releases: eps = {total} at delta = {show(self.delta)} per {unit}, budget {self.budget}"
+        own = _up(self.spent(site))
+        with_others = "" if own == total else f"; with everything else in this ledger {total}"
+        return f"site {site}: eps = {own} at delta = {show(self.delta)} per {unit}{with_others}, budget {self.budget}"
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, bytes]]:
-        """Run one exclusive, durable transaction; it is rolled back if anything inside raises."""
-        path = self._check_place()
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with _plain_errors(self.path), contextlib.closing(_connect(self.path)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection, self._prepare(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+    def _epsilon(self, connection: sqlite3.Connection, rho: float) -> float:
+        """Convert a cost: by the Gaussian curve if all charges allow it, else by the bound for zCDP."""
+        return (epsilon_from_rho if _all_gaussian(connection) else epsilon_from_zcdp)(rho, self.delta)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """Read the ledger: needs no key, creates nothing, and yields None if nothing was ever charged."""
-        if not self._check_place().exists():
-            yield None
-            return
-        with _plain_errors(self.path), contextlib.closing(_connect(self.path)) as connection:
-            connection.execute("BEGIN")
-            yield connection if self._is_prepared(connection) else None
+    def _epsilon_of_all(self, connection: sqlite3.Connection) -> float:
+        return self._epsilon(connection, _spent_rho(connection, None))
 
-    def _check_place(self) -> Path:
-        path, key_path = Path(self.path), Path(self.path + ".key")
-        if not path.parent.is_dir():
-            raise LedgerError(f"the directory of the ledger, {path.parent}, does not exist")
-        if key_path.exists() and not path.exists():
-            raise LedgerError(
-                f"{path} is missing but its key exists: earlier spending would be forgotten. Restore the ledger from a "
-                f"backup; only if nothing was ever charged, delete {key_path.name} and start again"
-            )
-        return path
-
-    def _is_prepared(self, connection: sqlite3.Connection) -> bool:
-        """Return False if the file is still empty; raise an error if it is not this ledger."""
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
-            if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-                raise LedgerError(f"{self.path} is a database, but not a privacy ledger")
-            return False
-        facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
-        if facts.get("format") != _FORMAT:
-            raise LedgerError(
-                f"{self.path} has format {facts.get('format')}, this version reads {_FORMAT}: upgrade fcac"
-            )
-        for name, mine in (("budget", self.budget), ("delta", self.delta)):
-            if float(facts[name]) != mine:
-                raise LedgerError(
-                    f"{self.path} was made with {name} = {float(facts[name]):g}, not {mine:g}; "
-                    "open it with its own settings (Ledger.open), or use change_budget"
-                )
-        return True
-
-    def _prepare(self, connection: sqlite3.Connection) -> bytes:
-        """Create the tables on first use; check that file, key and settings belong together."""
-        key_path = Path(self.path + ".key")
-        if not self._is_prepared(connection):
-            key = key_path.read_bytes() if key_path.exists() else _new_key(key_path)
-            for statement in _TABLES.split(";")[:-1]:
-                connection.execute(statement)
-            check = _keyed(key, "check", b"").hex()
-            facts = {"format": _FORMAT, "budget": repr(self.budget), "delta": repr(self.delta), "key_check": check}
-            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-            return key
-        if not key_path.exists():
-            raise LedgerError(
-                f"{key_path} is missing: ids and repeated batches cannot be recognised. Restore it from a backup"
-            )
-        key = key_path.read_bytes()
-        (expected,) = connection.execute("SELECT value FROM facts WHERE name = 'key_check'").fetchone()
-        if _keyed(key, "check", b"").hex() != expected:
-            raise LedgerError(f"{key_path} is not the key of this ledger. Restore the right one from a backup")
-        return key
+    def _allowed_rho(self, connection: sqlite3.Connection) -> float:
+        return (rho_from_epsilon if _all_gaussian(connection) else rho_from_zcdp)(self.budget, self.delta)
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
-    # EXTRA also flushes the directory after the journal is deleted: otherwise a power cut could bring the journal back
-    # and undo a charge that was already reported.
-    try:
-        connection.execute("PRAGMA synchronous = EXTRA")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
+def _insert(connection: sqlite3.Connection, **values: Any) -> int:
+    values = {"time": _now(), **values}
+    marks = ", ".join("?" * len(values))
+    cursor = connection.execute(f"INSERT INTO charges ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
 
 
-@contextlib.contextmanager
-def _plain_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise LedgerError(f"the ledger {path} cannot be used at the moment: {error}. Nothing was charged") from None
-    except sqlite3.DatabaseError as error:
-        raise LedgerError(f"{path} is not a privacy ledger, or is damaged: {error}. Nothing was charged") from None
+def _all_gaussian(connection: sqlite3.Connection) -> bool:
+    if not is_second_format(connection):
+        return False
+    return not connection.execute("SELECT 1 FROM charges WHERE rho > 0 AND accounting != 'gaussian' LIMIT 1").fetchone()
 
 
-def _spent_rho(connection: sqlite3.Connection, site: str) -> float:
-    """Return general charges plus the maxima over ids and over parts: no record can have cost more."""
-    everybody = [
-        row[0] for row in connection.execute("SELECT rho FROM charges WHERE site = ? AND counted = 'all'", (site,))
-    ]
-    (dearest_id,) = connection.execute("SELECT MAX(rho) FROM ids WHERE site = ?", (site,)).fetchone()
+def _for_everybody(connection: sqlite3.Connection, site: str | None = None) -> float:
+    """Return what every record has cost at most, apart from charges to people: general charges and the dearest part."""
+    where, given = ("", ()) if site is None else (" AND site = ?", (site,))
+    query = f"SELECT rho FROM charges WHERE counted = 'all'{where}"
+    general = [row[0] for row in connection.execute(query, given)]
     parts: dict[str, list[float]] = {}
-    for part, rho in connection.execute(
-        "SELECT part, rho FROM charges WHERE site = ? AND counted = 'partition'", (site,)
-    ):
+    query = f"SELECT part, rho FROM charges WHERE counted = 'partition'{where}"
+    for part, rho in connection.execute(query, given):
         parts.setdefault(part, []).append(rho)
+    joint: dict[str, float] = {}
+    query = f"SELECT part, rho FROM charges WHERE counted = 'alongside'{where}"
+    for part, rho in connection.execute(query, given):
+        joint[part] = max(rho, joint.get(part, 0.0))
     dearest_part = max((math.fsum(costs) for costs in parts.values()), default=0.0)
-    return math.fsum([*everybody, dearest_id or 0.0, dearest_part])
+    return math.fsum([*general, *joint.values(), dearest_part])
 
 
-def _new_key(path: Path) -> bytes:
-    """Write a new key, atomically and durably; only its owner may read it."""
-    key = os.urandom(_KEY_BYTES)
-    draft = Path(f"{path}.part")
-    handle = os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(key)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(draft, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-    return key
-
-
-def _keyed(key: bytes, use: str, data: bytes) -> bytes:
-    return hashlib.blake2b(data, key=key, digest_size=32, person=use.encode()).digest()
-
-
-def _batch_mark(key: bytes, site: str, batch: Any) -> bytes | None:
-    if batch is None:
-        return None
-    rows = np.ascontiguousarray(batch, dtype=np.float64)
-    if rows.size == 0:
-        return None
-    return _keyed(key, "batch", repr((site, rows.shape)).encode() + rows.tobytes())
-
-
-def check_record_ids(record_ids: Sequence[Any]) -> list[str]:
-    """Return the ids as the ledger writes them; an empty id, or one that is neither number nor text, is an error.
-
-    Parameters
-    ----------
-    record_ids : sequence
-        One id per row.
-    """
-    if isinstance(record_ids, str | bytes) or not hasattr(record_ids, "__len__"):
-        raise ValueError("record_ids must be a sequence with one id per row")
-    return [_id_text(value) for value in record_ids]
+def _spent_rho(connection: sqlite3.Connection, site: str | None) -> float:
+    """Return general charges plus the maxima over people and over parts: nobody can have cost more."""
+    if site is None:
+        # a person has one id, but rows under several names, and in ledgers of 0.1.0 one entry for each
+        query: tuple[Any, ...] = ("SELECT MAX(spent) FROM (SELECT SUM(rho) AS spent FROM ids GROUP BY id)",)
+    else:
+        query = ("SELECT MAX(rho) FROM ids WHERE site = ?", (site,))
+    (dearest,) = connection.execute(*query).fetchone()
+    return math.fsum([_for_everybody(connection, site), dearest or 0.0])
 
 
 def check_partition(partition: str | None) -> None:
@@ -396,17 +468,9 @@ def check_partition(partition: str | None) -> None:
         raise ValueError(f"partition must be a non-empty name, got {partition!r}")
 
 
-def _id_text(value: Any) -> str:
-    """Return one spelling per id, so that 7, 7.0 and NumPy's 7 denote the same person."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
-        raise ValueError("record_ids has an empty id: every row needs one")
-    if not isinstance(value, int | str | float | bytes):
-        raise ValueError(f"record_ids must be numbers or texts, got {type(value).__name__}")
-    return value.hex() if isinstance(value, bytes) else str(value)
+def _up(epsilon: float) -> str:
+    """Return an epsilon with two digits, rounded up."""
+    return f"{math.ceil(epsilon * 100 - 1e-6) / 100:.2f}"
 
 
 def _now() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ class Mechanism(PlainObject):
     epsilon: float
 
     def to_settings(self) -> dict[str, Any]:
-        """Return the settings as JSON values; a ledger is stored by its path."""
+        """Return the settings as JSON values; a ledger is stored by its file name, without the directory."""
         settings: dict[str, Any] = {}
         for field in self._fields:
             value = getattr(self, field)
@@ -49,17 +50,21 @@ class Mechanism(PlainObject):
                 continue
             if field == "ledger":
                 value = (
-                    None if value is None else {"path": str(value.path), "budget": value.budget, "delta": value.delta}
+                    None
+                    if value is None
+                    else {"path": Path(value.path).name, "budget": value.budget, "delta": value.delta}
                 )
             settings[field] = value.tolist() if isinstance(value, np.ndarray) else value
         return settings
 
-    def statement(self, n_releases: int) -> dict[str, Any]:
+    def statement(self, n_releases: int, state: Any = None) -> dict[str, Any]:
         """Return the short privacy statement that is sent with a contribution; it never depends on rows.
 
         Parameters
         ----------
         n_releases : int
             Number of rounds in which the site has contributed under this mechanism.
+        state : optional
+            The released state of a node mechanism, which knows what was spent.
         """
         return {"mechanism": type(self).__name__, "epsilon": float(self.epsilon), "rounds": n_releases}

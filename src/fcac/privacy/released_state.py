@@ -10,6 +10,7 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import PrivacyError
+from fcac.privacy.account import Account
 from fcac.privacy.bounds import check_bounds, from_unit
 
 _MADE_BY = "fcac.privacy.NodeRelease/1"
@@ -32,6 +33,8 @@ class ReleasedState:
     count_noise : ndarray of shape (K,) or None
         Variance of ``counts`` due to their noise. None for a site that first released with 0.1.0, which did not keep
         it; such a site goes on without it.
+    account : Account or None
+        What the releases have cost; None for states of fcac 0.1.0.
     """
 
     unit_nodes: Floats
@@ -40,6 +43,7 @@ class ReleasedState:
     bounds: Floats
     n_releases: int
     count_noise: Floats | None = None
+    account: Account | None = None
 
     @property
     def nodes(self) -> Floats:
@@ -61,7 +65,9 @@ class ReleasedState:
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return a JSON-serialisable description and arrays, for :func:`fcac.persistence.pack`."""
-        meta = {"made_by": _MADE_BY, "n_releases": self.n_releases}
+        meta: dict[str, Any] = {"made_by": _MADE_BY, "n_releases": self.n_releases}
+        if self.account is not None:
+            meta["account"] = self.account.to_json()
         arrays = {
             "unit_nodes": self.unit_nodes,
             "released_counts": self.counts,
@@ -102,14 +108,15 @@ class ReleasedState:
             raise PrivacyError("state: damaged, it contains values that no release can produce")
         if count_noise is not None and count_noise.min() < 0:
             raise PrivacyError("state: damaged, it contains values that no release can produce")
-        return cls(unit_nodes, counts, noise, bounds, n_releases, count_noise)
+        account = None if meta.get("account") is None else Account.from_json(meta["account"])
+        return cls(unit_nodes, counts, noise, bounds, n_releases, count_noise, account)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReleasedState):
             return NotImplemented
         mine, theirs = self.to_parts()[1], other.to_parts()[1]
         same_arrays = mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
-        return self.n_releases == other.n_releases and same_arrays
+        return (self.n_releases, self.account) == (other.n_releases, other.account) and same_arrays
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -133,6 +140,7 @@ def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: flo
     """
     if state is None:
         return fresh
+    # the account of the fresh release already includes the earlier ones
     nodes, counts, noise = list(state.unit_nodes), list(state.counts), list(state.node_noise)
     known = state.count_noise is not None and fresh.count_noise is not None
     count_noise = list(state.count_noise) if state.count_noise is not None and known else [0.0] * len(counts)
@@ -162,4 +170,5 @@ def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: flo
         fresh.bounds,
         state.n_releases + fresh.n_releases,
         np.array(count_noise) if known else None,
+        fresh.account,
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from fcac._text import counted
 from fcac.privacy import mechanisms
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 
 
 def title(statement: dict[str, Any] | None) -> str:
@@ -31,14 +34,15 @@ def cost(statement: dict[str, Any] | None) -> str:
     --------
     >>> from fcac.privacy.statements import cost
     >>> cost({"mechanism": "NodeRelease", "epsilon": 2.0, "delta": 1e-6})
-    'ε = 2 at δ = 10⁻⁶ per record and round'
+    'ε = 2 at δ = 10⁻⁶ per row and round'
     """
     if statement is None or statement.get("epsilon") is None:
         return "–"
     found = mechanisms.of_statement(statement)
     delta = statement.get("delta")
     at = f" at δ = {small(delta)}" if delta else ""
-    return f"ε = {statement['epsilon']:g}{at}" + ("" if found is None else f" per {found.per}")
+    per = "" if found is None else f" per {found.per.replace('unit', str(statement.get('unit', 'row')))}"
+    return f"ε = {statement['epsilon']:g}{at}{per}"
 
 
 def in_a_line(statement: dict[str, Any] | None) -> str:
@@ -55,12 +59,47 @@ def in_a_line(statement: dict[str, Any] | None) -> str:
         return "none: sites send their nodes as they are"
     epsilon = statement.get("epsilon", 0.0)
     if found is not None and found.guarantee == "central":
+        unit = f" per {statement['unit']}" if "unit" in statement else ""
         return (
             f"{found.title}: eps = {statement.get('spent', epsilon):g} "
-            f"at delta = {statement.get('delta', 0):g} over {counted(statement.get('rounds', 1), 'round')}"
+            f"at delta = {statement.get('delta', 0):g}{unit} over {counted(statement.get('rounds', 1), 'round')}"
         )
     line = f"{title(statement)}, eps = {epsilon:g}" + ("" if found is None else f" per {found.per}")
     return line if found is None or found.guarantee != "none" else f"{line}: no guarantee"
+
+
+def at_several_sites(statements: Sequence[dict[str, Any]], overlap: int | None = None) -> list[str]:
+    """Return what somebody has spent whose rows are at several sites: costs of different sites add up.
+
+    Parameters
+    ----------
+    statements : sequence of dict
+        The newest statement of every site.
+    overlap : int, optional
+        At how many sites one person may be, as the study assumes; None: two sites and all sites are shown.
+
+    Examples
+    --------
+    >>> from fcac.privacy.statements import at_several_sites
+    >>> said = {"mechanism": "NodeRelease", "epsilon": 4.0, "delta": 1e-6, "spent": 4.0, "unit": "person"}
+    >>> at_several_sites([said] * 5)
+    ['Somebody at 2 of these sites: eps at most 5.94.', 'Somebody at all 5 of these sites: eps at most 10.17.']
+    """
+    costs, deltas = [], []
+    for said in statements:
+        found = mechanisms.of_statement(said)
+        if found is None or found.guarantee != "central" or not said.get("delta"):
+            return []
+        deltas.append(float(said["delta"]))
+        costs.append(rho_from_epsilon(float(said.get("spent", said["epsilon"])), deltas[-1]))
+    costs.sort(reverse=True)
+    numbers = [2, len(costs)] if overlap is None else [min(overlap, len(costs))]
+    lines = []
+    for n in dict.fromkeys(number for number in numbers if 2 <= number <= len(costs)):
+        epsilon = epsilon_from_rho(math.fsum(costs[:n]), min(deltas))
+        which = f"all {n}" if n == len(costs) and n > 2 else f"{n}"
+        lines.append(f"Somebody at {which} of these sites: eps at most {math.ceil(epsilon * 100) / 100:g}.")
+    return lines
 
 
 def small(value: float) -> str:

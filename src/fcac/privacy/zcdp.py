@@ -184,6 +184,22 @@ def rho_from_epsilon(epsilon: float, delta: float) -> float:
     return low
 
 
+@lru_cache(maxsize=1024)
+def rho_from_zcdp(epsilon: float, delta: float) -> float:
+    """Return the largest rho whose :func:`epsilon_from_zcdp` does not exceed epsilon (rounded down)."""
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    low, high = 0.0, epsilon  # the bound is above rho, so epsilon itself is too much
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        if epsilon_from_zcdp(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 @lru_cache(maxsize=4096)
 def gaussian_rho(squared_sensitivity: int, scale: float) -> float:
     """Return the cost of discrete Gaussian noise of this scale: D^2 / (2 (s^2 - SMOOTHING)), rounded up."""

@@ -24,11 +24,13 @@ class SiteGroup:
     delta: float | None
     spent: float | None
     n_rounds: int
+    unit: str | None = None
 
     @property
     def statement(self) -> dict[str, Any]:
         """The statement of these sites, in the form used in contributions."""
-        return {"mechanism": self.mechanism, "epsilon": self.epsilon, "delta": self.delta, "spent": self.spent}
+        said = {"mechanism": self.mechanism, "epsilon": self.epsilon, "delta": self.delta, "spent": self.spent}
+        return said if self.unit is None else {**said, "unit": self.unit}
 
     @property
     def guarantee(self) -> str:
@@ -151,9 +153,9 @@ def make_statement(
     if "central" in promised:
         paragraphs.insert(
             0,
-            "What left each site is differentially private per record: adding or removing one record changes the "
-            "probability of anything the server can see by at most a factor e^ε, except with probability δ. Sizes and "
-            "positions are noised, so they are close to the true values, but not equal to them.",
+            f"What left each site is differentially private per {_unit(groups)}: adding or removing one "
+            f"{_unit(groups)} changes the probability of anything the server can see by at most a factor e^ε, except "
+            "with probability δ. Sizes and positions are noised: close to the true values, but not equal to them.",
         )
     if "local" in promised:
         paragraphs.insert(
@@ -168,6 +170,9 @@ def make_statement(
         paragraphs = [f"Sites state these mechanisms, which this report does not know: {', '.join(strangers)}."]
     level = "warning" if warning or strangers else "good"
     figures = _cost_figures(groups)
+    if "central" in promised:
+        figures = [_unit_figure(groups), *figures]
+        paragraphs += statements.at_several_sites([item.privacy for item in latest])
     return PrivacyStatement(level, _badge(groups), _headline(groups), paragraphs, warning, figures, **common)
 
 
@@ -190,9 +195,28 @@ def _groups(items: Sequence[Entry]) -> list[SiteGroup]:
     found: dict[tuple[Any, ...], list[SiteName]] = {}
     for site, item in newest.items():
         costs = [_number(item, key) for key in ("epsilon", "delta", "spent")]
-        key = (_name(item), *costs, rounds[site])
+        unit = item.privacy.get("unit")
+        key = (_name(item), *costs, rounds[site], unit if unit in ("row", "person") else None)
         found.setdefault(key, []).append(site)
-    return [SiteGroup(sites, *key) for key, sites in found.items()]
+    groups = [SiteGroup(sites, *key) for key, sites in found.items()]
+    return sorted(groups, key=_dearness, reverse=True)
+
+
+def _dearness(group: SiteGroup) -> float:
+    """Return what a group of sites has spent; none that states nothing comes after one that does."""
+    return float("inf") if group.spent is None and group.epsilon is None else group.spent or group.epsilon or 0.0
+
+
+def _unit(groups: Sequence[SiteGroup]) -> str:
+    """Return whom the promise is for at every site: a person only if all sites say so."""
+    units = {group.unit for group in groups}
+    return "person" if units == {"person"} else "row"
+
+
+def _unit_figure(groups: Sequence[SiteGroup]) -> tuple[str, str]:
+    if _unit(groups) == "person":
+        return "one person", "is what is protected, with all rows of that person at a site"
+    return "one row", "is what is protected: a person with several rows has less protection"
 
 
 def _badge(groups: Sequence[SiteGroup]) -> str:
@@ -211,7 +235,9 @@ def _cost_figures(groups: Sequence[SiteGroup]) -> list[tuple[str, str]]:
     rounds = max((group.n_rounds for group in groups), default=0)
     figures = [(f"{max(costs):g}", "largest ε of one release, as stated by the sites")] if costs else []
     if spent:
-        figures.append((f"{max(spent):.3g}", "largest ε that a site states for all its rounds together"))
+        figures.append(
+            (f"{max(spent):.3g}", "largest ε that anybody has spent, over all rounds, as stated by the sites")
+        )
     return [*figures, (str(rounds), "contributions of the most active site")]
 
 

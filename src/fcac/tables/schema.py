@@ -36,10 +36,11 @@ from fcac.exceptions import DataError, RequestError, SchemaError
 FORMAT = 1
 SCALINGS = ("none", "range", "standard")
 MISSING = ("error", "drop", "fill")
+ID_FORMS = ("folded", "exact")
 
 _NUMBERS = ("min", "max", "center", "spread", "fill")
 _SETTINGS = (*_NUMBERS, "scaling", "missing", "categories")
-_TOP = ("fcac_schema", "bounds_are_public", "columns", *(name for name in _SETTINGS if name != "categories"))
+_TOP = ("fcac_schema", "bounds_are_public", "id_form", "columns", *(name for name in _SETTINGS if name != "categories"))
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,9 @@ class Schema:
         A name alone means that the column is used as it is and missing values are an error.
     bounds_are_public : bool
         Whether somebody has confirmed that the bounds are public knowledge. Only then can a private release use them.
+    id_form : {"folded", "exact"}
+        How record ids (people) are compared: "folded" ignores case, spaces and Unicode variants and takes 7, 7.0 and
+        007 for one person; "exact" compares them as they are written.
 
     Examples
     --------
@@ -198,9 +202,14 @@ class Schema:
     [[0.5, 20.0], [0.25, 30.0]]
     """
 
-    def __init__(self, columns: Sequence[Column | str], *, bounds_are_public: bool = False) -> None:
+    def __init__(
+        self, columns: Sequence[Column | str], *, bounds_are_public: bool = False, id_form: str = "folded"
+    ) -> None:
         self.fields = tuple(Column(item) if isinstance(item, str) else item for item in columns)
         self.bounds_are_public = bounds_are_public
+        self.id_form = id_form
+        if id_form not in ID_FORMS:
+            raise SchemaError(f"id_form must be one of {', '.join(ID_FORMS)}, not {id_form!r}")
         if not self.fields:
             raise SchemaError("a schema needs at least one column under [columns]")
         if not isinstance(bounds_are_public, bool):
@@ -264,7 +273,8 @@ class Schema:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):
             return NotImplemented
-        return self.fields == other.fields and self.bounds_are_public == other.bounds_are_public
+        mine, theirs = ((schema.fields, schema.bounds_are_public, schema.id_form) for schema in (self, other))
+        return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]  # equal by content
 
@@ -396,19 +406,23 @@ class Schema:
             # defaults that are numbers have no meaning for a column of categories
             base = shared if "categories" not in own else {k: v for k, v in shared.items() if v == "drop"}
             fields.append(Column(name, **{**base, **own}))
-        return cls(fields, bounds_are_public=found.get("bounds_are_public", False))
+        public, id_form = found.get("bounds_are_public", False), found.get("id_form", "folded")
+        return cls(fields, bounds_are_public=public, id_form=id_form)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain values; :meth:`from_dict` reads them."""
         return {
             "fcac_schema": FORMAT,
             "bounds_are_public": self.bounds_are_public,
+            **({} if self.id_form == "folded" else {"id_form": self.id_form}),
             "columns": {field.name: field.settings() for field in self.fields},
         }
 
     def to_toml(self) -> str:
         """Return the text of the schema file."""
-        lines = [f"fcac_schema = {FORMAT}", f"bounds_are_public = {_value(self.bounds_are_public)}", "", "[columns]"]
+        ids = [] if self.id_form == "folded" else [f"id_form = {_value(self.id_form)}"]
+        public = f"bounds_are_public = {_value(self.bounds_are_public)}"
+        lines = [f"fcac_schema = {FORMAT}", public, *ids, "", "[columns]"]
         return "\n".join([*lines, *(column_line(field) for field in self.fields)]) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -434,7 +448,7 @@ def schema_in(meta: dict[str, Any]) -> Schema | None:
     if set(schema.feature_names) != set(place):
         raise SchemaError("the schema in this file does not match the names of its features")
     fields = sorted(schema.fields, key=lambda field: place[field.feature_names[0]])
-    return Schema(fields, bounds_are_public=schema.bounds_are_public)
+    return Schema(fields, bounds_are_public=schema.bounds_are_public, id_form=schema.id_form)
 
 
 def column_line(field: Column) -> str:

@@ -15,7 +15,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,8 @@ _WIDTH = 256
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _TEXTS_AT_ONCE = 512
+_OWN_NAME = re.compile(r"wordllama(?::([0-9]{1,4}))?")
+_CALLABLE_NAME = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?::([0-9]{1,5}))?")
 
 Matrix = NDArray[np.float32]
 
@@ -64,9 +66,10 @@ def encoder(name: str = _DEFAULT) -> Encoder:
     Parameters
     ----------
     name : str
-        ``wordllama`` or ``wordllama:64`` (up to 256), or ``package.module:function`` for a callable of your own that
-        takes a list of texts and returns a matrix. Naming a callable runs its code, so it must also be listed in the
-        environment variable ``FCAC_TRUSTED_ENCODERS`` of the machine that uses it.
+        ``wordllama`` or ``wordllama:64`` (up to 256), or ``package.module:function:384`` for a callable of your own
+        that takes a list of texts and returns a matrix of 384 columns. Naming a callable runs its code, so it must also
+        be listed in the environment variable ``FCAC_TRUSTED_ENCODERS`` of the machine that uses it. Without the number
+        it must be loaded to know its width, also where there are no texts, such as at a hub.
 
     Returns
     -------
@@ -79,11 +82,10 @@ def encoder(name: str = _DEFAULT) -> Encoder:
     >>> vectors.shape, bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
     ((3, 64), True)
     """
-    found = re.fullmatch(r"wordllama(?::([0-9]{1,4}))?", name)
-    if found:
+    if found := _OWN_NAME.fullmatch(name):
         return _WordLlama(name, int(found[1] or _WIDTH))
-    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
-        return _Callable(name)
+    if found := _CALLABLE_NAME.fullmatch(name):
+        return _Callable(name, found[1], int(found[2]) if found[2] else None)
     raise RequestError(
         f"there is no encoder {name!r}: write wordllama, wordllama:64, or package.module:function for one of your own"
     )
@@ -95,13 +97,60 @@ def fingerprint(name: str) -> dict[str, str]:
     return {"name": found.name, "version": found.version, "checksum": found.checksum}
 
 
+def width(name: str = _DEFAULT) -> int:
+    """Return the length of an encoder's vectors, without loading it if its name tells."""
+    if found := _OWN_NAME.fullmatch(name):
+        return _checked_width(name, int(found[1] or _WIDTH))
+    found = _CALLABLE_NAME.fullmatch(name)
+    return int(found[2]) if found and found[2] else encoder(name).width
+
+
+def encode(texts: Sequence[str], name: str = _DEFAULT) -> Matrix:
+    """Return the vectors of texts, one per row."""
+    return encoder(name).encode(texts)
+
+
+def fingerprints(schema: Any) -> dict[str, dict[str, str]]:
+    """Return the fingerprints of the encoders that a schema's text columns use, by name."""
+    names = {field.encoder or _DEFAULT for field in schema.fields if getattr(field, "kind", None) == "text"}
+    return {name: fingerprint(name) for name in sorted(names)}
+
+
+def check_same(expected: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse to go on if an encoder of this machine is not the one that a study uses.
+
+    Parameters
+    ----------
+    expected : mapping of name to version and checksum
+        As :func:`fingerprint` returned them where the study was made.
+
+    Raises
+    ------
+    RequestError
+        With what to install.
+    """
+    for name, told in expected.items():
+        own = fingerprint(name)
+        if own["checksum"] != told.get("checksum"):
+            version = re.sub(r"[^\w.+-]", "", str(told.get("version", "?")))
+            package = "wordllama" if _OWN_NAME.fullmatch(name) else name.partition(":")[0].partition(".")[0]
+            raise RequestError(
+                f"the encoder {name} of this machine (version {own['version']}) is not the one of the study (version "
+                f"{version}): its vectors would mean something else. Install the same: pip install {package}=={version}"
+            )
+
+
+def _checked_width(name: str, width: int) -> int:
+    if not 2 <= width <= _WIDTH:
+        raise RequestError(f"{name}: the vectors of wordllama have 2 to {_WIDTH} numbers")
+    return width
+
+
 class _WordLlama:
     """Mean of the token embeddings that the package carries, of length 1."""
 
     def __init__(self, name: str, width: int) -> None:
-        if not 2 <= width <= _WIDTH:
-            raise RequestError(f"{name}: the vectors of wordllama have 2 to {_WIDTH} numbers")
-        self.name, self.width = name, width
+        self.name, self.width = name, _checked_width(name, width)
         # The package is not imported: it would look for its tokenizer in a wrong folder and then download it, and it
         # changes the settings of Python's logging.
         folder = _package_folder()
@@ -152,14 +201,14 @@ class _WordLlama:
 class _Callable:
     """A user's own function, named by its module; whoever uses it must trust it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, callable_name: str, width: int | None) -> None:
         trusted = [item.strip() for item in os.environ.get(TRUSTED, "").split(",")]
-        if name not in trusted:
+        if callable_name not in trusted:
             raise RequestError(
-                f"the encoder {name} is code from outside fcac that would run here and see every text: if you trust "
-                f"it, set {TRUSTED}={name}"
+                f"the encoder {callable_name} is code from outside fcac that would run here and see every text: if you "
+                f"trust it, set {TRUSTED}={callable_name}"
             )
-        module_name, _, function = name.partition(":")
+        module_name, _, function = callable_name.partition(":")
         try:
             module = importlib.import_module(module_name)
             self._call: Callable[[list[str]], Any] = getattr(module, function)
@@ -174,7 +223,9 @@ class _Callable:
         self.checksum = (
             str(own) if own else hashlib.sha256(source.read_bytes() if source.is_file() else b"").hexdigest()
         )
-        self.width = self._encoded(["a text"]).shape[1]
+        self._width = width
+        self.width = width or self._encoded(["a text"]).shape[1]
+        self._width = self.width
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         rows = np.full((len(texts), self.width), np.nan, np.float32)
@@ -185,9 +236,9 @@ class _Callable:
 
     def _encoded(self, texts: list[str]) -> Matrix:
         found = np.asarray(self._call(texts), dtype=np.float32)
-        if found.ndim != 2 or len(found) != len(texts) or found.shape[1] != getattr(self, "width", found.shape[1]):
+        if found.ndim != 2 or len(found) != len(texts) or self._width not in (None, found.shape[1]):
             raise DataError(
-                f"the encoder {self.name} must return one row of {getattr(self, 'width', 'some')} numbers for each "
+                f"the encoder {self.name} must return one row of {self._width or 'some'} numbers for each "
                 f"text; for {len(texts)} texts it returned shape {found.shape}"
             )
         return found

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, Progress, note, say
-
-if TYPE_CHECKING:
-    pass
 
 
 def audit(

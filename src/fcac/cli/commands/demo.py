@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fcac._text import counted, duration
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, say
-
-if TYPE_CHECKING:
-    pass
 
 
 def demo(

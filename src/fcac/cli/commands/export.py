@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, check_out, note, say
-
-if TYPE_CHECKING:
-    pass
 
 
 def export(

@@ -65,6 +65,15 @@ def init(
     seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling.")] = 0,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
+    people_overlap: Annotated[
+        int | None,
+        typer.Option(
+            "--people-overlap",
+            help="Number of sites at which one person may have rows, as the study assumes: what they spend adds up.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Create a federation: a directory with everything the server needs, and one bundle per site.
 
@@ -81,6 +90,7 @@ def init(
         root = study.init(
             directory, names, schema, address=address, insecure=insecure, server=server, max_nodes=max_nodes,
             min_rows=min_rows, forgetting=forgetting, seed=seed, timeout=timeout, wait=wait,
+            people_overlap=people_overlap,
         )  # fmt: skip
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     if insecure:
@@ -117,7 +127,7 @@ def site(
         float | None,
         typer.Option(
             "--budget",
-            help="Privacy cost allowed over all rounds; by default 5 x epsilon, or the budget in the site's ledger.",
+            help="Privacy cost allowed over all rounds. Needed with a new ledger: there is no default.",
             show_default=False,
         ),
     ] = None,
@@ -129,7 +139,7 @@ def site(
         str | None,
         typer.Option(
             "--record-id",
-            help="Column that identifies the person of each row: the ledger then adds up costs per person.",
+            help="Column that identifies the person of each row: promise and costs are then per person.",
             metavar="COLUMN",
             show_default=False,
         ),

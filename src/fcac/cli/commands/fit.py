@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, check_out
-
-if TYPE_CHECKING:
-    pass
-
 from fcac.cli.learn import learn_and_save
 
 
@@ -106,6 +102,7 @@ def fit(
         paper_noise=paper_noise,
         seed=seed,
     )
+    opt.check_simulated(sites, mechanism)
     if label_column is None and partition != "iid":
         raise RequestError(f"--partition {partition} depends on labels: give --label-column")
     tables = opt.open_data(

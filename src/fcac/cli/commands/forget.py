@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, check_out, say
-
-if TYPE_CHECKING:
-    pass
 
 
 def forget(

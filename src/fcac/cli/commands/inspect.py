@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.console import say
-
-if TYPE_CHECKING:
-    pass
 
 
 def inspect(
@@ -90,8 +87,19 @@ def _federation(model: Any) -> dict[str, Any]:
         "sites": sites,
         "site_states": bool(model.sites_),
         "contributions": sum(len(batch) for batch in server.log),
-        "privacy": None if model.privacy is None else sites[0]["privacy"],
+        "privacy": None if model.privacy is None else _dearest(sites),
     }
+
+
+def _dearest(sites: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the statement of the site that has spent most; one without privacy counts as the dearest of all."""
+
+    def spent(site: dict[str, Any]) -> float:
+        said = site["privacy"]
+        return float("inf") if said.get("mechanism") in (None, "none") else said.get("spent", said.get("epsilon", 0.0))
+
+    found: dict[str, Any] = max(sites, key=spent)["privacy"]
+    return found
 
 
 def show(facts: dict[str, Any]) -> None:

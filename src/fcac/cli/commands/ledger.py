@@ -1,4 +1,4 @@
-"""``fcac ledger``: show what has been spent of a privacy budget."""
+"""``fcac ledger``: show what has been spent of a privacy budget, state it for a privacy officer, mend an older copy."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, say
+from fcac.cli.console import BadUse, check_out, say
 
 if TYPE_CHECKING:
-    pass
+    from fcac.privacy import Ledger
 
 
 def ledger(
@@ -24,13 +25,50 @@ def ledger(
             "--set-budget", help="Change the budget; the change is recorded in the ledger.", show_default=False
         ),
     ] = None,
+    statement: Annotated[
+        Path | None,
+        typer.Option(
+            "--statement",
+            help="Write a privacy statement with this ledger's figures here: one HTML page to print.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    people: Annotated[
+        int | None,
+        typer.Option(
+            "--people",
+            help="For --statement: how many people (or rows) the data are about; delta is held against it.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    recover: Annotated[
+        Path | None,
+        typer.Option(
+            "--recover",
+            help="Charge what is missing here but has left the site, according to this model or site state.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    recover_round: Annotated[
+        int | None,
+        typer.Option("--recover-round", help="Charge a lost round of --site at --epsilon.", min=1, show_default=False),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="For --recover-round.", show_default=False)] = None,
+    force: opt.Force = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Show what a site has spent of its privacy budget: when, on what, and what is left.
+    """Show what has been spent of a privacy budget: when, on what, and what is left.
+
+    A ledger belongs to one owner of data: all releases count together, under whatever site name they were made.
 
     [bold]Examples[/bold]
 
     fcac ledger site.db
+
+    fcac ledger site.db --statement statement.html
 
     fcac ledger site.db --set-budget 8
     """
@@ -43,6 +81,21 @@ def ledger(
         if not 0 < set_budget < float("inf"):
             raise BadUse(f"--set-budget must be a positive number, not {set_budget}")
         book = book.change_budget(set_budget)
+    if recover is not None:
+        _recover(book, recover)
+    if recover_round is not None:
+        _recover_round(book, site, recover_round, epsilon)
+    elif epsilon is not None:
+        raise BadUse("--epsilon needs --recover-round")
+    if statement is not None:
+        from fcac.report.ledger_statement import ledger_statement
+
+        check_out(statement, force)
+        statement.write_text(ledger_statement(book, people), encoding="utf-8")
+        say(f"Statement: {statement} (open it in a browser and print it; it fits one sheet)")
+        return
+    if people is not None:
+        raise BadUse("--people needs --statement")
     sites = book.sites()
     if site is not None:
         if site not in sites:
@@ -54,20 +107,59 @@ def ledger(
             "path": str(path),
             "budget": book.budget,
             "delta": book.delta,
+            "unit": book.unit(),
+            "spent": book.spent(),
+            "remaining": book.remaining(),
             "sites": [{"site": name, "spent": book.spent(name), "remaining": book.remaining(name)} for name in sites],
+            "people": book.people(),
             "entries": entries,
         }
         say(json.dumps(facts, indent=2))
         return
     _show_entries(entries)
-    for name in sites:
-        left = book.remaining(name)
-        say(
-            f"{book.summary_line(name)}; "
-            + (f"one more release may cost {left:.2f}" if left >= 0.005 else "nothing left")
-        )
+    _show_totals(book, sites)
+
+
+def _show_totals(book: Ledger, sites: list[str]) -> None:
     if not sites:
         say(f"nothing spent yet; budget {book.budget:g} at delta = {book.delta:g}")
+        return
+    left = book.remaining()
+    rest = f"one more release may cost {left:.2f}" if left >= 0.005 else "nothing left"
+    if book.unit() == "person":
+        rest += " for everybody; people who have spent more are left out"
+    for name in sites:
+        say(book.summary_line(name) + (f"; {rest}" if len(sites) == 1 else ""))
+    if len(sites) > 1:
+        say(f"{book.summary_line()}; {rest}")
+    costs = book.people()
+    if costs:
+        used_up = sum(cost > 0.995 * book.budget for cost in costs)
+        say(
+            f"{counted(len(costs), 'person', 'people')}: the dearest has spent {costs[0]:.2f}, {used_up:,} have used up"
+        )
+
+
+def _recover(book: Ledger, source: Path) -> None:
+    from fcac.privacy.receipts import receipts_in
+
+    if not source.exists():
+        raise BadUse(f"--recover {source}: there is no such file or directory")
+    added = sum(book.recover(site, receipts) for site, receipts in receipts_in(source).items())
+    say(f"Charged {counted(added, 'release')} that had left and were missing here." if added else "Nothing is missing.")
+
+
+def _recover_round(book: Ledger, site: str | None, number: int, epsilon: float | None) -> None:
+    import secrets
+
+    from fcac.privacy.account import Receipt
+
+    if site is None or epsilon is None or not 0 < epsilon < float("inf"):
+        raise BadUse("--recover-round needs --site NAME and --epsilon E, the cost of that round")
+    if book.knows_round(site, number):
+        raise BadUse(f"round {number} of site {site} is in the ledger already")
+    book.recover(site, [Receipt(secrets.token_hex(8), book.rho_of(epsilon), number)])
+    say(f"Charged round {number} of site {site} at eps = {epsilon:g}.")
 
 
 def _show_entries(entries: list[dict[str, Any]]) -> None:
@@ -81,7 +173,12 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
     table.add_column("what", overflow="fold")
     table.add_column("adds up", overflow="fold")
-    counted = {"all": "with everything", "ids": "per record id", "partition": "within its part"}
+    adds_up = {
+        "all": "with everything",
+        "ids": "per person",
+        "partition": "within its part",
+        "alongside": "once for all",
+    }
     for entry in entries:
         is_change = entry["rho"] == 0
         what = entry["what"] + ("" if entry["completed"] else " (not sent: interrupted)")
@@ -93,6 +190,6 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
             "" if entry["round"] is None else str(entry["round"]),
             "" if is_change else f"{entry['epsilon']:.2f}",
             what,
-            "" if is_change else counted[entry["counted"]] + part,
+            "" if is_change else adds_up[entry["counted"]] + part,
         )
     Console(highlight=False, soft_wrap=False).print(table)

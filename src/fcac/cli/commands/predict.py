@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fcac._text import counted, duration
 from fcac.cli import options as opt
 from fcac.cli.console import Progress, check_out, say
-
-if TYPE_CHECKING:
-    pass
 
 
 def predict(

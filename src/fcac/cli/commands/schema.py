@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fcac.cli import options as opt
 from fcac.cli.console import Progress, check_out, note, say
-
-if TYPE_CHECKING:
-    pass
 
 
 def schema(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, check_out, note, say
-
-if TYPE_CHECKING:
-    pass
-
 from fcac.cli.learn import learn_and_save
 
 
@@ -72,6 +68,7 @@ def update(
         raise BadUse(
             f"{model} is a {type(known).__name__}, which cannot learn in rounds: use a model made by `fcac fit`"
         )
+    opt.check_simulated(sites, getattr(known, "privacy", None))
     tables = opt.open_data(
         data,
         schema,
@@ -120,5 +117,11 @@ def _open_ledger_again(model: Any, moved_to: Path | None) -> None:
     known = getattr(model.privacy, "ledger", None)
     if known is None and moved_to is not None:
         raise BadUse("the model was made without a ledger: leave out --ledger")
-    if known is not None:
-        model.privacy.ledger = Ledger.open(known.path if moved_to is None else moved_to.resolve())
+    if known is None:
+        return
+    if moved_to is None and not Path(known.path).exists():
+        raise BadUse(
+            f"there is no ledger {Path(known.path).name} beside the model or in this directory: say where it is with "
+            "--ledger"
+        )
+    model.privacy.ledger = Ledger.open(known.path if moved_to is None else moved_to.resolve())

@@ -77,9 +77,10 @@ def from_params(stored: Any) -> Any:
     return found(**settings)
 
 
-def statement(mechanism: Any, n_releases: int) -> dict[str, Any]:
-    """Return a site's privacy statement, with or without a mechanism."""
+def statement(mechanism: Any, n_releases: int, state: Any = None) -> dict[str, Any]:
+    """Return a site's privacy statement, with or without a mechanism, about what it has released."""
     if mechanism is None:
         return {"mechanism": "none"}
-    said: dict[str, Any] = Mechanism.statement(mechanism, n_releases)
-    return said if not isinstance(mechanism, Mechanism) else mechanism.statement(n_releases)
+    if not isinstance(mechanism, Mechanism):
+        return Mechanism.statement(mechanism, n_releases)
+    return mechanism.statement(n_releases, state)

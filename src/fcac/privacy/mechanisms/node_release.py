@@ -1,8 +1,10 @@
-"""``NodeRelease``: what leaves a site is differentially private per record."""
+"""``NodeRelease``: what leaves a site is differentially private per record, or per person where ids are given."""
 
 from __future__ import annotations
 
 import hashlib
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from fcac._typing import Floats, Integers
-from fcac.exceptions import PrivacyError
+from fcac.exceptions import PrivacyError, PrivacyWarning, RepeatedBatch
+from fcac.privacy.account import Account
 from fcac.privacy.bounds import check_bounds, check_rows, to_unit
 from fcac.privacy.cell_release import Outcome, release_cells
-from fcac.privacy.cell_statistics import MAX_FEATURES, to_grid
-from fcac.privacy.ledger import Ledger, RecordIds, check_partition, check_record_ids
+from fcac.privacy.cell_statistics import MAX_FEATURES, person_weights, to_grid
+from fcac.privacy.ledger import Ledger, check_partition
 from fcac.privacy.mechanism import Mechanism
+from fcac.privacy.record_ids import canonical_id, check_record_ids
 from fcac.privacy.released_state import ReleasedState, accumulate
 from fcac.privacy.samplers import OpenDPSampler, Sampler
 from fcac.privacy.zcdp import check_delta, check_epsilon, epsilon_from_rho, rho_from_epsilon, show
@@ -30,22 +34,40 @@ class Prepared:
     state: ReleasedState | None
     site: str
     round: int
-    record_ids: RecordIds
+    record_ids: list[str] | None
     partition: str | None
 
 
+@dataclass(frozen=True)
+class Charged:
+    """A batch that has been paid for: the rows that may be used, their weights, and the account afterwards."""
+
+    prepared: Prepared
+    rho: float
+    number: int | None
+    rows: Integers
+    weights: Integers | None
+    account: Account
+
+
+#: An epsilon above this gives a warning.
+LARGEST_MEANINGFUL = 10.0
+
+
 class NodeRelease(Mechanism):
-    """Release noised cells of a batch instead of CA+ nodes: differentially private per record.
+    """Release noised cells of a batch instead of CA+ nodes: differentially private per record, or per person.
 
     The site is trusted with its own records, but what leaves it must not depend much on any one of them. Records are
     assigned to the cells of a codebook that is built from noised totals only; the noised means and counts of the cells
     are sent as nodes. Adding or removing one record changes the probability of any outcome by at most a factor
-    exp(epsilon), up to delta. Every batch is answered in the same way, even an empty one: the noise hides it.
+    exp(epsilon), up to delta. Where record ids are given, the same holds for a person with all of their rows, because
+    the rows of a person share the weight of one. Every batch is answered in the same way, even an empty one: the noise
+    hides it.
 
     Parameters
     ----------
     epsilon : float
-        Cost of one release, at ``delta``. There is no default: choosing it is a decision.
+        Cost of one release, at ``delta``. There is no default: choosing it is a decision. Above 10 there is a warning.
     bounds : array-like of shape (d, 2) or schema
         Public (low, high) of every feature. Values outside are clipped.
     delta : float
@@ -74,7 +96,7 @@ class NodeRelease(Mechanism):
     kind = "node"
     guarantee = "central"
     title = "differentially private release"
-    per = "record and round"
+    per = "unit and round"
     _fields = ("epsilon", "bounds", "delta", "ledger", "n_cells", "random_state", "sampler")
 
     def __init__(
@@ -89,6 +111,13 @@ class NodeRelease(Mechanism):
         sampler: Sampler | None = None,
     ) -> None:
         self.epsilon = check_epsilon(epsilon)
+        if self.epsilon > LARGEST_MEANINGFUL:
+            warnings.warn(
+                f"epsilon = {self.epsilon:g} promises little: somebody's odds may change by a factor of "
+                f"{_factor(self.epsilon)}; choose at most {LARGEST_MEANINGFUL:g}, or better 1 to 4",
+                PrivacyWarning,
+                stacklevel=2,
+            )
         self.bounds = check_bounds(bounds)
         self.delta = check_delta(delta)
         if len(self.bounds) > MAX_FEATURES:
@@ -132,7 +161,8 @@ class NodeRelease(Mechanism):
         site, round : str, int
             Who is charged, and for which round.
         record_ids : sequence, optional
-            The id (person) of each row. The ledger then adds up costs per id, and m rows of one id cost m^2 times rho.
+            The id (person) of each row: the promise then holds per person. A person's m rows weigh 1/m each. With a
+            ledger, costs add up per person, and the rows of people whose budget is used up are left out.
         partition : str, optional
             Name of a part of the data that was defined without looking at values, such as a day. The costs of releases
             of different parts do not add up.
@@ -145,10 +175,10 @@ class NodeRelease(Mechanism):
             The accumulated result of all releases; `nodes` and `counts` are taken from it.
         """
         prepared = self.prepare(X, state, site, round, record_ids=record_ids, partition=partition)
-        charge = self.charge(prepared)
-        released = self.draw(prepared)
-        if self.ledger is not None and charge is not None:
-            self.ledger.complete(charge)
+        charged = self.charge(prepared)
+        released = self.draw(charged)
+        if self.ledger is not None and charged.number is not None:
+            self.ledger.complete(charged.number)
         return released.nodes, released.counts.copy(), released
 
     def prepare(
@@ -181,60 +211,111 @@ class NodeRelease(Mechanism):
         if record_ids is not None and partition is not None:
             raise ValueError("give record_ids or partition, not both")
         check_partition(partition)
-        if self.ledger is None and (record_ids is not None or partition is not None):
-            raise ValueError("record_ids and partition are for a ledger: give NodeRelease(ledger=...)")
+        if self.ledger is None and partition is not None:
+            raise ValueError("partition is for a ledger: give NodeRelease(ledger=...)")
         self.sampler.check_ready()
         on_grid = to_grid(to_unit(rows, self.bounds))
         return Prepared(on_grid, rows, state, site, int(round), ids, partition)
 
-    def charge(self, prepared: Prepared) -> int | None:
-        """Record the cost in the ledger durably; return the number of the entry, or None without a ledger."""
+    def charge(self, prepared: Prepared) -> Charged:
+        """Record the cost in the ledger durably; say which rows it admits."""
+        ids, rows = prepared.record_ids, prepared.rows
+        unit = "row" if ids is None else "person"
+        before = Account() if prepared.state is None else prepared.state.account
+        if before is None:  # released by fcac 0.1.0, which kept no account
+            assert prepared.state is not None
+            before = Account(prepared.state.n_releases * self.rho, "row")
         if self.ledger is None:
-            return None
-        return self.ledger.charge(
+            account = before.after(self.rho, unit, None, None, None)
+            return Charged(
+                prepared, self.rho, None, rows, None if ids is None else person_weights(_people(ids)), account
+            )
+        rho = self.ledger.rho_of(self.epsilon)
+        admission = self.ledger.admit(
             prepared.site,
-            self.rho,
+            rho,
             round=prepared.round,
             batch=prepared.given_rows,
-            record_ids=prepared.record_ids,
+            record_ids=ids,
             partition=prepared.partition,
             what=f"NodeRelease, eps = {self.epsilon:g} at delta = {show(self.delta)}",
+            accounting="gaussian",
+            receipts=before.receipts,
+            n_released=0 if prepared.state is None or before.receipts else prepared.state.n_releases,
         )
+        if admission.repeated:
+            warnings.warn(
+                f"site {prepared.site}: exactly these rows were released before; they are released and charged again. "
+                "Two draws tell more about them than one",
+                RepeatedBatch,
+                stacklevel=3,
+            )
+        weights = None
+        if ids is not None:
+            rows = rows[admission.admitted]
+            weights = person_weights(
+                [name for name, kept in zip(_people(ids), admission.admitted, strict=True) if kept]
+            )
+        account = before.after(rho, unit, admission.spent, self.ledger.budget, admission.receipt)
+        return Charged(prepared, rho, admission.number, rows, weights, account)
 
-    def draw(self, prepared: Prepared) -> ReleasedState:
-        """Draw the noise and return the accumulated state. To be called only after :meth:`charge`."""
-        outcome = self._draw_outcome(prepared)
+    def draw(self, charged: Charged) -> ReleasedState:
+        """Draw the noise and return the accumulated state."""
+        outcome = self._draw_outcome(charged)
         fresh = ReleasedState(
-            outcome.unit_nodes, outcome.counts, outcome.node_noise, self.bounds, 1, outcome.count_noise
+            outcome.unit_nodes,
+            outcome.counts,
+            outcome.node_noise,
+            self.bounds,
+            1,
+            outcome.count_noise,
+            charged.account,
         )
-        return accumulate(prepared.state, fresh, outcome.vigilance)
+        return accumulate(charged.prepared.state, fresh, outcome.vigilance)
 
     def count_outside(self, X: Any) -> int:
         """Return how many values lie outside the bounds. Only the site itself may see it: the number is not private."""
         rows = check_rows(X, len(self.bounds))
         return int(((rows < self.bounds[:, 0]) | (rows > self.bounds[:, 1])).sum())
 
-    def statement(self, n_releases: int) -> dict[str, Any]:
-        """Return the short statement that travels with a contribution, with what all releases cost together."""
-        spent = round(epsilon_from_rho(n_releases * self.rho, self.delta), 6)
-        return {**super().statement(n_releases), "delta": float(self.delta), "spent": spent}
+    def statement(self, n_releases: int, state: Any = None) -> dict[str, Any]:
+        """Return the short statement that travels with a contribution, with what was spent when it was made.
+
+        Parameters
+        ----------
+        n_releases : int
+        state : ReleasedState, optional
+            What is sent; its account says what was spent.
+        """
+        said = {**super().statement(n_releases), "delta": float(self.delta)}
+        if not self.sampler.secure:
+            return {**said, "mechanism": "none", "note": "test noise: it protects nobody"}
+        account = None if state is None else state.account
+        if account is None:
+            account = Account(n_releases * self.rho, "row")
+        spent = epsilon_from_rho(account.rho, self.delta) if account.spent is None else account.spent
+        said |= {"spent": round(spent, 6), "unit": account.unit}
+        return said if account.budget is None else {**said, "budget": account.budget}
 
     def describe(self) -> dict[str, Any]:
         """Return statements for a report, computed from settings only, never from rows or from the ledger's ids."""
         statement: dict[str, Any] = {
             "mechanism": "NodeRelease: noised cells (discrete Gaussian noise, zCDP)",
-            "unit": "record",
-            "adjacency": "one record added or removed",
+            "unit": "one row; where record ids are named, one person with all rows",
+            "adjacency": "one row (with record ids: one person) added or removed",
             "epsilon": self.epsilon,
             "delta": self.delta,
             "rho": self.rho,
             "bounds": self.bounds.tolist(),
-            "rounds": "every round costs the same again, and costs add up unless record ids or a partition are given",
+            "rounds": "every round costs the same again; costs add up over rounds and site names, per person where "
+            "record ids are named",
             "budget": None if self.ledger is None else self.ledger.budget,
             "noise": "OpenDP, exact discrete sampler" if self.sampler.secure else "INSECURE test noise",
             "not_promised": [
-                "it is visible that a site takes part, or answers 'unavailable'",
-                "a person with m records in a round costs m * m as much, with records in m rounds m times as much",
+                "it is visible that a site takes part, or answers 'unavailable', and how long it takes",
+                "without record ids the unit is a row: a person with m rows in a round has m * m times the cost",
+                "a person at several sites is protected at each of them, and the costs add up",
+                "that a known member's values were changed costs up to four times as much (twice the noise ratio)",
                 "the bounds are public and must not come from the records",
                 "what can be learned about everybody (clusters exist) is learned, even about those who stay away",
                 "the site itself, its disk and its operator are trusted",
@@ -246,16 +327,26 @@ class NodeRelease(Mechanism):
             statement["warning"] = "No ledger: the costs of rounds are not added up, and nothing prevents overspending."
         return statement
 
-    def _draw_outcome(self, prepared: Prepared) -> Outcome:
-        state = prepared.state
+    def _draw_outcome(self, charged: Charged) -> Outcome:
+        prepared, state = charged.prepared, charged.prepared.state
         start = None if state is None else state.unit_nodes[np.argsort(-state.counts, kind="stable")]
         generator = np.random.default_rng(self._public_seed(prepared.site, prepared.round))
-        outcome = release_cells(prepared.rows, self.rho, self.sampler, generator, self.n_cells, start)
+        outcome = release_cells(
+            charged.rows, charged.rho, self.sampler, generator, self.n_cells, start, charged.weights
+        )
         spent = sum(step.rho for step in outcome.steps)
-        if spent > self.rho:
+        if spent > charged.rho:
             raise AssertionError("the steps cost more than was charged; nothing is sent")
         return outcome
 
     def _public_seed(self, site: str, round: int) -> list[int]:
         digest = hashlib.sha256(site.encode()).digest()
         return [self.random_state, round, int.from_bytes(digest[:8], "big")]
+
+
+def _people(ids: list[str]) -> list[str]:
+    return [canonical_id(name) for name in ids]
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):,.0f}" if epsilon < 20 else f"10^{epsilon / math.log(10):.0f}"

@@ -16,8 +16,6 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 _SERVERS = ("postgresql", "postgres")
 _FILES = ("sqlite", "duckdb")
 
-__all__ = ["as_source", "is_address", "is_database_file", "open_database"]
-
 
 def is_address(source: str | Path) -> bool:
     """Return whether this names a database server, as in ``postgresql://host/database``."""

@@ -65,10 +65,29 @@ def test_an_empty_round_named_by_ids_costs_nobody_anything(tmp_path: Path) -> No
     assert privacy.ledger.spent("A") == 0.0
 
 
-def test_a_person_with_two_rows_costs_four_times(tmp_path: Path) -> None:
+def test_a_person_with_many_rows_pays_once_and_weighs_as_one(tmp_path: Path) -> None:
     privacy = mechanism(tmp_path)
-    Site("A", privacy).contribute(rows(1, 3), record_ids=["p", "q", "p"])
-    assert privacy.ledger.spent_rho("A") == pytest.approx(4 * privacy.rho)
+    site = Site("A", privacy)
+    crowd = np.vstack([np.full((300, 2), 0.2), np.full((4000, 2), 0.9)])
+    sent = site.contribute(crowd, record_ids=[*range(300), *["one of them"] * 4000])
+    assert privacy.ledger.spent_rho() == privacy.rho
+    assert abs(sent.counts.sum() - 301) < 150  # people, not rows, up to noise
+
+
+def test_people_over_budget_are_left_out_and_nobody_outside_can_tell(tmp_path: Path) -> None:
+    told = {}
+    for case in ("rich", "poor"):
+        (tmp_path / case).mkdir()
+        privacy = mechanism(tmp_path / case, epsilon=1.0, budget=1.5)
+        site = Site("A", privacy)
+        regulars = ["ann" if case == "poor" else "zoe"]
+        told[case] = [site.contribute(rows(1, 1), record_ids=regulars)]
+        told[case] += [site.contribute(rows(2 + i, 1), record_ids=["ann" if i < 1 else f"new{i}"]) for i in range(2)]
+        assert privacy.ledger.spent() <= 1.5
+        charged = [entry["counted"] for entry in privacy.ledger.entries()]
+        assert charged == ["ids"] * 3
+    said = [[sent.privacy for sent in told[case]] for case in told]
+    assert said[0] == said[1]  # the same statements, whoever was there
 
 
 def test_a_round_asked_again_is_not_charged_again(tmp_path: Path) -> None:
@@ -116,8 +135,15 @@ def test_rows_with_and_without_ids_do_not_mix(tmp_path: Path) -> None:
     assert charges(privacy) == []
 
 
-@pytest.mark.parametrize("privacy", [None, LocalNoise(64, BOUNDS), NodeRelease(1, BOUNDS)])
-def test_ids_and_parts_need_a_ledger(privacy: Any) -> None:
+def test_ids_need_no_ledger_but_parts_do() -> None:
+    privacy = NodeRelease(1, BOUNDS, sampler=InsecureTestSampler(0))
+    assert Site("A", privacy).contribute(rows(1), record_ids=PEOPLE).round == 1
+    with pytest.raises(ValueError, match="ledger="):
+        Site("A", privacy).contribute(rows(1), partition="monday")
+
+
+@pytest.mark.parametrize("privacy", [None, LocalNoise(64, BOUNDS)])
+def test_ids_and_parts_need_a_release(privacy: Any) -> None:
     for kwargs in ({"record_ids": PEOPLE}, {"partition": "monday"}):
         with pytest.raises(ValueError, match="ledger="):
             Site("A", privacy).contribute(rows(1), **kwargs)

@@ -1,0 +1,145 @@
+"""The privacy statement of one ledger, for a data protection officer: one HTML page that prints on one sheet."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+from fcac._text import counted
+from fcac._version import __version__
+from fcac.privacy import Ledger
+from fcac.privacy.statements import small
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
+from fcac.report.markup import Markup, tag
+
+_CSS = """
+body { font: 10.5pt/1.35 Georgia, serif; color: #111; background: #fff; max-width: 46rem; margin: 1.5rem auto;
+  padding: 0 1rem }
+h1 { font-size: 1.45rem; margin: 0 0 .2rem } h2 { font-size: 1.02rem; margin: .8rem 0 .2rem }
+p, ul { margin: .2rem 0 } li { margin: .1rem 0 }
+.unit { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; padding: .4rem .7rem; border: 3px solid #111 }
+table { border-collapse: collapse; width: 100% } th, td { border-bottom: 1px solid #bbb; padding: .15rem .4rem;
+  text-align: left; vertical-align: top } th { width: 13rem; font-weight: normal; color: #333 }
+.sign { margin-top: 1.4rem; display: flex; gap: 2rem } .sign span { flex: 1; border-top: 1px solid #111 }
+@media print { @page { size: A4; margin: 14mm } body { margin: 0; max-width: none; font-size: 9.5pt } }
+"""
+
+#: What the proof does not cover, in the words of the officer's page.
+NOT_COVERED = (
+    "That the site takes part, that it answers 'unavailable' (a data error, or the budget of everybody used up), and "
+    "how long an answer takes: some microseconds for each row, so the time tells the number of rows roughly.",
+    "Rows that are not counted here: releases by other programs, and copies of this ledger that somebody restores "
+    "together with everything that has left the site.",
+    "Bounds and categories that were read off the records, and ids that do not identify people.",
+    "With parts instead of ids (one file per day): which parts had rows can show in what is refused later.",
+    "The site's own machine, disk, operator and log file. This page may be passed on; the ledger may not.",
+    "What is true of everybody: if people of a kind form a cluster, it is found with or without any one of them.",
+)
+
+
+def ledger_statement(ledger: Ledger, n_people: int | None = None) -> str:
+    """Return the statement as one HTML document. It depends on charges only, so it may be passed on.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    n_people : int, optional
+        How many people (or rows) the data are about; delta is held against it.
+    """
+    entries = [entry for entry in ledger.entries() if entry["rho"] > 0]
+    unit, spent = ledger.unit(), ledger.spent_at_most()
+    person = unit == "person"
+    title = "Privacy statement"
+    facts = [
+        ("Protected unit", "one person, with all of their rows" if person else "one row of the table"),
+        ("Neighbouring data", f"with and without any one {'person' if person else 'row'}; replacing one costs up to "
+         f"ε = {_up(_replaced(spent, ledger.delta))}"),
+        ("Spent so far, by anybody at most", f"ε = {_up(spent)} at δ = {small(ledger.delta)}"),
+        ("Lifetime budget", f"ε = {ledger.budget:g}; what would go beyond it is not released"
+         + (": people whose budget is used up are left out of later rounds" if person else "")),
+        ("δ against the number of people", _delta(ledger.delta, n_people)),
+        ("Releases", _releases(entries)),
+        ("The same person at other sites", _several(spent, ledger.delta)),
+        ("Mechanism", "counts and sums of rows in cells, with discrete Gaussian noise (OpenDP), charged here before it "
+         "is drawn; exact accounting by the Gaussian trade-off curve. The proof is part of the documentation."),
+    ]  # fmt: skip
+    body = tag(
+        "body",
+        tag("h1", title),
+        tag("p", f"Made by fcac {__version__} on {datetime.datetime.now(datetime.UTC).date().isoformat()} from the "
+            f"ledger's own charges ({counted(len(entries), 'charge')})."),
+        tag("p", "The unit of protection is ", tag("b", "ONE PERSON" if person else "ONE ROW"), "." if person else
+            ": a person with several rows has less protection. Name a column of ids to protect people.", class_="unit"),
+        tag("p", _reading(spent)),
+        tag("table", [tag("tr", tag("th", term, scope="row"), tag("td", text)) for term, text in facts]),
+        tag("h2", "What the hub and everybody else see"),
+        tag("p", "For each round: the site's name, at most 48 noised points with noised counts, and this statement's "
+            "settings. Everything they see is a function of noised totals; the promise holds against anybody, with any "
+            "other knowledge and any computing power, now or later."),
+        tag("h2", "What is not covered"),
+        tag("ul", [tag("li", line) for line in NOT_COVERED]),
+        tag("h2", "How it was checked"),
+        tag("p", "`fcac audit` runs the installed program on worst-case data and tries to tell who is in it; it prints "
+            "what it covers and what it cannot see."),
+        tag("div", tag("span", "Data owner, date"), tag("span", "Data protection officer, date"), class_="sign"),
+    )  # fmt: skip
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
+        tag("title", title),
+        tag("style", Markup(_CSS)),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _up(epsilon: float) -> str:
+    return f"{math.ceil(epsilon * 100 - 1e-6) / 100:.2f}"
+
+
+def _reading(spent: float) -> str:
+    if spent == 0:
+        return "Nothing has been released yet."
+    odds = math.exp(spent)
+    shown = f"{odds:,.1f}" if odds < 100 else f"{odds:,.0f}"
+    doubt = " At this size the promise says little." if spent > 10 else ""
+    return (
+        "Whatever anybody concludes from all that has been released, the odds of the conclusion would differ by at "
+        f"most a factor of {shown} had any one protected unit not been in the data, except with probability δ.{doubt}"
+    )
+
+
+def _replaced(spent: float, delta: float) -> float:
+    """Return epsilon for changing the values of a known member: noise is the same, the change up to twice as large."""
+    return 0.0 if spent == 0 else epsilon_from_rho(4.0 * rho_from_epsilon(spent, delta), delta)
+
+
+def _delta(delta: float, n_people: int | None) -> str:
+    if n_people is None:
+        return f"δ = {small(delta)} should be far below 1 / (number of people); give --people to have it compared"
+    share = delta * n_people
+    verdict = "far below 1, as it should be" if share <= 0.1 else "too large: choose a smaller δ for a new ledger"
+    return f"δ × {n_people:,} = {share:.2g}: {verdict}"
+
+
+def _several(spent: float, delta: float) -> str:
+    if spent == 0:
+        return "costs of different sites add up"
+    rho = rho_from_epsilon(spent, delta)
+    cases = ", ".join(f"{n} sites: ε = {_up(epsilon_from_rho(n * rho, delta))}" for n in (2, 3, 5))
+    return f"each site has its own ledger, and the costs add up. If each had spent as much as this one: {cases}"
+
+
+def _releases(entries: list[dict[str, Any]]) -> str:
+    if not entries:
+        return "none"
+    names = {entry["site"] for entry in entries}
+    lost = sum(not entry["completed"] for entry in entries)
+    dearest = max(entry["epsilon"] for entry in entries)
+    first, last = entries[0]["time"][:10], entries[-1]["time"][:10]
+    words = (
+        f"{len(entries):,} under {counted(len(names), 'name')}, {first} to {last}; the dearest cost ε = {_up(dearest)}"
+    )
+    return words + (f"; {lost:,} of them were paid for and never sent (interrupted)" if lost else "")

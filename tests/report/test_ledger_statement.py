@@ -1,0 +1,56 @@
+"""The officer's page: this ledger's figures, the unit in large type, nothing that depends on who is in the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fcac.privacy import Ledger
+from fcac.privacy.zcdp import rho_from_epsilon
+from fcac.report.ledger_statement import NOT_COVERED, ledger_statement
+from testing.commands import fcac
+
+ONE = rho_from_epsilon(1.0, 1e-6)
+
+
+def book(folder: Path, **named: object) -> Ledger:
+    ledger = Ledger(folder / "site.db", budget=4.0)
+    for number in (1, 2):
+        ledger.complete(ledger.admit("a<b>", ONE, round=number, accounting="gaussian", **named).number)  # type: ignore[arg-type]
+    return ledger
+
+
+def test_rows_are_said_to_be_rows_in_large_type(tmp_path: Path) -> None:
+    page = ledger_statement(book(tmp_path))
+    assert '<p class="unit">The unit of protection is <b>ONE ROW</b>' in page
+    assert "ε = 1.46 at δ = 10⁻⁶" in page
+    assert "Lifetime budget" in page
+    assert "5 sites: ε = 3." in page
+    assert all(line.split(":")[0].replace("'", "&#x27;") in page for line in NOT_COVERED)
+    assert "give --people" in page
+    assert "<script" not in page
+
+
+def test_people_are_the_unit_and_the_page_does_not_tell_who_they_are(tmp_path: Path) -> None:
+    pages = []
+    for case, people in (("one", ["ann"]), ("many", ["bob", "cat", "dan"])):
+        (tmp_path / case).mkdir()
+        pages.append(ledger_statement(book(tmp_path / case, record_ids=people), 100_000))
+    assert "<b>ONE PERSON</b>" in pages[0]
+    assert pages[0] == pages[1]
+    assert "δ × 100,000 = 0.1: far below 1" in pages[0]
+    assert "too large" in ledger_statement(Ledger.open(tmp_path / "one" / "site.db"), 5_000_000)
+
+
+def test_the_command_writes_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    book(tmp_path)
+    out = tmp_path / "statement.html"
+    assert "print it" in fcac(capfd, "ledger", tmp_path / "site.db", "--statement", out, "--people", 1000)
+    assert "Privacy statement" in out.read_text("utf-8")
+    assert "--force" in fcac(capfd, "ledger", tmp_path / "site.db", "--statement", out, code=2)
+    assert "needs --statement" in fcac(capfd, "ledger", tmp_path / "site.db", "--people", 5, code=2)
+
+
+def test_an_empty_ledger_has_a_statement(tmp_path: Path) -> None:
+    assert "Nothing has been released yet" in ledger_statement(Ledger(tmp_path / "site.db", budget=4.0))
