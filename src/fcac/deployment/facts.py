@@ -34,6 +34,7 @@ WORDS = {
     "refused": "refused the request",
     "closed": "the round was closed",
     "forgotten": "was forgotten",
+    "made": "the federation was made",
     "revoked": "was revoked",
 }
 

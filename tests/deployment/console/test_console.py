@@ -17,8 +17,8 @@ from fcac.deployment.console import Console, metrics
 from fcac.deployment.console.hooks import Hook, news
 from fcac.deployment.facts import facts
 from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FederationSettings, Member
-from fcac.deployment.study import STATE
+from fcac.deployment.settings import FederationSettings
+from fcac.deployment.study import STATE, init
 from fcac.federation import Contribution
 from fcac.tables.schema import Schema
 from testing.commands import fcac
@@ -37,15 +37,17 @@ def contribution(site, number, shift=0.0):
 @pytest.fixture
 def study(tmp_path):
     """A study of three sites, without Flower: one round is closed, and something bad has been sent."""
-    members = {"north": Member(), "south": Member(), "<b>west</b>"[3:7]: Member()}
-    settings = FederationSettings(Schema(["x", "y"]), members=members, name="Tide <script>", insecure=True)
-    settings.save(tmp_path)
-    hub = Hub(tmp_path / STATE, settings)
+    schema = tmp_path / "schema.toml"
+    schema.write_text(Schema(["x", "y"]).to_toml())
+    study = tmp_path / "study"
+    init(study, ["north", "south", "west"], schema, name="Tide <script>", insecure=True, address="127.0.0.1:9")
+    settings = FederationSettings.load(study)
+    hub = Hub(study / STATE, settings)
     for site in ("north", "south"):
         assert hub.receive(site, contribution(site, 1)).outcome == "accepted"
     assert hub.receive("west", b"\x1b[2Jnonsense").outcome == "rejected"
     hub.close_round()
-    return tmp_path
+    return study
 
 
 @pytest.fixture
