@@ -29,6 +29,7 @@ check: $(VENV)/all.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell
+	$(BIN)/python .ci/check_assets.py
 
 soak: $(VENV)/all.stamp
 	$(BIN)/python -m pytest -q -m soak --hypothesis-profile searching

@@ -13,6 +13,11 @@ from fcac._typing import Floats
 # Squares of larger values overflow; no measurement is that large.
 _LARGEST = 1e150
 
+# What a table of mixed columns needs, for the end of a message.
+_TWO_LINES = """
+    schema = fcac.tables.Schema.guess(X)  # look at it: print(schema.to_toml())
+    FCAC().fit(X, schema=schema)"""
+
 # A block has at most this many bytes as float64, whatever the number of features.
 _BLOCK_BYTES = 8_000_000
 
@@ -30,9 +35,12 @@ class Rows:
         Its name appears in error messages.
     allow_empty : bool
         Accept zero rows (a site may have nothing new).
+    allow_gaps : bool
+        Accept NaN, which then means a gap.
     """
 
-    def __init__(self, X: Any, estimator: Any = None, *, allow_empty: bool = False) -> None:
+    def __init__(self, X: Any, estimator: Any = None, *, allow_empty: bool = False, allow_gaps: bool = False) -> None:
+        self._gaps = allow_gaps
         X = arrow_if_polars(X)
         if is_arrow(X):
             X = as_arrow_table(X)
@@ -74,6 +82,7 @@ class Rows:
                 dtype="numeric",
                 order="C",
                 estimator=self._estimator,
+                ensure_all_finite="allow-nan" if self._gaps else True,
                 ensure_min_samples=self._min_rows,
                 input_name="X",
             )
@@ -88,6 +97,8 @@ class Rows:
         floats: Floats = np.require(block, np.float64, ("C", "W"))
         # also false for NaN, which check_array accepts if scikit-learn is configured to assume finite numbers
         if floats.size and not (floats.max() <= _LARGEST and floats.min() >= -_LARGEST):
+            if self._gaps and (np.isnan(floats) | (np.abs(floats) <= _LARGEST)).all():
+                return floats
             raise ValueError(
                 f"Input X contains NaN, infinity or a value beyond {_LARGEST:g}, whose square overflows float64."
             )
@@ -201,10 +212,10 @@ def _how_to_mend(wrong: dict[str, list[str]], drop: str) -> str:
     everything = [name for names in wrong.values() for name in names]
     message = f"X: {'; '.join(said)}, which is not numeric. Leave it out, {drop.format(everything)}"
     if "text" in wrong:
-        message += ", or turn text into numbers first, for instance with sklearn.preprocessing.OneHotEncoder"
+        message += ", turn text into numbers first, for instance with sklearn.preprocessing.OneHotEncoder"
     if "dates or times" in wrong:
-        message += ", or turn dates into a number of days since a fixed day first"
-    return message + "."
+        message += ", turn dates into a number of days since a fixed day first"
+    return f"{message}, or say what the columns mean:{_TWO_LINES}"
 
 
 def _columns(names: list[Any], most: int = 10) -> str:
@@ -222,7 +233,8 @@ def _what_is_missing(part: Any, names: list[str] | None) -> str:
         which = _columns([known[j] for j in np.flatnonzero(gaps)])
         return (
             f"Input X contains NaN: {which}{counted} {'has' if gaps.sum() == 1 else 'have'} missing values. "
-            "Drop those rows or columns, or fill the gaps, for instance with sklearn.impute.SimpleImputer."
+            "Drop those rows or columns, or fill the gaps, for instance with sklearn.impute.SimpleImputer"
+            + ("." if names is None else f", or let rows be compared over what they have:{_TWO_LINES}")
         )
     which = _columns([known[j] for j in np.flatnonzero(far)])
     return (

@@ -435,8 +435,8 @@ def test_wrong_input_is_named():
     model.fit()
     with pytest.raises(ValueError, match="1 features"):
         model.predict([[1.0, 2.0]])
-    with pytest.raises(ValueError, match="NaN"):
-        model.predict([[np.nan]])
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict([[np.inf]])
     with pytest.raises(ValueError, match="level"):
         model.clusters_at(5)
 

@@ -238,8 +238,7 @@ def test_fewer_rows_than_the_least_give_nothing() -> None:
     [
         ([[1.0]], None, "2 features"),
         ([1.0, 2.0], None, "2 features"),
-        ([[1.0, np.nan]], None, "NaN"),
-        ([[1.0, np.inf]], None, "NaN"),
+        ([[1.0, np.inf]], None, "infinity"),
         ([[1.0, 1e151]], None, "beyond"),
         ([[1.0, 2.0]], [1.0, 2.0], "one number per row"),
         ([[1.0, 2.0]], [-1.0], "below zero"),
@@ -298,7 +297,7 @@ def test_damaged_parts_are_refused() -> None:
         Reservoir.from_parts(meta, {**arrays, "seeds": twice})
     for name in ("seeds", "means", "squares", "weights", "scales", "waiting", "waiting_weights"):
         bad = arrays[name].copy()
-        bad.flat[0] = np.nan
+        bad.flat[0] = np.inf if name == "waiting" else np.nan  # rows that wait may have gaps
         with pytest.raises(ValueError, match="not a valid reservoir"):
             Reservoir.from_parts(meta, {**arrays, name: bad})
 

@@ -192,7 +192,7 @@ def test_site_keeps_its_state_on_disk(tmp_path) -> None:
 def test_site_refuses_bad_rows_and_stays_as_it_was() -> None:
     site = Site("a")
     before = site.contribute(rows(1))
-    for bad in (rows(1, d=4), np.array([[np.nan, 0, 0]]), [["x", "y", "z"]]):
+    for bad in (rows(1, d=4), np.array([[np.inf, 0, 0]]), [["x", "y", "z"]]):
         with pytest.raises(ValueError):  # noqa: PT011 - any of three messages
             site.contribute(bad)
     assert site.round == 1

@@ -100,6 +100,23 @@ class TestSettings:
             assert len(counts) > cell_release.USUAL_CELLS
             assert counts.sum() == pytest.approx(3_000, rel=0.1)
 
+    def test_the_stated_deviations_are_those_of_the_noise(self) -> None:
+        rows = np.random.default_rng(1).normal(0.5, 0.05, (1500, 3)) * [1.0, 10.0, 100.0]
+        bounds = [[0, 1], [0, 10], [0, 100]]
+        drawn = [
+            NodeRelease(2.0, bounds, n_cells=1, sampler=InsecureTestSampler(seed)).release(rows)[2]
+            for seed in range(150)
+        ]
+        counts, places = np.array([s.counts[0] for s in drawn]), np.array([s.nodes[0] for s in drawn])
+        of_counts, of_places = (
+            np.array([s.count_deviation[0] for s in drawn]),
+            np.array([s.deviation[0] for s in drawn]),
+        )
+        assert counts.std() == pytest.approx(of_counts.mean(), rel=0.2)
+        # shrinking a mean by how far it exceeds its noise makes it vary a little less than noise alone would
+        ratio = places.std(axis=0) / np.sqrt((of_places**2).mean(axis=0))
+        assert ((ratio > 0.6) & (ratio < 1.3)).all()
+
     def test_values_at_a_bound_return_to_it(self) -> None:
         nodes = np.array([[-0.2, 0.05, 0.5, 0.97, 1.3], [0.0, 0.05, 0.5, 0.97, 1.0], [0.2, 0.3, 0.5, 0.7, 0.8]])
         pulled = cell_release.pulled_to_bounds(nodes, np.array([0.1**2, 0.0, 9.0]))

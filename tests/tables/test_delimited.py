@@ -40,6 +40,8 @@ def write(tmp_path, content, name="x.csv", encoding="utf-8"):
         ("a;b\n1,234;0,5\n", [[1.234, 0.5]]),
         ("a;b\n1,234;0.5\n", [[1234, 0.5]]),
         ("a|b\n1|2\n", [[1, 2]]),
+        ("a b\n1 2\n", [[1, 2]]),
+        ("height in cm\n1\n", [[1]]),
         # a name with commas in a file with semicolons
         ('height, in cm;"weight; in kg, net"\n1;2\n', [[1, 2]]),
         ("sep=;\na;b\n1;2\n", [[1, 2]]),

@@ -204,5 +204,6 @@ class PooledGrowth:
             outcome = finished.value
             self.request = None
             bounds = self.mechanism.bounds
-            fresh = ReleasedState(outcome.unit_nodes, outcome.counts, outcome.node_noise, bounds, 1)
+            noise = outcome.node_noise, outcome.count_noise
+            fresh = ReleasedState(outcome.unit_nodes, outcome.counts, noise[0], bounds, 1, noise[1])
             self.released = accumulate(self.state, fresh, outcome.vigilance)

@@ -12,7 +12,14 @@ from fcac.novelty import reach_of_means
 
 
 def coarse_codebook(
-    nodes: Floats, counts: Floats, ids: Integers, scales: Floats, max_nodes: int = 256, min_nodes: int = 3
+    nodes: Floats,
+    counts: Floats,
+    ids: Integers,
+    scales: Floats,
+    max_nodes: int = 256,
+    min_nodes: int = 3,
+    *,
+    map: Floats | None = None,
 ) -> Codebook:
     """Return a codebook of at most ``max_nodes`` means, each of at least ``min_nodes`` nodes of one cluster."""
     names, sizes = np.unique(ids, return_counts=True)
@@ -25,13 +32,14 @@ def coarse_codebook(
     for name, size in sorted(kept):
         members = np.flatnonzero(ids == name)
         wanted = int(np.clip(share * size, 1, size // min_nodes))
-        group = _grouped(nodes[members] * scales, counts[members], wanted, min_nodes)
+        placed = nodes[members] * scales if map is None else nodes[members] @ map
+        group = _grouped(placed, counts[members], wanted, min_nodes)
         for g in range(int(group.max()) + 1):
             here = members[group == g]
             words.append(np.average(nodes[here], axis=0, weights=counts[here]))
             labels.append(name)
             masses.append(counts[here].sum())
-    return Codebook(words, labels, scales=scales, counts=masses)
+    return Codebook(words, labels, scales=scales, map=map, counts=masses)
 
 
 def reaching(means: Codebook, nodes: Floats, reach: Floats) -> Codebook:

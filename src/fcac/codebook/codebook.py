@@ -12,6 +12,7 @@ from fcac._rows import Rows
 from fcac._text import counted
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
+from fcac.knn.gaps import without_gaps
 from fcac.novelty import Calibration, is_novel
 from fcac.tables.schema import Schema, schema_in
 
@@ -37,6 +38,8 @@ class Codebook:
         Divisor of each feature, with Euclidean distance.
     scales : array of shape (d,), optional
         In place of `scale`: the factor of each feature.
+    map : array of shape (d, r), optional
+        In place of both: the matrix from features to the coordinates in which distances are Euclidean.
     threshold : float
         Distance beyond which a row is unlike anything seen, if it is the same for all nodes.
     reach : array of shape (K,), optional
@@ -65,6 +68,7 @@ class Codebook:
         bandwidth: float | None = None,
         scale: Any = None,
         scales: Any = None,
+        map: Any = None,
         threshold: float = np.inf,
         reach: Any = None,
         feature_names: list[str] | None = None,
@@ -85,6 +89,7 @@ class Codebook:
             with np.errstate(divide="ignore"):  # refused below
                 scale = 1.0 / self._factors
         self.scale: Floats | None = None if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
+        self.map: Floats | None = None if map is None else np.ascontiguousarray(map, dtype=np.float64)
         alike = np.full(len(self.nodes), threshold) if reach is None else reach
         self.reach: Floats = np.ascontiguousarray(alike, dtype=np.float64)
         self.feature_names = feature_names
@@ -102,6 +107,10 @@ class Codebook:
             raise ValueError("the bandwidth of a codebook must be positive")
         if self.scale is not None and (self.scale.shape != (self.n_features,) or not (self.scale > 0).all()):
             raise ValueError("the scale of a codebook must be positive, one value per feature")
+        if self.map is not None:
+            fits = self.map.ndim == 2 and len(self.map) == self.n_features and np.isfinite(self.map).all()
+            if not fits or self.bandwidth is not None:
+                raise ValueError("the map of a codebook must be finite, with one row per feature, and no bandwidth")
         if self.reach.shape != (len(self.nodes),) or not (self.reach >= 0).all():
             raise ValueError("the reach (or threshold) of a codebook must not be negative, one value per node")
         if self.feature_names is not None and len(self.feature_names) != self.n_features:
@@ -140,6 +149,7 @@ class Codebook:
             "nodes": self.nodes,
             "labels": self.labels,
             "bandwidth": self.bandwidth,
+            "map": self.map,
             "feature_names": self.feature_names,
             "counts": self.counts,
             "schema": self.schema,
@@ -159,7 +169,8 @@ class Codebook:
 
     def nearest(self, X: Any) -> tuple[Integers, Floats]:
         """Return position of, and distance to, the nearest node of every row."""
-        rows = Rows(X, "Codebook")
+        # gaps are for rows that come through a schema, and the correntropy of whole rows knows none
+        rows = Rows(X, "Codebook", allow_gaps=self.bandwidth is None)
         if rows.n_features != self.n_features:
             raise ValueError(f"X has {rows.n_features} features, the codebook has {self.n_features}")
         read = self._network.nearest if self.bandwidth is not None else self._nearest_euclidean
@@ -170,7 +181,7 @@ class Codebook:
         """Return positions of, and distances to, the k nearest nodes of every row, or all nodes if there are fewer."""
         k = min(k, len(self.nodes))
         if self.bandwidth is None:
-            position, squared = self._searcher.nearest(rows * self.scales, k)
+            position, squared = self._searcher.nearest(self.placed(rows), k)
             return position, np.sqrt(squared)
         apart = self._network.distances(rows)
         position = np.argsort(apart, axis=1, kind="stable")[:, :k].astype(np.int64)
@@ -218,7 +229,7 @@ class Codebook:
         if n < 2:
             return None
         if self.bandwidth is None:
-            _, squared = self._searcher.nearest(self.nodes * self.scales, 1, np.arange(n))
+            _, squared = self._searcher.nearest(self.placed(self.nodes), 1, np.arange(n))
             return Calibration.of(np.sqrt(squared[:, 0]), np.ones(n))
         apart = self._network.distances(self.nodes)
         np.fill_diagonal(apart, np.inf)
@@ -253,11 +264,17 @@ class Codebook:
     def _searcher(self) -> Searcher:
         from fcac.knn.exact import Searcher
 
-        return Searcher(self.nodes * self.scales)
+        return Searcher(self.placed(self.nodes))
+
+    def placed(self, rows: Floats) -> Floats:
+        """Return rows in the coordinates in which distances are Euclidean; gaps are filled from the nodes first."""
+        rows = without_gaps(rows, self.nodes)
+        placed: Floats = rows * self.scales if self.map is None else rows @ self.map
+        return placed
 
     def _nearest_euclidean(self, block: Floats) -> tuple[Integers, Floats]:
         # the search of the communities, so that both find the same node at the same distance
-        position, squared = self._searcher.nearest(block * self.scales, 1)
+        position, squared = self._searcher.nearest(self.placed(block), 1)
         return position[:, 0], np.sqrt(squared[:, 0])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -275,6 +292,8 @@ class Codebook:
             arrays["scale"] = self.scale
             if not np.array_equal(1.0 / self.scale, self.scales):
                 arrays["scales"] = self.scales
+        if self.map is not None:
+            arrays["map"] = self.map
         if self.counts is not None:
             arrays["counts"] = self.counts
         if self.reach.min() != self.reach.max():
@@ -301,6 +320,7 @@ class Codebook:
             arrays["labels"],
             bandwidth=meta["bandwidth"],
             **measure,
+            map=arrays.get("map"),
             **({"reach": arrays["reach"]} if "reach" in arrays else {"threshold": threshold}),
             feature_names=meta["feature_names"],
             counts=arrays.get("counts"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -13,10 +13,13 @@ from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook, reaching
 from fcac.communities.cluster_tree import by_first
+from fcac.communities.column_metric import check_blocks, needs_map
 from fcac.communities.noisy_nodes import Reading, checked_noise, choose_tree, read_noisy, stored_noise
 from fcac.communities.snapshot import Fitted
 from fcac.communities.tracking import Change, carry_names
+from fcac.knn.gaps import without_gaps
 from fcac.novelty import is_novel
+from fcac.tables.blocks import Block
 
 # Nodes around a row that vote on how firmly it belongs.
 _VOTERS = 5
@@ -37,6 +40,9 @@ class Communities:
         Number of clusters, for who knows it.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
         "auto" takes exact neighbours unless there are over 100,000 nodes of more than ten features.
+    blocks : sequence of Block, optional
+        The columns behind the features. With categories among them distances are measured so that a category counts by
+        what it shares with other columns; see :mod:`fcac.communities.column_metric`.
 
     Attributes
     ----------
@@ -63,7 +69,10 @@ class Communities:
     """
 
     def __init__(
-        self, n_clusters: int | None = None, neighbors: Literal["auto", "exact", "approximate"] = "auto"
+        self,
+        n_clusters: int | None = None,
+        neighbors: Literal["auto", "exact", "approximate"] = "auto",
+        blocks: Sequence[Block] | None = None,
     ) -> None:
         if n_clusters is not None and (n_clusters != int(n_clusters) or n_clusters < 1):
             raise ValueError(f"n_clusters must be a whole number of at least 1, or None; it is {n_clusters!r}")
@@ -71,6 +80,7 @@ class Communities:
             raise ValueError(f'neighbors must be "auto", "exact" or "approximate"; it is {neighbors!r}')
         self.wanted_clusters = None if n_clusters is None else int(n_clusters)
         self.neighbors = neighbors
+        self.blocks = None if blocks is None else tuple(blocks)
         self.lineage: list[Change] = []
         self.n_rounds = 0
         self._sites: dict[Any, tuple[Floats, Floats]] = {}
@@ -158,7 +168,7 @@ class Communities:
         held, scales = self._read(sites)
         if before is not None and before.holds(held, sites):
             return self
-        now = Fitted(held, sites, before, scales)
+        now = Fitted(held, sites, before, scales, self.blocks)
         now.link(self.neighbors, before)
         if self._reading is not None:
             now.take_tree(choose_tree(self._reading, now))
@@ -215,8 +225,13 @@ class Communities:
 
     @property
     def feature_scales(self) -> Floats:
-        """Factor of every feature in the distance."""
+        """Factor of every feature in the distance; where there is a map, it takes their place."""
         return self._result().scales
+
+    @property
+    def feature_map(self) -> Floats | None:
+        """Matrix from features to the coordinates in which distances are measured, where there are categories."""
+        return self._result().map
 
     @property
     def cluster_ids(self) -> Integers:
@@ -350,9 +365,9 @@ class Communities:
         rows = np.asarray(X, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != result.nodes.shape[1]:
             raise ValueError(f"X must be a table with {result.nodes.shape[1]} features; its shape is {rows.shape}")
-        if not np.isfinite(rows).all():
-            raise ValueError("X holds NaN or infinity: remove or fill these rows first")
-        return rows * result.scales
+        if np.isinf(rows).any():
+            raise ValueError("X holds infinity: remove these rows first")
+        return result.placed(without_gaps(rows, result.nodes))
 
     def codebook(self) -> Codebook:
         """Return all nodes as a codebook, which reads rows exactly as this model does.
@@ -366,6 +381,7 @@ class Communities:
             result.nodes[first],
             result.ids[first],
             scales=result.scales,
+            map=result.map,
             reach=result.reach(),
             counts=np.bincount(result.point_of, weights=result.counts),
         )
@@ -388,7 +404,8 @@ class Communities:
         if max_nodes < 1 or min_nodes < 1:
             raise ValueError(f"max_nodes and min_nodes must be at least 1; they are {max_nodes} and {min_nodes}")
         result = self._result()
-        means = coarse_codebook(result.nodes, result.counts, result.ids, result.scales, int(max_nodes), int(min_nodes))
+        how_many = int(max_nodes), int(min_nodes)
+        means = coarse_codebook(result.nodes, result.counts, result.ids, result.scales, *how_many, map=result.map)
         return reaching(means, result.nodes, self.reach)
 
     # ------------------------------------------------------------ storage
@@ -407,6 +424,8 @@ class Communities:
             "sizes": [len(self._sites[s][0]) for s in sites],
             "fitted": self._fitted is not None and bool(sites) and self._fitted.holds(self._read(sites)[0], sites),
         }
+        if needs_map(self.blocks):
+            meta["blocks"] = [list(block) for block in self.blocks or ()]
         arrays: dict[str, NDArray[Any]] = {
             "nodes": np.concatenate([self._sites[s][0] for s in sites]) if sites else np.zeros((0, 0)),
             "counts": np.concatenate([self._sites[s][1] for s in sites]) if sites else np.zeros(0),
@@ -424,13 +443,16 @@ class Communities:
     def from_parts(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Communities:
         """Rebuild a model from :meth:`to_parts`; whatever does not fit together is a ValueError."""
         try:
-            model = cls(meta["n_clusters"], meta["neighbors"])
+            blocks = check_blocks(meta["blocks"]) if "blocks" in meta else None
+            model = cls(meta["n_clusters"], meta["neighbors"], blocks)
             model.n_rounds, model._next_id = int(meta["n_rounds"]), int(meta["next_id"])
             model.lineage = [Change.from_json(values) for values in meta["lineage"]]
             sites, sizes = list(meta["sites"]), [int(size) for size in meta["sizes"]]
             nodes, counts = np.asarray(arrays["nodes"]), np.asarray(arrays["counts"])
             if len(sites) != len(sizes) or min(sizes, default=0) < 0 or not sum(sizes) == len(nodes) == len(counts):
                 raise ValueError("the sizes of sites do not add up to the stored nodes")
+            if blocks is not None and sum(block.width for block in blocks) != nodes.shape[1]:
+                raise ValueError("the stored columns do not fit the number of features")
             ends = np.cumsum(sizes)[:-1]
             noise = stored_noise(meta.get("noisy", [False] * len(sizes)), sizes, arrays)
             for site, some, their, noised in zip(
@@ -444,7 +466,7 @@ class Communities:
                 if ids.shape != counts.shape or not len(ids) or ids.min() < 0 or ids.max() >= model._next_id:
                     raise ValueError("the stored labels do not fit the stored nodes")
                 held, scales = model._read(sites)
-                model._fitted = Fitted(held, sites, scales=scales)
+                model._fitted = Fitted(held, sites, scales=scales, blocks=blocks)
                 model._fitted.ids = ids
                 model._fitted.kind = model.neighbors
                 if model._reading is not None:

@@ -31,9 +31,10 @@ from fcac.communities.snapshot import Fitted
 _FEWEST = 10
 # The graph is taken if its clusters are at least this stable,
 _STABLE = 0.15
-# or, with too few nodes to measure that, if its modularity is at least this (Newman and Girvan 2004) ...
-_MODULAR = 0.78
-# ... or the silhouette of its clusters exceeds that of the groups by this much (Rousseeuw 1987).
+# or, with too few nodes to measure that, if its modularity is at least this (Newman and Girvan 2004) and there are so
+# many nodes a cluster: a graph of few nodes is modular whatever they are;
+_MODULAR, _NODES_A_CLUSTER = 0.78, 9
+# or if the silhouette of its clusters exceeds that of the groups by this much (Rousseeuw 1987).
 _CLEARER = 0.2
 
 Noise = tuple[Floats, Floats]
@@ -212,7 +213,7 @@ def _is_firm(graph: Tree, now: Fitted, groups: Groups) -> bool:
     k = int(labels.max()) + 1
     if k < 2:
         return False
-    if _modularity(graph, labels, k) >= _MODULAR:
+    if len(labels) >= _NODES_A_CLUSTER * k and _modularity(graph, labels, k) >= _MODULAR:
         return True
     own = groups.labels[now.places.first]
     if not 2 <= k < len(labels) or not 2 <= len(np.unique(own)) < len(labels):

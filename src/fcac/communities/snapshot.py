@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
 from fcac.communities.cluster_tree import Tree
+from fcac.communities.column_metric import column_map, needs_map
 from fcac.communities.hierarchy import grow_hierarchy
 from fcac.communities.midpoints import midpoint_log_density
 from fcac.communities.snn_graph import Ties, dimension_of, moments, neighbours_for, scales_for
@@ -17,6 +18,7 @@ from fcac.knn.exact import Searcher, distinct, is_approximate
 from fcac.knn.knn_lists import Lists, made, made_approximate, mended
 from fcac.knn.morton_order import Places, grid_of
 from fcac.novelty import is_novel, reach_from_spacing
+from fcac.tables.blocks import Block
 
 # If more than this share of the nodes changed, starting over is cheaper than mending the lists.
 _MEND_BELOW = 0.3
@@ -37,6 +39,8 @@ class Fitted:
         approximate.
     scales : ndarray of shape (d,), optional
         Factor of every feature in the distance, where it is known; by default from how the nodes vary.
+    blocks : sequence of Block, optional
+        The columns behind the features; with categories among them, distances are measured through a map.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Fitted:
         sites: list[Any],
         before: Fitted | None = None,
         scales: Floats | None = None,
+        blocks: Sequence[Block] | None = None,
     ) -> None:
         self.places: Places
         self.sites = sites
@@ -64,7 +69,10 @@ class Fitted:
                 self._moved = self._where(before)
         else:
             self.places, self._moved = places
-        self.points = self.nodes[self.places.first] * self.scales
+        self.map: Floats | None = None
+        if blocks is not None and needs_map(blocks):
+            self.map = column_map(self.nodes, self.counts, blocks)
+        self.points = self.placed(self.nodes[self.places.first])
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self.kind, self.exact = "auto", True
         self._lists: Lists | None = None
@@ -76,6 +84,17 @@ class Fitted:
     def holds(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> bool:
         """Whether these are the nodes."""
         return self.sites == sites and all(part is held[s] for part, s in zip(self.parts, sites, strict=True))
+
+    def placed(self, rows: Floats) -> Floats:
+        """Return rows in the coordinates in which distances are measured."""
+        placed: Floats = rows * self.scales if self.map is None else rows @ self.map
+        return placed
+
+    def _measures_as(self, before: Fitted) -> bool:
+        """Whether distances are measured as in an earlier fit."""
+        if self.map is None or before.map is None:
+            return self.map is before.map and np.array_equal(self.scales, before.scales)
+        return np.array_equal(self.map, before.map)
 
     @property
     def point_of(self) -> Integers:
@@ -113,7 +132,7 @@ class Fitted:
             and self._moved is not None
             and (before.exact or not self.exact)
             and before._lists.near.shape[1] == k
-            and np.array_equal(self.scales, before.scales)
+            and self._measures_as(before)
             and (self._moved >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points))
         ):
             self._searcher = before.searcher().mended(self.points, self._moved)
@@ -176,7 +195,7 @@ class Fitted:
         is_new[moved[stayed]] = False
         new = np.flatnonzero(is_new)
         places = self.nodes[self.places.first[new]]
-        near, squared = before.searcher().nearest(places * before.scales, 1)
+        near, squared = before.searcher().nearest(before.placed(places), 1)
         far = is_novel(near[:, 0], np.sqrt(squared[:, 0]), before.reach())
         old_ids = before.point_ids()
         origin[new] = np.where(far, -1, old_ids[near[:, 0]])

@@ -89,6 +89,38 @@ def add_cells(which, to, means, squares, totals, to_means, to_squares, to_totals
 
 
 @kernel(error_model="numpy")
+def add_rows_with_gaps(rows, weights, owner, means, squares, totals, present):
+    """Count rows into cells where some features are gaps (NaN): `present` is the weight of the rows that have each."""
+    for r in range(rows.shape[0]):
+        c = owner[r]
+        totals[c] += weights[r]
+        for j in range(rows.shape[1]):
+            if np.isnan(rows[r, j]):
+                continue
+            present[c, j] += weights[r]
+            gap = rows[r, j] - means[c, j]
+            means[c, j] += gap * (weights[r] / present[c, j])
+            squares[c, j] += weights[r] * gap * (rows[r, j] - means[c, j])
+
+
+@kernel(error_model="numpy")
+def add_cells_with_gaps(which, to, means, squares, totals, present, to_means, to_squares, to_totals, to_present):
+    """Put the cells `which` into the cells `to` of other arrays, feature by feature as far as rows had it."""
+    for i in range(which.shape[0]):
+        a, c = which[i], to[i]
+        to_totals[c] += totals[a]
+        for j in range(means.shape[1]):
+            if present[a, j] == 0.0:
+                continue
+            both = to_present[c, j] + present[a, j]
+            share = present[a, j] / both
+            gap = means[a, j] - to_means[c, j]
+            to_squares[c, j] += squares[a, j] + gap * gap * (to_present[c, j] * share)
+            to_means[c, j] += gap * share
+            to_present[c, j] = both
+
+
+@kernel(error_model="numpy")
 def join_small(means, squares, totals, scales, least):
     """Join cells lighter than `least` to others, lightest first; emptied cells keep a total of 0.
 

@@ -52,6 +52,10 @@ def check_form(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> N
     d, k = meta["n_features"], len(arrays["seeds"])
     for name in ("seeds", "means", "squares"):
         _require(arrays[name].shape == (k, d), f"array {name!r} does not fit the number of seeds and features")
+    for name in ("present", "spots") if "present" in arrays or "spots" in arrays else ():
+        array = arrays.get(name)
+        fits = isinstance(array, np.ndarray) and array.shape == (k, d) and array.dtype == np.float64
+        _require(fits, f"array {name!r} is missing or has the wrong form")
     _require(arrays["weights"].shape == (k,), "there is not one weight per seed")
     _require(arrays["scales"].shape == (d,), "there is not one scale per feature")
     _require(arrays["waiting"].shape[1] == d, "the waiting rows have another number of features")
@@ -68,8 +72,16 @@ def check_content(
     _require((meta["n_learned"] > 0) == (k > 0), "it has seeds but has learned nothing, or the reverse")
     _require(not k or int(keys.max()) < meta["bar"], "a key is not below the bar")
     _require(len(np.unique(keys)) == k, "a key is double")
-    for name in ("seeds", "means", "waiting"):
-        _require(bool((np.abs(arrays[name]) <= LARGEST).all()), "a value is not finite or too large")
+    with_gaps = "present" in arrays
+    for name in ("seeds", "means", "waiting", *(("spots",) if with_gaps else ())):
+        # rows that wait have not been looked at: they may bring the first gap
+        open_to_gaps = name == "waiting" or (with_gaps and name == "seeds")
+        fits = (np.abs(arrays[name]) <= LARGEST) | (np.isnan(arrays[name]) & open_to_gaps)
+        _require(bool(fits.all()), "a value is not finite or too large")
+    if with_gaps:
+        present = arrays["present"]
+        known = np.isfinite(present) & (present >= 0) & (present <= arrays["weights"][:, None] * (1 + 1e-9))
+        _require(bool(known.all()), "a cell knows a feature from more rows than it has")
     for name in ("weights", "waiting_weights", "scales"):
         positive = np.isfinite(arrays[name]) & (arrays[name] > 0)
         _require(bool(positive.all()), f"a number of {name!r} is not positive")

@@ -12,7 +12,7 @@ import numpy as np
 from fcac._typing import Floats
 from fcac.communities.snn_graph import moments, scales_for
 from fcac.condense import _cells as kernels
-from fcac.condense.cells import SAMPLE_ROWS, Cells
+from fcac.condense.cells import SAMPLE_ROWS, Cells, variances_of_present
 from fcac.condense.reservoir import Reservoir
 from fcac.condense.sample import OPEN, RowSample
 
@@ -124,6 +124,11 @@ def combined(weighed: Sequence[tuple[Reservoir, float]], n_features: int, max_no
     seeds = np.concatenate([cells.seeds[: cells.k] for cells, _ in parts])
     means = np.concatenate([cells.means[: cells.k] for cells, _ in parts])
     totals = np.concatenate([cells.totals[: cells.k] * factor for cells, factor in parts])
+    gaps = any(cells.present is not None for cells, _ in parts)
+    if gaps:
+        parts = [(cells.copy(), factor) for cells, factor in parts]
+        for part, _ in parts:
+            part.open_gaps()
     squares = np.concatenate([cells.squares[: cells.k] * factor for cells, factor in parts])
     factors = np.concatenate([np.full(cells.k, factor) for cells, factor in parts])
     distinct, which = np.unique(keys, return_inverse=True)
@@ -138,12 +143,24 @@ def combined(weighed: Sequence[tuple[Reservoir, float]], n_features: int, max_no
     k = len(left)
     none: Floats = np.zeros((k, n_features))
     cells = Cells(left, seeds[first[stays]], none, none.copy(), np.zeros(k), _scales(means, squares, totals), OPEN)
+    spots = seeds
+    if gaps:
+        present, spots = (
+            np.concatenate([getattr(part, name)[: part.k] * factor for part, factor in stacked])
+            for name, stacked in (("present", parts), ("spots", [(part, 1.0) for part, _ in parts]))
+        )
+        cells.present, cells.spots = np.zeros((k, n_features)), spots[first[stays]]
+        cells.scales = scales_for(variances_of_present(means, squares, present))
     staying, away = np.flatnonzero(place >= 0), np.flatnonzero(place < 0)
     if len(away):
-        place[away] = cells._nearest(seeds[away] * cells.scales, k, None)
+        place[away] = cells._nearest(spots[away] * cells.scales, k, None)
     # those that stay first, so that a cell begins with its own rows
     order = np.concatenate([staying, away])
-    kernels.add_cells(order, place[order], means, squares, totals, cells.means, cells.squares, cells.totals)
+    theirs, mine = (means, squares, totals), (cells.means, cells.squares, cells.totals)
+    if gaps:
+        kernels.add_cells_with_gaps(order, place[order], *theirs, present, *mine, cells.present)
+    else:
+        kernels.add_cells(order, place[order], *theirs, *mine)
     cells.sample = RowSample(n_features, SAMPLE_ROWS)
     for part, factor in parts:
         sample = part.row_sample().copy()

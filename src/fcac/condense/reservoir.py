@@ -86,7 +86,8 @@ class Reservoir:
         Parameters
         ----------
         rows : array-like of shape (n, d)
-            Finite, and not beyond 1e150 either way.
+            Not beyond 1e150 either way. NaN is a gap: a row is compared over the features it has, and a node learns a
+            feature from the rows that have it.
         weights : array-like of shape (n,), optional
             How many rows each row stands for; rows of weight zero are left out. One each by default.
         n_threads : int, optional
@@ -128,9 +129,9 @@ class Reservoir:
             raise ValueError(f"rows must be a table with {self.n_features} features; its shape is {rows.shape}")
         for start in range(0, len(rows), 65_536):
             if not (np.abs(rows[start : start + 65_536]) <= LARGEST).all():
-                raise ValueError(
-                    f"rows hold NaN, infinity or numbers beyond {LARGEST:g}: remove, fill or rescale them first"
-                )
+                part = rows[start : start + 65_536]
+                if not ((np.abs(part) <= LARGEST) | np.isnan(part)).all():
+                    raise ValueError(f"rows hold infinity or numbers beyond {LARGEST:g}: remove or rescale them first")
         if weights is None:
             return rows, np.ones(len(rows))
         weights = np.asarray(weights, dtype=np.float64)
@@ -146,6 +147,9 @@ class Reservoir:
     ) -> None:
         # adding zero makes -0.0 the same value as 0.0
         rows = np.ascontiguousarray(rows + 0.0)
+        gaps = np.isnan(rows)
+        if gaps.any():
+            rows[gaps] = np.nan  # one bit pattern for all gaps: keys are made of bits
         cells.take(rows, weights, self._keys(rows), self.max_nodes, over, trail)
 
     def _keys(self, rows: Floats) -> NDArray[np.uint64]:
@@ -178,9 +182,9 @@ class Reservoir:
 
     @property
     def nodes(self) -> Floats:
-        """Mean of every cell."""
+        """Mean of every cell; a feature that none of its rows has is filled from the cells nearest to it."""
         cells = self._settled
-        result: Floats = cells.means[cells.order()]
+        result: Floats = cells.whole_means()[cells.order()]
         return result
 
     @property
@@ -195,6 +199,9 @@ class Reservoir:
         """Variance of every feature of the rows behind each node."""
         cells = self._settled
         order = cells.order()
+        if cells.present is not None:
+            known: Floats = cells.squares[order] / np.maximum(cells.present[order], 1e-300)
+            return known
         result: Floats = cells.squares[order] / cells.totals[order, None]
         return result
 
@@ -315,6 +322,8 @@ class Reservoir:
             "waiting": self._waiting.copy(),
             "waiting_weights": self._waiting_weights.copy(),
         }
+        if cells.present is not None and cells.spots is not None:
+            arrays["present"], arrays["spots"] = cells.present[:k].copy(), cells.spots[:k].copy()
         if cells.sample is not None:
             meta["sample_bar"] = cells.sample.bar
             arrays["sample"], arrays["sample_weights"] = cells.sample.rows, cells.sample.weights
@@ -339,6 +348,8 @@ class Reservoir:
             scales=np.array(arrays["scales"]),
             bar=meta["bar"],
         )
+        if "present" in arrays:
+            state._cells.present, state._cells.spots = np.array(arrays["present"]), np.array(arrays["spots"])
         if "sample" in arrays:
             sample = arrays["sample"], arrays["sample_weights"], meta["sample_bar"]
             state._cells.sample = RowSample.from_parts(*sample, SAMPLE_ROWS)

@@ -108,8 +108,8 @@ class RowSample:
         fits = len(keys) <= size and weights.shape == keys.shape and (np.diff(keys.astype(object)) > 0).all()
         if not fits or (len(keys) and int(keys[-1]) >= bar) or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError("not a valid reservoir: keys or weights of the sample of rows do not fit")
-        if not np.isfinite(rows).all():
-            raise ValueError("not a valid reservoir: a value of the sample of rows is not finite")
+        if np.isinf(rows).any():
+            raise ValueError("not a valid reservoir: a value of the sample of rows is infinite")
         sample.keys, sample.rows, sample.weights, sample.bar = keys, np.array(rows), np.array(weights), bar
         return sample
 

@@ -111,9 +111,12 @@ class Hub:
 
     # ------------------------------------------------------------ reading
 
+    def _first_server(self) -> Server:
+        return Server(self.settings.server, self.settings.seed, blocks=self.settings.schema.blocks)
+
     def snapshot(self) -> HubSnapshot:
         """Return the server as stored on disk; its log is read on demand."""
-        server = self.store.server() or Server(self.settings.server, self.settings.seed)
+        server = self.store.server() or self._first_server()
         return HubSnapshot(server, self.store.closed, self.store.newest())
 
     @property
@@ -222,7 +225,7 @@ class Hub:
             batch = [Contribution.from_bytes(data) for site, data in arrived.items() if site in active]
             if not batch:
                 return []
-            server = self.store.server() or Server(self.settings.server, self.settings.seed)
+            server = self.store.server() or self._first_server()
             amounts = self.store.amounts()
             others = [amount for site, amount in amounts.items() if site not in arrived]
             capped = cap_round(batch, self.settings.limits, others)

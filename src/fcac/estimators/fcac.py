@@ -20,6 +20,7 @@ from fcac.codebook import Codebook
 from fcac.condense import Trail
 from fcac.condense.sample import RowSample
 from fcac.estimators.columns import in_order, warn_of_names, without_column
+from fcac.estimators.frames import as_schema, encoded, features, is_table_of
 from fcac.estimators.lineage import (
     STRUCTURAL,
     as_table,
@@ -30,6 +31,7 @@ from fcac.estimators.lineage import (
     told_by,
 )
 from fcac.estimators.row_labels import Places, labels_by_trail
+from fcac.estimators.showing import Shown
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites, rows_by_site
 from fcac.estimators.summary import Described
 from fcac.federation import Server, Site, play_round, readouts
@@ -43,7 +45,7 @@ from fcac.tables.schema import Schema, schema_in
 _FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
 
 
-class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Described, Shown, TransformerMixin, ClusterMixin, BaseEstimator):
     """Federated clustering via adaptive resonance theory: sites condense, a server clusters, nobody says how many.
 
     Every site runs CA+ over its own rows, in one pass, and contributes its nodes; the server learns all sites' nodes.
@@ -118,6 +120,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
 
     schema_: Schema | None = None
     _site_column: str | None = None
+    _by_schema: bool = False
     _trails: tuple[dict[SiteName, Trail], Places] | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -166,6 +169,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         sample_weight: Any = None,
         record_ids: Any = None,
         partition: str | None = None,
+        schema: Any = None,
     ) -> Self:
         """Start anew and play one round.
 
@@ -184,12 +188,15 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         partition : str, optional
             With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
             a day. Releases of different parts do not add up.
+        schema : Schema or path, optional
+            What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
+            :class:`fcac.tables.Schema`. Later tables are read by it too.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=True)
+        return self._play(X, groups, sample_weight, record_ids, partition, reset=True, schema=schema)
 
     def partial_fit(
         self,
@@ -226,14 +233,28 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
 
     def _play(
-        self, X: Any, groups: Any, sample_weight: Any, record_ids: Any, partition: str | None, *, reset: bool
+        self,
+        X: Any,
+        groups: Any,
+        sample_weight: Any,
+        record_ids: Any,
+        partition: str | None,
+        *,
+        reset: bool,
+        schema: Any = None,
     ) -> Self:
         self._validate_params()
         names = None if reset else getattr(self, "feature_names_in_", None)
-        data = SiteRows(X, groups, self, None if names is None else list(names))
+        site_column = groups if isinstance(groups, str) else None
+        known = None if schema is None else as_schema(schema)
+        if not reset and self._by_schema:
+            known = self.schema_
+        if known is not None:
+            X, groups = encoded(X, groups, known)
+        data = SiteRows(X, groups, self, None if names is None else list(names), known)
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.weights(sample_weight)
-        if not reset:
+        if not reset and not self._by_schema:
             warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:
             raise ValueError(
@@ -241,7 +262,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             )
         if reset:
             seed = self._seed()
-            server, sites = Server(self.server, seed, self.n_clusters), {}
+            server, sites = Server(self.server, seed, self.n_clusters, None if known is None else known.blocks), {}
         else:
             server, sites = self.server_, dict(self.sites_)
         told = told_by(server.readout)
@@ -263,10 +284,10 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         self._adopt(server, sites, data.n_features, condenser, told)
         self._trails = None if trails is None else (trails, data.places())
         if reset:
-            self.schema_ = None
+            self.schema_, self._by_schema = known, known is not None
             self._keep_names(data.feature_names)
-        if reset or isinstance(groups, str):
-            self._site_column = groups if isinstance(groups, str) else None
+        if reset or site_column is not None:
+            self._site_column = site_column
         self._last_rows: Any = data.table
         return self
 
@@ -306,7 +327,8 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters)
+        blocks = None if schema is None else schema.blocks
+        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters, blocks)
         told = told_by(server.readout)
         condenser = self._condenser(not started)
         sites = dict(self.sites_) if started else {}
@@ -325,7 +347,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         else:
             play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
         if not started:
-            self.schema_ = schema
+            self.schema_, self._by_schema = schema, False
             self._keep_names(feature_names)
             self._site_column = None
         self._adopt(server, sites, n_features, condenser, told)
@@ -421,12 +443,16 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
     def _rows_to_read(self, X: Any) -> Rows:
         check_is_fitted(self, "server_")
         X, names = arrow_if_polars(X), getattr(self, "feature_names_in_", None)
+        schema = self.schema_
+        if schema is not None and is_table_of(X, schema, None if names is None else list(names), self._by_schema):
+            return Rows(features(X, schema), self, allow_gaps=True)
         if names is not None:
             if self._site_column not in names:
                 X = without_column(X, self._site_column)
             X = in_order(X, list(names))
-        rows = Rows(X, self)
-        warn_of_names(self, column_names(X))
+        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps)
+        if not self._by_schema:
+            warn_of_names(self, column_names(X))
         if rows.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
@@ -596,7 +622,9 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         check_is_fitted(self, "server_")
         return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
 
-    def fit_predict(self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None) -> Integers:
+    def fit_predict(
+        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, schema: Any = None
+    ) -> Integers:
         """Play one round anew and return the cluster of each row.
 
         Parameters
@@ -605,12 +633,13 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
         y : ignored
         groups : array-like of shape (n,), optional
         sample_weight : array-like of shape (n,), optional
+        schema : Schema or path, optional
 
         Returns
         -------
         labels : ndarray of shape (n,)
         """
-        return self.fit(X, groups=groups, sample_weight=sample_weight).labels_
+        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema).labels_
 
     @property
     def n_rounds_(self) -> int:
@@ -724,6 +753,8 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             meta["site_column"] = self._site_column
         if self.schema_ is not None:
             meta["schema"] = self.schema_.to_toml()
+        if self._by_schema:
+            meta["by_schema"] = True  # tables are read by the schema even if its columns are named like the features
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
         arrays.update({f"sites.{name}": array for name, array in sites_arrays.items()})
         return meta, arrays
@@ -742,7 +773,7 @@ class FCAC(Described, TransformerMixin, ClusterMixin, BaseEstimator):
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
             raise ValueError("the server in this file does not fit its parameters")
-        self.schema_ = schema_in(meta)
+        self.schema_, self._by_schema = schema_in(meta), bool(meta.get("by_schema", False))
         if self.schema_ is not None and self.schema_.n_features != meta["n_features"]:
             raise ValueError("the schema in this file does not fit its nodes")
         names = meta["feature_names"]

@@ -12,6 +12,7 @@ from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
 from fcac.estimators.columns import in_order, take_site_column
+from fcac.tables.schema import Schema
 
 
 class SiteRows(Mapping[SiteName, Any]):
@@ -26,6 +27,8 @@ class SiteRows(Mapping[SiteName, Any]):
         Named in messages.
     names : sequence of str, optional
         Columns that the model has learned, in their order; by default those of the first table.
+    schema : Schema, optional
+        What X came through; then X holds its features, and NaN is a gap.
 
     Attributes
     ----------
@@ -34,7 +37,10 @@ class SiteRows(Mapping[SiteName, Any]):
     table : the rows as passed, without a column of sites, columns in order
     """
 
-    def __init__(self, X: Any, groups: Any, estimator: Any, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, X: Any, groups: Any, estimator: Any, names: Sequence[str] | None = None, schema: Schema | None = None
+    ) -> None:
+        gaps = schema is not None
         self._X = X = _tables_of(X)
         self.feature_names: list[str] | None = None
         self._index: dict[SiteName, Any] = {}
@@ -48,18 +54,22 @@ class SiteRows(Mapping[SiteName, Any]):
             self.table = X = {n: in_order(rows, wanted, f"site {n}") for n, rows in X.items()}
             # a site under a private release answers every round, rows or not
             silent = hasattr(estimator.privacy, "release")
-            tables = {plain_site(n): Rows(rows, estimator, allow_empty=silent) for n, rows in X.items()}
+            tables = {
+                plain_site(n): Rows(rows, estimator, allow_empty=silent, allow_gaps=gaps) for n, rows in X.items()
+            }
             widths = {table.n_features for table in tables.values()}
             if len(widths) > 1:
                 raise ValueError(f"the sites' rows differ in their number of features: {sorted(widths)}")
             self.n_features = widths.pop()
             self._index = dict(tables)
+            if schema is not None:
+                self.feature_names = schema.feature_names
             return
         if isinstance(groups, str):
             X, groups = take_site_column(X, groups)
         self.table = X = in_order(X, names)
-        self.feature_names = column_names(X)
-        table = Rows(X, estimator)
+        self.feature_names = column_names(X) if schema is None else schema.feature_names
+        table = Rows(X, estimator, allow_gaps=gaps)
         self.n_features, self._n_rows = table.n_features, table.n_rows
         if groups is None:
             self._index = {0: table}

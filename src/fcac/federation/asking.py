@@ -70,7 +70,7 @@ def calibrate_codebook(
         if not len(part.rows):
             continue
         position, distance = book.nearest_few(part.rows, 2)
-        node, _ = nearest(nodes[site] * book.scales, part.rows * book.scales, 1)
+        node, _ = nearest(book.placed(nodes[site]), book.placed(part.rows), 1)
         holds = book.nearest(nodes[site])[0][node[:, 0]] == position[:, 0]
         mass = masses[position[:, 0]]
         # nothing is left of a mean of nothing else: the factor is bounded

@@ -252,6 +252,11 @@ class CAPlusCondenser(Condenser):
     def learn(self, draft: _Learning, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
         if weights is not None:
             raise ValueError('sample_weight: the paper\'s CA+ has no use for weights; use server="communities"')
+        if np.isnan(block).any():
+            raise ValueError(
+                'rows with gaps: the paper\'s CA+ compares whole rows only; use server="communities", or write '
+                'missing = "drop" or missing = "fill" in the schema'
+            )
         draft.network.learn(block)
         if draft.sample is not None:
             draft.sample.add(block)

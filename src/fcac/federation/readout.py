@@ -16,6 +16,7 @@ from fcac.codebook.coarse import coarse_codebook
 from fcac.communities.tracking import Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
+from fcac.tables.blocks import Block
 
 #: Gives the random generator of a round, from the server's seed and the round's number only.
 Shuffler = Callable[[Sequence[Contribution]], np.random.RandomState]
@@ -64,6 +65,8 @@ class ReadOut(ABC):
                 'or use server="communities"'
             )
         self.n_clusters_wanted = n_clusters
+        #: the columns behind the features, where rows come from tables; servers may measure distances by them
+        self.blocks: tuple[Block, ...] | None = None
         #: how far clusters have moved, round by round, where names last and as far as this program has seen it
         self.moves: list[Move] = []
 

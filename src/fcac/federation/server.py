@@ -19,6 +19,7 @@ from fcac.federation import readouts
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Entry, Log
 from fcac.federation.readout import ReadOut
+from fcac.tables.blocks import Block
 from fcac.tables.schema import Schema
 
 
@@ -41,6 +42,9 @@ class Server:
         only, so that a replay without a site is exact.
     n_clusters : int, optional
         Number of clusters, if it is known; only some servers accept it.
+    blocks : sequence of Block, optional
+        The columns behind the features, as :attr:`fcac.tables.schema.Schema.blocks` tells them; communities measure
+        distances by them if there are categories.
 
     Examples
     --------
@@ -54,8 +58,15 @@ class Server:
     (2, 1, ['a', 'b'])
     """
 
-    def __init__(self, kind: str = "communities", random_state: int = 0, n_clusters: int | None = None) -> None:
+    def __init__(
+        self,
+        kind: str = "communities",
+        random_state: int = 0,
+        n_clusters: int | None = None,
+        blocks: Sequence[Block] | None = None,
+    ) -> None:
         self._readout = readouts.find(kind)(n_clusters)
+        self._readout.blocks = None if blocks is None else tuple(blocks)
         self.kind = kind
         self.random_state = int(random_state)
         self.n_clusters_wanted = n_clusters

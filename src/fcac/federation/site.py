@@ -124,7 +124,7 @@ class Site:
             Without privacy: takes note of where rows go, for :meth:`nodes_of`.
         """
         ids = self.checked_records(record_ids)
-        table = rows if hasattr(rows, "blocks") else Rows(rows, "Site", allow_empty=True)
+        table = rows if hasattr(rows, "blocks") else Rows(rows, "Site", allow_empty=True, allow_gaps=True)
         self._check_width(table.n_features)
         if self.privacy is None:
             self._learn(table, weights, n_threads, trail)

@@ -55,8 +55,11 @@ def check_bounds(bounds: Any) -> Floats:
     return array
 
 
-def check_rows(X: Any, n_features: int) -> Floats:
-    """Return rows as a float array, or raise an error that says what is wrong; an empty batch is allowed."""
+def check_rows(X: Any, n_features: int, *, gaps: bool = False) -> Floats:
+    """Return rows as a float array, or raise an error that says what is wrong; an empty batch is allowed.
+
+    With `gaps`, NaN is a gap and allowed.
+    """
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
@@ -65,7 +68,7 @@ def check_rows(X: Any, n_features: int) -> Floats:
         raise ValueError(f"X must have shape (n, d), got {rows.ndim} dimension(s); reshape one record to (1, d)")
     if rows.shape[1] != n_features:
         raise ValueError(f"X has {rows.shape[1]} features, but bounds describe {n_features}: they must agree")
-    if not np.isfinite(rows).all():
+    if not (np.isfinite(rows) | (np.isnan(rows) & gaps)).all():
         column = int(np.flatnonzero(~np.isfinite(rows).all(axis=0))[0])
         raise ValueError(f"X has NaN or infinite values (first in feature {column}): fill or drop them first")
     return rows
@@ -75,7 +78,7 @@ def to_unit(rows: Floats, bounds: Floats) -> Floats:
     """Map rows into [0, 1] by the public bounds; values outside are clipped.
 
     Every value is handled separately, in correctly rounded operations, so that the result for one record cannot
-    depend on the other records of the batch.
+    depend on the other records of the batch. A gap (NaN) stays one.
     """
     low, high = bounds[:, 0], bounds[:, 1]
     inside = np.clip(rows, low, high)

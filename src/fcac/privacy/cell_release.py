@@ -242,7 +242,8 @@ def grow_cells(
             kept, noise = trust**SENT_TRUST, trust ** (2 * SENT_TRUST) * noise
             moved = pulled_to_bounds(from_grid(step.bases) + kept[:, None] * means, noise)
             sent = np.maximum(1.0, np.rint(counts[alive]))
-            count_noise = np.full(len(sent), step.count_scale**2)
+            # in records, not in units of 1/WEIGHT
+            count_noise = np.full(len(sent), step.records_noise**2)
             return Outcome(moved[alive], sent, noise[alive], count_noise, VIGILANCE * radius / UNIT, steps)
         moved = np.clip(from_grid(step.bases) + trust[:, None] * means, 0.0, 1.0)
         if final_cells is None:

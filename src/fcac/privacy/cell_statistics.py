@@ -8,7 +8,7 @@ hold exactly, not only up to rounding:
 2. A row adds its weight, an integer, to one count and to one ring. The weights of a person's rows in a batch add up to
    ``WEIGHT`` and depend on that person's rows alone; without ids every row weighs ``WEIGHT``.
 3. A row adds its weight times an integer vector of norm at most ``radius`` to one sum: residuals are clipped and
-   rounded toward zero, and their norm is then checked in integers.
+   rounded toward zero, and their norm is then checked in integers. A gap has the residual zero.
 
 So adding or removing one person (without ids: one row) changes the counts and the rings by at most ``WEIGHT`` each, and
 the sums by at most ``WEIGHT * radius``, in the Euclidean norm. All totals are plain sums over rows, in units of
@@ -38,6 +38,9 @@ N_RINGS = 10
 #: Largest number of features: with more, distances could leave the range in which float64 is exact.
 MAX_FEATURES = 2**17
 
+#: A gap, in place of a grid point. It is no grid point, and it never enters a sum or a distance.
+GAP = -(2**31)
+
 _ROWS_AT_ONCE = 4096
 
 
@@ -50,8 +53,14 @@ class Totals(NamedTuple):
 
 
 def to_grid(unit_rows: Floats) -> Integers:
-    """Map points in [0, 1] to the integer grid, with the centre at 0."""
-    return np.rint((np.asarray(unit_rows) - 0.5) * UNIT).astype(np.int64)
+    """Map points in [0, 1] to the integer grid, with the centre at 0; NaN becomes `GAP`."""
+    points = np.asarray(unit_rows)
+    gaps = np.isnan(points)
+    if not gaps.any():
+        return np.rint((points - 0.5) * UNIT).astype(np.int64)
+    grid = np.rint((np.where(gaps, 0.5, points) - 0.5) * UNIT).astype(np.int64)
+    grid[gaps] = GAP
+    return grid
 
 
 def from_grid(points: Floats | Integers) -> Floats:
@@ -76,14 +85,20 @@ def ring_edges(n_features: int) -> Integers:
 def nearest(rows: Integers, codebook: Integers) -> Integers:
     """Return the position of the codeword nearest to every row; ties go to the lowest position.
 
-    All numbers in the product are integers below 2**53, so float64 arithmetic is exact in any order.
+    A row with gaps is compared over the features it has. All numbers in the product are integers below 2**53, so
+    float64 arithmetic is exact in any order.
     """
     words = codebook.astype(np.float64)
     own = np.einsum("ij,ij->i", words, words)
     result = np.empty(len(rows), dtype=np.int64)
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         block = rows[start : start + _ROWS_AT_ONCE].astype(np.float64)
-        result[start : start + _ROWS_AT_ONCE] = np.argmin(own - 2.0 * (block @ words.T), axis=1)
+        lengths = own
+        has = block != GAP
+        if not has.all():
+            # for a row without gaps this is the same integer as without the mask
+            block, lengths = np.where(has, block, 0.0), has.astype(np.float64) @ (words**2).T
+        result[start : start + _ROWS_AT_ONCE] = np.argmin(lengths - 2.0 * (block @ words.T), axis=1)
     return result
 
 
@@ -146,7 +161,7 @@ def cell_totals(
     Parameters
     ----------
     rows : ndarray of shape (n, d)
-        Records on the grid.
+        Records on the grid; `GAP` where a value is missing.
     codebook : ndarray of shape (K, d)
         A record belongs to the cell of the nearest codeword.
     bases : ndarray of shape (K, d)
@@ -172,7 +187,8 @@ def cell_totals(
     edges = ring_edges(n_features)
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         here = cells[start : start + _ROWS_AT_ONCE]
-        residuals = rows[start : start + _ROWS_AT_ONCE] - bases[here]
+        block = rows[start : start + _ROWS_AT_ONCE]
+        residuals = np.where(block == GAP, 0, block - bases[here])
         own = weights[start : start + _ROWS_AT_ONCE]
         squared = np.einsum("ij,ij->i", residuals, residuals)
         rings += np.bincount(np.searchsorted(edges, squared), own, minlength=N_RINGS).astype(np.int64)

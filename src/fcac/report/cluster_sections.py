@@ -12,7 +12,7 @@ from fcac.report.components import section, shortened
 from fcac.report.data import Cluster, ReportData
 from fcac.report.dots import MIN_ROWS
 from fcac.report.markup import Child, Markup, tag
-from fcac.report.mini_charts import distribution, in_words
+from fcac.report.mini_charts import distribution, in_words, shared_shapes
 from fcac.report.profiles import ColumnProfile
 
 # So many cards are shown at once; the others when they are chosen or all are asked for.
@@ -28,7 +28,8 @@ def clusters_section(data: ReportData) -> Markup | None:
     if not clusters:
         return None
     described = [c for c in clusters if c.label in data.profiles.clusters]
-    cards = [_card(cluster, data, hidden=k >= _MAX_CARDS) for k, cluster in enumerate(described)]
+    shapes = {name: number for number, name in enumerate(data.profiles.overall)}
+    cards = [_card(cluster, data, shapes, hidden=k >= _MAX_CARDS) for k, cluster in enumerate(described)]
     if not cards:
         few = tag("p", f"No cluster stands for {MIN_ROWS} rows or more, so none is described.", class_="panel")
         return section("clusters", "The clusters", None, few)
@@ -49,7 +50,8 @@ def clusters_section(data: ReportData) -> Markup | None:
     if any(p.error is not None for c in described for p in data.profiles.clusters[c.label].columns):
         intro += " The bar above a histogram shows within what range noise leaves the mean in 95 of 100 cases."
     intro += " Distributions are those of nodes, which are means of rows: somewhat narrower than those of rows."
-    return section("clusters", "The clusters", intro, tag("div", cards, class_="cards follow"), unfold, note)
+    shared = shared_shapes(data.profiles.overall)
+    return section("clusters", "The clusters", intro, shared, tag("div", cards, class_="cards follow"), unfold, note)
 
 
 def size_in_words(cluster: Cluster, data: ReportData) -> str:
@@ -60,7 +62,7 @@ def size_in_words(cluster: Cluster, data: ReportData) -> str:
     return size if data.exact_counts else f"about {size}"
 
 
-def _card(cluster: Cluster, data: ReportData, *, hidden: bool) -> Markup:
+def _card(cluster: Cluster, data: ReportData, shapes: dict[str, int], *, hidden: bool) -> Markup:
     profile = data.profiles.clusters[cluster.label]
     many_sites = len(data.sites) > 1
     return tag(
@@ -77,7 +79,7 @@ def _card(cluster: Cluster, data: ReportData, *, hidden: bool) -> Markup:
         ),
         tag("h3", _sentence(profile.name)),
         tag("p", size_in_words(cluster, data), _stability(cluster), class_="size"),
-        tag("ul", [_column_line(p, data, cluster) for p in profile.columns], class_="profile"),
+        tag("ul", [_column_line(p, data, cluster, shapes[p.column.name]) for p in profile.columns], class_="profile"),
         _sites_line(cluster) if many_sites else None,
         class_=f"panel card k{' more' if hidden else ''}",
         data_k=cluster.label,
@@ -94,10 +96,10 @@ def _stability(cluster: Cluster) -> Markup | None:
     return tag("span", f" · stability {cluster.stability:.2f}")
 
 
-def _column_line(profile: ColumnProfile, data: ReportData, cluster: Cluster) -> Markup:
+def _column_line(profile: ColumnProfile, data: ReportData, cluster: Cluster, number: int) -> Markup:
     column = profile.column
     edges = data.profiles.edges[column.name]
-    chart = distribution(profile, edges, cluster.style.colour)
+    chart = distribution(profile, edges, cluster.style.colour, number)
     name = tag("span", shortened(column.name, 26), class_="name", title=column.name)
     if column.kind == "category":
         return tag("li", name, chart, class_="cat")
@@ -108,7 +110,7 @@ def _column_line(profile: ColumnProfile, data: ReportData, cluster: Cluster) -> 
         name,
         tag("span", tag("b", value), tag("span", f" all {usual}", class_="all-value"), class_="value"),
         chart,
-        data_t=in_words(profile),
+        data_t=in_words(profile, brief=len(data.read.clusters) > _MANY),
     )
 
 

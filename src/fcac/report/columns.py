@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from fcac._typing import Floats
 
-Kind = Literal["number", "category", "date"]
+Kind = Literal["number", "share", "ordinal", "category", "date"]
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_CIRCLES = {"month": _MONTHS, "weekday": _WEEKDAYS, "hour": tuple(f"{hour}:00" for hour in range(24))}
 
 
 @dataclass(frozen=True)
@@ -21,15 +26,17 @@ class ReportColumn:
     Attributes
     ----------
     name : str
-    kind : {"number", "category", "date"}
-        A date is a number of days since 1970-01-01.
+    kind : {"number", "share", "ordinal", "category", "date"}
+        A share is of yes among yes and no; an ordinal is a position among ordered levels; a date is a number of days
+        since 1970-01-01.
     features : tuple of int
         Positions of its features; one per category for a column of categories.
     categories : tuple of str
+        Categories, or levels in order.
     unit : str
         Written behind values; may be empty.
-    field : schema column or None
-        What decodes values; None where features are in the table's own units.
+    decode : callable or None
+        From features of shape (n, width) to values in the table's units; None where they are that already.
     """
 
     name: str
@@ -37,34 +44,38 @@ class ReportColumn:
     features: tuple[int, ...]
     categories: tuple[str, ...] = ()
     unit: str = ""
-    field: Any = None
+    decode: Callable[[Floats], Floats] | None = None
 
     def values(self, nodes: Floats) -> Floats:
         """Return the column's values at nodes, in the table's units: shape (n,), or (n, categories) as shares."""
         own = nodes[:, list(self.features)]
+        decoded = own if self.decode is None else np.asarray(self.decode(own), dtype=np.float64)
         if self.kind == "category":
-            return np.clip(own, 0.0, 1.0)
-        values: Floats = own[:, 0] if self.field is None else np.asarray(self.field.unscaled(own[:, 0]))
+            return np.clip(decoded, 0.0, 1.0)
+        values: Floats = decoded.reshape(len(nodes), -1)[:, 0]
         return values
-
-    def per_feature_unit(self) -> float:
-        """Return how many of the table's units one unit of the feature is."""
-        if self.field is None or self.kind == "category":
-            return 1.0
-        low, high = self.field.unscaled(np.array([0.0, 1.0]))
-        return abs(float(high - low))
 
     def shown(self, value: float) -> str:
         """Return a value as text."""
         if self.kind == "date":
             return day(value)
-        if self.kind == "category":
+        if self.kind in ("category", "share"):
             return percent(value)
+        if self.kind == "ordinal" and np.isfinite(value):
+            return self.categories[int(np.clip(np.rint(value), 0, len(self.categories) - 1))]
         return figure(value) + (f" {self.unit}" if self.unit else "")
+
+    def shown_gap(self, gap: float) -> str:
+        """Return a difference of two values as text."""
+        if self.kind == "date":
+            return f"{figure(gap)} days"
+        return percent(gap) if self.kind in ("category", "share") else figure(gap)
 
 
 def columns_of(schema: Any, names: Sequence[str]) -> list[ReportColumn]:
-    """Return the columns behind features.
+    """Return the columns behind features, without those whose features mean nothing to a reader.
+
+    Those are texts and categories without a list of levels, which became codes.
 
     Parameters
     ----------
@@ -87,12 +98,52 @@ def columns_of(schema: Any, names: Sequence[str]) -> list[ReportColumn]:
     for field in schema.fields:
         positions = tuple(range(at, at + len(field.feature_names)))
         at += len(positions)
-        if field.categories is not None:
-            found.append(ReportColumn(field.name, "category", positions, tuple(field.categories), field=field))
-        else:
-            unit = str(getattr(field, "unit", None) or "")
-            found.append(ReportColumn(field.name, "number", positions, unit=unit, field=field))
-    return found
+        if positions:
+            found += _columns_of_field(field, positions)
+    return found or [ReportColumn(str(name), "number", (j,)) for j, name in enumerate(names)]
+
+
+def _columns_of_field(field: Any, positions: tuple[int, ...]) -> list[ReportColumn]:
+    kind, unit = getattr(field, "kind", None), str(getattr(field, "unit", None) or "")
+    levels = tuple(getattr(field, "groups", None) or field.categories or ())
+    if levels and len(levels) == len(positions):
+        # schemas that name no kind have 1 for a category, and nothing to decode
+        decode = None if kind is None else field.unscaled
+        return [ReportColumn(field.name, "category", positions, levels, decode=decode)]
+    if kind in (None, "number"):
+        return [ReportColumn(field.name, "number", positions, unit=unit, decode=field.unscaled)]
+    if kind == "boolean":
+        return [ReportColumn(field.name, "share", positions, decode=field.unscaled)]
+    if kind == "ordinal":
+        return [ReportColumn(field.name, "ordinal", positions, tuple(field.order), decode=field.unscaled)]
+    if kind == "date":
+        return _dates(field, positions)
+    return []
+
+
+def _dates(field: Any, positions: tuple[int, ...]) -> list[ReportColumn]:
+    if not field.parts:
+        first = 0.0 if field.since is None else _days(field.since)
+        return [ReportColumn(field.name, "date", positions, decode=lambda own: field.unscaled(own) + first)]
+    columns = []
+    for number, part in enumerate(field.parts):
+        steps = _CIRCLES[part]
+        name = f"{field.name} ({part})"
+        decode = partial(_on_circle, n_steps=len(steps))
+        columns.append(ReportColumn(name, "category", positions[2 * number : 2 * number + 2], steps, decode=decode))
+    return columns
+
+
+def _on_circle(own: Floats, n_steps: int) -> Floats:
+    """Share of each step of a circle, all of it to the nearest one, from cosine and sine."""
+    angle = np.arctan2(own[:, 1], own[:, 0])
+    step = np.rint(np.mod(angle / (2 * np.pi) * n_steps, n_steps)).astype(int) % n_steps
+    shares: Floats = np.eye(n_steps)[step]
+    return shares
+
+
+def _days(text: str) -> float:
+    return float((datetime.date.fromisoformat(text) - datetime.date(1970, 1, 1)).days)
 
 
 def figure(value: float) -> str:

@@ -32,9 +32,9 @@ from fcac.report.views import Views, make_dots, make_views
 __all__ = ["Cluster", "Comparison", "Novelty", "Reading", "ReportData", "gather"]
 
 # Columns described for each cluster: fewer where there are many clusters, so that the file stays small.
-_N_TELLING, _N_TELLING_OF_MANY, _MANY_CLUSTERS = 6, 4, 60
+_N_TELLING, _N_TELLING_OF_MANY, _MANY_CLUSTERS = 6, 3, 60
 # Columns told when pointing at a dot, and columns for which means of clusters are computed.
-_N_HOVER, _N_LISTED = 5, 10
+_N_HOVER, _N_HOVER_OF_MANY, _N_LISTED = 5, 3, 10
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ class ReportData:
     @property
     def hover_columns(self) -> list[ReportColumn]:
         """The columns whose values are told when pointing at a dot."""
-        return [column for column, _ in self.profiles.importance[:_N_HOVER]]
+        most = _N_HOVER if len(self.read.clusters) <= _MANY_CLUSTERS else _N_HOVER_OF_MANY
+        return [column for column, _ in self.profiles.importance[:most]]
 
 
 def gather(
@@ -121,7 +122,7 @@ def gather(
     names = _feature_names(feature_names, estimator, schema, d)
     columns = columns_of(schema, names)
     known = material(server.latest(), d)
-    noise = node_noise(server, estimator)
+    noise = node_noise(server)
     views = make_views(server, names, d)
     counted = None if rows is None else count_rows(server, rows, estimator and estimator.novelty_reach())
     exact = None if counted is None else counted.by_cluster

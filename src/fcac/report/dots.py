@@ -164,9 +164,11 @@ def bisected(points: Floats, counts: Floats | Integers, labels: Integers, most: 
 
 def _spread(points: Floats, counts: Floats | Integers, inside: Integers) -> float:
     """Sum of squares about the mean: what a split can take away; the number of points breaks ties."""
-    some, weights = points[inside], counts[inside]
-    centre = np.average(some, axis=0, weights=np.maximum(weights, 1e-12))
-    return float((weights[:, None] * (some - centre) ** 2).sum()) + 1e-12 * len(inside)
+    some, weights = points[inside] - points[inside[0]], counts[inside]
+    total = float(weights.sum())
+    sums = weights @ some
+    squares = float((weights @ (some * some)).sum())
+    return max(squares - float(sums @ sums) / max(total, 1e-300), 0.0) + 1e-12 * len(inside)
 
 
 def _halved(
@@ -176,7 +178,8 @@ def _halved(
     if len(inside) < 2:
         return None
     some, weights = points[inside], counts[inside]
-    axis = int(np.argmax(np.var(some, axis=0)))
+    gap = some - some[0]
+    axis = int(np.argmax((gap * gap).mean(axis=0) - gap.mean(axis=0) ** 2))
     order = np.argsort(some[:, axis], kind="stable")
     values, upto = some[order, axis], np.cumsum(weights[order])[:-1]
     total = float(weights.sum())

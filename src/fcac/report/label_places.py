@@ -64,23 +64,28 @@ def place_labels(
         own = np.array([letter * len(text) + 8, line])
         if (own > (width, height)).any():
             continue
-        tried = np.clip(anchor + _OFFSETS, own / 2, np.array([width, height]) - own / 2)
-        if len(middles):
-            near = np.abs(tried[:, None] - middles[None]) < (sizes + own)[None] / 2
-            free = ~near.all(axis=2).any(axis=1)
-        else:
-            free = np.ones(len(tried), dtype=bool)
-        if not free.any():
+        found = _first_free(anchor, own, middles, sizes, np.array([width, height]))
+        if found is None:
             continue
-        gap = np.hypot(*(tried - anchor).T)
-        at = int(np.argmin(np.where(free, gap, np.inf)))
-        x, y = float(tried[at, 0]), float(tried[at, 1])
-        middles, sizes = np.vstack([middles, tried[at]]), np.vstack([sizes, own])
-        far = bool(gap[at] > 1.5 * line)
+        x, y = float(found[0]), float(found[1])
+        middles, sizes = np.vstack([middles, found]), np.vstack([sizes, own])
+        far = float(np.hypot(*(found - anchor))) > 1.5 * line
         placed.append(
             LabelPlace(label, text, x, y, float(own[0]), float(own[1]), (float(anchor[0]), float(anchor[1])), far)
         )
     return placed
+
+
+def _first_free(anchor: Floats, own: Floats, middles: Floats, sizes: Floats, room: Floats) -> Floats | None:
+    """The free place nearest to the anchor, looked for on growing circles."""
+    for start in range(0, len(_OFFSETS), _AT_ONCE):
+        tried = np.clip(anchor + _OFFSETS[start : start + _AT_ONCE], own / 2, room - own / 2)
+        overlaps = np.abs(tried[:, None] - middles[None]) < (sizes + own)[None] / 2
+        taken = np.any(np.all(overlaps, axis=2), axis=1)
+        if not taken.all():
+            found: Floats = tried[np.argmin(taken)]
+            return found
+    return None
 
 
 def _spiral() -> Floats:
@@ -93,3 +98,4 @@ def _spiral() -> Floats:
 
 
 _OFFSETS = _spiral()
+_AT_ONCE = 64

@@ -28,10 +28,13 @@ _NEIGHBOURS = 15
 _EPOCHS = 200
 # Ends of one tie repel this many others each time they attract each other.
 _REPELLED = 5.0
-_KERNEL_WIDTH = 1.6
+# Factor a of the kernel: the smaller, the more room tied nodes keep. It is made smaller until places fill this share of
+# the picture: 1 would be places spread evenly, near 0 are islands so small that nothing can be seen in them.
+_KERNEL_FACTOR, _SMALLEST_FACTOR, _FILLED = 0.1, 0.02, 0.3
 _EXTENT = 10.0
 # Nodes that were not laid out are put between so many of those that were.
 _PLACED_BETWEEN = 3
+_MOST_TRIES = 2
 _TREE_UP_TO = 16
 
 
@@ -125,9 +128,22 @@ def _laid_out(points: Floats) -> Floats:
     strong = ties.data > ties.data.max() / _EPOCHS
     order = np.lexsort((ties.col[strong], ties.row[strong]))
     heads, tails, weights = (part[strong][order] for part in (ties.row, ties.col, ties.data))
-    every = weights.max() / weights
-    move(places, heads.astype(np.int64), tails.astype(np.int64), every, _EPOCHS, _KERNEL_WIDTH, _REPELLED)
-    return _turned(places)
+    every, factor = weights.max() / weights, _KERNEL_FACTOR
+    for _ in range(_MOST_TRIES):
+        found = places.copy()
+        move(found, heads.astype(np.int64), tails.astype(np.int64), every, _EPOCHS, factor, _REPELLED)
+        filled = _filled(found)
+        if filled >= 0.7 * _FILLED or factor == _SMALLEST_FACTOR:
+            break
+        factor = max(factor * (filled / _FILLED) ** 2, _SMALLEST_FACTOR)
+    return _turned(found)
+
+
+def _filled(places: Floats) -> float:
+    """Distance to the nearest neighbour, relative to that of places spread evenly over the picture."""
+    nearest = float(np.median(_nearest(places, places, 2)[0][:, 1]))
+    low, high = np.quantile(places, [0.01, 0.99], axis=0)
+    return nearest * float(np.sqrt(len(places) / max(float(np.prod(high - low)), 1e-300)))
 
 
 def _neighbourhood_graph(points: Floats) -> sparse.csr_matrix:

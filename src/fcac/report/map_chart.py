@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from fcac._text import counted
 from fcac._typing import Floats
@@ -20,6 +21,9 @@ WIDTH, HEIGHT, _MARGIN = 960, 620, 44
 # Radius of the largest dot: the more dots, the smaller.
 _LARGEST = ((150, 10.0), (600, 8.0), (10**9, 6.0))
 _LEVELS = (0.08, 0.25, 0.55)
+# How far a hull keeps from its dots: the more clusters, the nearer.
+# With few dots it keeps as far as it takes to join them, within limits.
+_HULLS = ((20, 16.0, 60.0), (60, 11.0, 20.0), (10**9, 8.0, 10.0))
 # With more clusters than this, labels are numbers only, and only the first view has hulls.
 _MAX_NAMED, _MAX_HULLS_TWICE = 14, 60
 _MAX_LABEL = 26
@@ -101,7 +105,7 @@ def map_data(data: ReportData) -> dict[str, Any]:
             {"name": c.name, "unit": c.unit, "kind": c.kind, "categories": list(c.categories)} for c in columns
         ],
         "values": [
-            [int(v) if c.kind == "category" else c.shown(float(v)) for c, v in zip(columns, row, strict=True)]
+            [int(v) if c.kind == "category" else c.shown(float(v)) for c, v in zip(columns, row, strict=False)]
             for row in data.dot_values[order]
         ],
         "leaf": leaf,
@@ -125,11 +129,21 @@ def _backdrop(data: ReportData, points: Floats, frame: Frame, view: str, *, hull
         levels = contours(placed, data.read.dots.counts.astype(np.float64), 17.0, _LEVELS)
         parts += [tag("path", d=as_path(polygons, 1.2), class_="contour") for polygons in levels]
     if hulls:
-        for label, inside in drawing_order(data):
+        order = drawing_order(data)
+        near, far = next((near, far) for most, near, far in _HULLS if len(order) <= most)
+        for label, inside in order:
             style = data.read.style(label)
-            path = as_path(hull(placed[inside], 15.0))
+            path = as_path(hull(placed[inside], max(near, min(_gap(placed[inside]), far))))
             parts.append(tag("path", d=path, class_=f"hull k {style.colour}", data_k=label))
     return tag("g", parts, class_=f"view {view}")
+
+
+def _gap(points: Floats) -> float:
+    """Reach of a hull that joins most neighbouring dots where a cluster has few of them."""
+    if len(points) < 2:
+        return 0.0
+    nearest = cKDTree(points).query(points, 2)[0][:, 1]
+    return 0.75 * float(np.quantile(nearest, 0.9))
 
 
 def _grid(frame: Frame, points: Floats, both: bool) -> list[Markup]:

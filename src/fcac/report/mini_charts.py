@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fcac._typing import Floats
 from fcac.report.columns import day, percent
 from fcac.report.markup import Markup, tag
-from fcac.report.profiles import ColumnProfile
+from fcac.report.profiles import ColumnProfile, Distribution
 
 _WIDTH, _HEIGHT = 120, 28
 _MAX_SHARES = 3
 
 
-def distribution(profile: ColumnProfile, edges: Floats, colour: str) -> Markup:
-    """Return a histogram of a cluster before that of all rows, or the shares of its leading categories."""
+def shared_shapes(overall: Mapping[str, Distribution]) -> Markup:
+    """Return the histograms of all rows, once for all clusters: each chart refers to them."""
+    drawn = [
+        tag("path", d=_steps(found.bars), id=f"all-{number}")
+        for number, found in enumerate(overall.values())
+        if np.isfinite(found.mean)
+    ]
+    return tag("svg", tag("defs", drawn), class_="unseen", aria_hidden="true", focusable="false")
+
+
+def distribution(profile: ColumnProfile, edges: Floats, colour: str, number: int) -> Markup:
+    """Return a histogram of a cluster before that of all rows, or the shares of its leading categories.
+
+    Parameters
+    ----------
+    profile : ColumnProfile
+    edges : array
+        Of the bins.
+    colour : str
+    number : int
+        Of the column among the shared shapes.
+    """
     if profile.column.kind == "category":
         return _shares(profile, colour)
-    own, usual = profile.own.bars, profile.all.bars
-    top = max(float(own.max(initial=0.0)), float(usual.max(initial=0.0)), 1e-12)
     drawn = [
-        tag("path", d=_steps(usual / top), class_="all"),
-        tag("path", d=_steps(own / top), class_=f"own {colour}"),
+        tag("use", href=f"#all-{number}", class_="all"),
+        tag("path", d=_steps(profile.own.bars), class_=f"own {colour}"),
     ]
     span = float(edges[-1] - edges[0]) or 1.0
     at = float(np.clip((profile.own.mean - edges[0]) / span, 0, 1)) * _WIDTH
@@ -33,9 +53,9 @@ def distribution(profile: ColumnProfile, edges: Floats, colour: str) -> Markup:
     return tag("svg", drawn, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", class_="mini", aria_hidden="true", focusable="false")
 
 
-def _steps(heights: Floats) -> str:
-    """A filled staircase in whole units; relative steps keep it short."""
-    n = len(heights)
+def _steps(bars: Floats) -> str:
+    """A filled staircase in whole units, the highest step as high as the chart."""
+    n, heights = len(bars), bars / max(float(bars.max(initial=0.0)), 1e-12)
     xs = np.rint(np.linspace(0, _WIDTH, n + 1)).astype(int)
     ys = np.rint((1 - heights) * (_HEIGHT - 1) + 1).astype(int)
     parts = [f"M0 {_HEIGHT}"]
@@ -69,7 +89,7 @@ def _shares(profile: ColumnProfile, colour: str) -> Markup:
     return tag("span", lines, class_="shares")
 
 
-def in_words(profile: ColumnProfile) -> str:
+def in_words(profile: ColumnProfile, *, brief: bool = False) -> str:
     """Return a column of a cluster in words, for tips and readers who do not see the chart."""
     column = profile.column
     if column.kind == "category":
@@ -82,7 +102,9 @@ def in_words(profile: ColumnProfile) -> str:
     own, usual = profile.own, profile.all
     if column.kind == "date":
         return f"{column.name}: median {day(own.median)}, middle half {day(own.low)} to {day(own.high)}"
-    error = "" if profile.error is None else f" ± {column.shown(2 * profile.error)} (95 % of the noise)"
+    error = "" if profile.error is None else f" ± {column.shown_gap(2 * profile.error)} (95 % of the noise)"
+    if brief:
+        return f"{column.name}: median {column.shown(own.median)}, all rows {column.shown(usual.median)}"
     return (
         f"{column.name}: mean {column.shown(own.mean)}{error}, median {column.shown(own.median)}, middle half "
         f"{column.shown(own.low)} to {column.shown(own.high)}; all rows: mean {column.shown(usual.mean)}, "

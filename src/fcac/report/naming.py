@@ -45,7 +45,9 @@ def _term(profile: ColumnProfile) -> str:
     if column.kind == "date":
         return f"{name} around {day(profile.own.median)[-8:]}"
     up = profile.effect > 0
-    if _is_yes_or_no(profile):
+    if column.kind == "ordinal":
+        return f"{name} {column.shown(profile.own.mean)}"
+    if column.kind == "share" or _is_yes_or_no(profile):
         if up:
             return f"mostly {name}" if profile.own.mean >= _MOSTLY else f"often {name}"
         return f"no {name}" if profile.own.mean < 0.05 else f"seldom {name}"
@@ -71,8 +73,7 @@ def _categories(profile: ColumnProfile) -> str:
 def _is_yes_or_no(profile: ColumnProfile) -> bool:
     """Whether nearly all values of all rows are 0 or 1."""
     bars = profile.all.bars
-    at_ends = float(bars[0] + bars[-1])
-    return at_ends > 0.8 and profile.all.low >= 0.0 and profile.all.high <= 1.0 and 0.0 < profile.all.mean < 1.0
+    return float(bars[0] + bars[-1]) > 0.8 and profile.all.ends == (0.0, 1.0)
 
 
 def _short(text: str) -> str:

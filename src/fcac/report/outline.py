@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from fcac._typing import Floats
 
 # Side of a cell of the grid on which densities are computed, in units of the picture.
-_CELL = 6.0
+_CELL = 5.0
 
 
 def contours(points: Floats, weights: Floats, radius: float, levels: tuple[float, ...]) -> list[list[Floats]]:
@@ -44,9 +45,12 @@ def hull(points: Floats, radius: float) -> list[Floats]:
     >>> len(around), bool(around[0][:, 0].min() < 45), bool(around[0][:, 0].max() > 65)
     (1, True, True)
     """
-    field, origin = _density(points, np.ones(len(points)), radius / 1.5)
-    # the density of a single dot at this distance
-    return _polygons(field, float(np.exp(-0.5 * 1.5**2)), origin)
+    low = np.floor((points.min(axis=0) - radius) / _CELL - 1) * _CELL
+    n = np.ceil((points.max(axis=0) + radius - low) / _CELL).astype(int) + 2
+    grid = np.stack(np.meshgrid(*(low[j] + _CELL * np.arange(n[j]) for j in range(2)), indexing="ij"), axis=-1)
+    distance = cKDTree(points).query(grid.reshape(-1, 2), distance_upper_bound=2 * radius)[0]
+    # nearness instead of distance, so that the inside is high
+    return _polygons(-np.minimum(distance, 2 * radius).reshape(n), -radius, low)
 
 
 def _density(points: Floats, weights: Floats, radius: float) -> tuple[Floats, Floats]:

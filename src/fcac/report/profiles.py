@@ -28,6 +28,8 @@ class Distribution:
         Mean, and quantiles .25, .5 and .75; for categories all NaN.
     bars : array
         Share of the rows in each bin of the histogram, or of each category.
+    ends : tuple of float
+        Where the histogram begins and ends.
     """
 
     mean: float
@@ -35,6 +37,7 @@ class Distribution:
     median: float
     high: float
     bars: Floats
+    ends: tuple[float, float] = (np.nan, np.nan)
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ def make_profiles(
                 _distribution(columns[j], some, mass, edges[columns[j].name]),
                 overall[columns[j].name],
                 float(effects[i, j]),
-                _error(columns[j], error, mass),
+                _error(columns[j], error, some, mass),
                 int(telling_category[i, j]),
             )
             for j in chosen[i]
@@ -233,7 +236,7 @@ def _distribution(column: ReportColumn, nodes: Floats, counts: Floats, edges: Fl
         return Distribution(np.nan, np.nan, np.nan, np.nan, weights @ values)
     low, median, high = weighted_quantiles(values, weights, (0.25, 0.5, 0.75))
     bars, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
-    return Distribution(float(weights @ values), low, median, high, bars)
+    return Distribution(float(weights @ values), low, median, high, bars, (float(edges[0]), float(edges[-1])))
 
 
 def weighted_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> tuple[float, ...]:
@@ -252,13 +255,15 @@ def weighted_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> 
     return tuple(float(v) for v in values[order[np.minimum(place, len(values) - 1)]])
 
 
-def _error(column: ReportColumn, noise: Floats | None, counts: Floats) -> float | None:
-    """Standard error of a weighted mean of noised nodes, in the table's units."""
+def _error(column: ReportColumn, noise: Floats | None, nodes: Floats, counts: Floats) -> float | None:
+    """Standard error of a weighted mean of noised nodes, in the table's units: what it moves the decoded mean by."""
     if noise is None:
         return None
     weights = counts / max(float(counts.sum()), 1e-300)
-    own = noise[:, list(column.features)] * column.per_feature_unit()
-    return float(np.sqrt((weights[:, None] ** 2 * own**2).sum(axis=0)).max())
+    mean = (weights @ nodes)[None, :]
+    error = np.sqrt(((weights[:, None] * noise) ** 2).sum(axis=0))[None, :]
+    moved = np.abs(column.values(mean + error) - column.values(mean - error)) / 2
+    return float(moved.max())
 
 
 def _named(clusters: dict[int, ClusterProfile], n_clusters: int) -> dict[int, ClusterProfile]:

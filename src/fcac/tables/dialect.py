@@ -183,6 +183,8 @@ def _find_separator(text: str) -> str:
         score = (widths[0] > 1, same if same > 0.5 else 0.0, widths[0])
         if score > best:
             best, choice = score, sign
+    if not best[0] and len({len(line.split(" ")) for line in lines}) == 1 and len(lines) > 1 and " " in lines[0]:
+        return " "  # words of a single name would not recur in every row
     return choice
 
 

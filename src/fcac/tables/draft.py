@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.files import find_files, open_table
+from fcac.tables.guess import Guess, Seen, guess_column
+from fcac.tables.kind import is_numeric
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
-from fcac.tables.rows import read_rows
-from fcac.tables.schema import FORMAT, Column, Schema, _key, column_line, is_numeric, kind_in_words
+from fcac.tables.schema import FORMAT, Column, Schema, as_batch, column_line
+from fcac.tables.toml_text import toml_key
 
 _HEAD = """\
 # What the columns of the tables mean. All sites use the same file, so that a column means the same everywhere.
-# Columns are used in this order; columns that are not listed here are ignored.
+# Columns are used in this order; columns that are not listed here are ignored. Kinds are guesses: check them.
+# Every key and kind: docs/guide/schema.md
 
 fcac_schema = {format}
 
@@ -27,24 +29,17 @@ fcac_schema = {format}
 bounds_are_public = false
 
 # Defaults for all columns:
-scaling = "none"    # none | range (min..max becomes 0..1) | standard ((x - center) / spread, public constants)
-missing = "error"   # error | drop (leave the row out) | fill (with the public constant `fill`)
-# min = 0
-# max = 1
+scaling = "none"     # none | range (min..max becomes 0..1) | standard ((x - center) / spread) | log
+missing = "native"   # native (compare over what is there) | error | drop (leave the row out) | fill (with `fill`)
 
-# A text column can be used by listing its public values: ward = {{ categories = ["surgery", "medicine"] }}
+# A category takes its public levels, as in ward = {{ kind = "category", categories = ["surgery", "medicine"] }};
+# without a list every level has a public code.
 """
 _SUGGESTED = """\
-# The ranges in the comments were computed from these data. They are meant to help you, they are NOT public, and they
-# reveal something about single records: replace them by public bounds and DELETE them before you share this file.
+# The counts and ranges in the comments were computed from these data. They are meant to help you, they are NOT public,
+# and they reveal something about single records: replace them by public bounds and DELETE them before you share this
+# file.
 """
-
-
-@dataclass
-class _Seen:
-    low: float = math.inf
-    high: float = -math.inf
-    missing: int = 0
 
 
 def draft_schema(
@@ -64,7 +59,8 @@ def draft_schema(
     apart : sequence of str
         Columns that are not features (site, label, ids).
     suggestions : bool
-        Read the data and write the ranges of values, rounded outwards, as comments; False reads only the column names.
+        Read the data, guess kinds from values too, and write counts and ranges, rounded outwards, as comments; False
+        reads only the names and types of columns.
     progress : callable, optional
         Called with the number of rows read and the fraction of the data read.
     options : ReadOptions, optional
@@ -81,15 +77,15 @@ def draft_schema(
     >>> from fcac.tables.draft import draft_schema
     >>> from fcac.tables.schema import Schema
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a.csv").write_text("age,name\\n71,x\\n38,y\\n")
+    ...     _ = Path(folder, "a.csv").write_text("age,ward\\n71,x\\n38,y\\n")
     ...     text = draft_schema([folder])
     >>> print(text[text.index("[columns]"):])
     [columns]
-    age = {}    # seen: 30 to 80
-    # name is left out: text
+    age = {}    # numbers; seen: 30 to 80
+    ward = { kind = "category" }    # text with few values; 2 levels
     <BLANKLINE>
     >>> Schema.from_toml(text).columns
-    ['age']
+    ['age', 'ward']
     """
     files = [open_table(source.path, options) for source in find_files(paths)]
     for file in files:
@@ -99,52 +95,68 @@ def draft_schema(
         if name not in first.schema.names:
             raise RequestError(f"{first.path} has no column {name!r}")
     columns = [field for field in first.schema if field.name not in apart and field.name not in first.not_features]
-    used = [field.name for field in columns if is_numeric(field.type)]
-    if not used:
-        raise DataError(f"{first.path} has no numeric column")
     for file in files[1:]:
-        lacking = [name for name in used if name not in file.schema.names]
+        lacking = [field.name for field in columns if field.name not in file.schema.names]
         if lacking:
             raise DataError(f"{file.path} has no column {', '.join(lacking[:8])}: all tables need the same columns")
-    seen = _look(files, used, progress) if suggestions else {}
+    seen = _look(files, [field.name for field in columns], progress) if suggestions else {}
+    guesses = [guess_column(field.name, field.type, seen.get(field.name)) for field in columns]
+    if not any(guess.column.how.reads != "nothing" for guess in guesses):
+        raise DataError(f"{first.path} has no column that can be clustered: all are ids, free text or empty")
     lines = [_HEAD.format(format=FORMAT) + (_SUGGESTED if suggestions else ""), "[columns]"]
-    for field in columns:
-        if not is_numeric(field.type):
-            lines.append(f"# {_key(field.name)} is left out: {kind_in_words(field.type)}")
-            continue
-        line = column_line(Column(field.name))
-        lines.append(line + (f"    # {_in_words(seen[field.name])}" if field.name in seen else ""))
+    for guess in guesses:
+        said = guess.reason if guess.column.name not in seen else _in_words(guess, seen[guess.column.name])
+        lines.append(f"{_line(guess.column)}    # {said}")
     return "\n".join(lines) + "\n"
 
 
-def _look(files: list[TableFile], used: list[str], progress: Any) -> dict[str, _Seen]:
-    """Read all files once and determine the range and the number of missing values of each column."""
-    import numpy as np
+def guess_schema(table: Any) -> Schema:
+    """Return a schema for a table in memory; see :meth:`fcac.tables.Schema.guess`."""
+    batch = as_batch(table)
+    columns = []
+    for name in batch.schema.names:
+        seen = Seen()
+        seen.add(batch.column(batch.schema.names.index(name)))
+        columns.append(guess_column(name, batch.schema.field(name).type, seen).column)
+    return Schema(columns)
 
-    as_they_are = Schema(used)
-    seen = {name: _Seen() for name in used}
+
+def _line(column: Column) -> str:
+    """The line of a column; what the file's defaults say already is left out."""
+    if column.missing != "native":
+        return column_line(column)
+    settings = {key: value for key, value in column.settings().items() if key != "missing"}
+    return column_line(Column(column.name, **settings)) if settings else f"{toml_key(column.name)} = {{}}"
+
+
+def _look(files: list[TableFile], names: list[str], progress: Any) -> dict[str, Seen]:
+    """Read all files once and summarise the values of each column."""
+    seen = {name: Seen() for name in names}
     n = 0
     for number, file in enumerate(files):
-        for table, converted, share in read_rows(file, as_they_are):
-            n += table.num_rows
-            for name, values in zip(used, converted.block.T, strict=True):
-                finite = values[np.isfinite(values)]
-                column = seen[name]
-                column.missing += len(values) - len(finite)
-                if len(finite):
-                    column.low = min(column.low, float(finite.min()))
-                    column.high = max(column.high, float(finite.max()))
+        numbers = [name for name in names if is_numeric(file.schema.field(name).type)]
+        for batch, share in file.batches(numbers, [name for name in names if name not in numbers]):
+            n += batch.num_rows
+            for name in names:
+                seen[name].add(batch.column(batch.schema.names.index(name)))
             if progress is not None:
                 progress(n, (number + share) / len(files))
     return seen
 
 
-def _in_words(column: _Seen) -> str:
-    missing = f"; {column.missing:,} missing" if column.missing else ""
-    if column.low > column.high:
-        return "seen: no values" + missing
-    low, high = rounded_outwards(column.low, column.high)
-    return f"seen: {low:g} to {high:g}{missing}"
+def _in_words(guess: Guess, seen: Seen) -> str:
+    said = [guess.reason]
+    kind = guess.column.how.name
+    if kind == "number" and seen.low <= seen.high:
+        low, high = rounded_outwards(seen.low, seen.high)
+        said.append(f"seen: {low:g} to {high:g}")
+    elif kind == "number":
+        said.append("seen: no values")
+    elif kind == "category":
+        said.append("over 2,000 levels" if seen.many else f"{len(seen.values):,} levels")
+    if seen.gaps:
+        said.append(f"{seen.gaps:,} missing")
+    return "; ".join(said)
 
 
 def rounded_outwards(low: float, high: float) -> tuple[float, float]:

@@ -51,5 +51,5 @@ def read_rows(file: TableFile, schema: Schema, beside: Sequence[str] = ()) -> It
 
 def wanted_columns(schema: Schema) -> tuple[list[str], list[str]]:
     """Return the columns that a schema needs as numbers and those it needs as text."""
-    numbers = [field.name for field in schema.fields if field.categories is None]
-    return numbers, [field.name for field in schema.fields if field.categories is not None]
+    numbers = [field.name for field in schema.used if field.how.reads == "numbers"]
+    return numbers, [field.name for field in schema.used if field.how.reads == "text"]

@@ -1,28 +1,27 @@
 """The schema: one small file that gives a column the same meaning at all sites.
 
-It says which columns are used, in which order, what their public bounds are, how they are scaled and how missing
-values are handled. It is TOML, meant to be read and edited by people::
+It says which columns are used, in which order, what they mean, what their public bounds are, how they are scaled and
+how missing values are handled. It is TOML, meant to be read and edited by people::
 
     fcac_schema = 1
     bounds_are_public = true
-    scaling = "range"
+    missing = "native"
 
     [columns]
     age = { min = 0, max = 120 }
     bmi = { min = 10, max = 60, missing = "drop" }
-    ward = { categories = ["surgery", "medicine"] }
+    ward = { kind = "category", categories = ["surgery", "medicine"] }
+    admitted = { kind = "date", since = "2000-01-01" }
 
-Every constant in it must be public knowledge: bounds taken from private records reveal information about them.
+Every constant in it must be public knowledge: bounds taken from private records reveal information about them. Kinds of
+columns are in :mod:`fcac.tables.kinds`.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,132 +31,34 @@ from numpy.typing import NDArray
 from fcac._text import listed
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError, SchemaError
+from fcac.tables import kinds
+from fcac.tables.blocks import Block
+from fcac.tables.column import COMMON, MISSING, SCALINGS, SETTINGS, Column
+from fcac.tables.kind import is_numeric, kind_in_words
+from fcac.tables.toml_text import toml_key, toml_value
+
+__all__ = [
+    "FORMAT",
+    "MISSING",
+    "SCALINGS",
+    "Column",
+    "Converted",
+    "DataError",
+    "RequestError",
+    "Schema",
+    "SchemaError",
+    "column_line",
+    "describe_problems",
+    "is_numeric",
+    "kind_in_words",
+    "schema_in",
+]
 
 FORMAT = 1
-SCALINGS = ("none", "range", "standard")
-MISSING = ("error", "drop", "fill")
 ID_FORMS = ("folded", "exact")
 
-_NUMBERS = ("min", "max", "center", "spread", "fill")
-_SETTINGS = (*_NUMBERS, "scaling", "missing", "categories")
-_TOP = ("fcac_schema", "bounds_are_public", "id_form", "columns", *(name for name in _SETTINGS if name != "categories"))
-
-
-@dataclass(frozen=True)
-class Column:
-    """What is publicly known about one column.
-
-    Parameters
-    ----------
-    name : str
-    min, max : float, optional
-        Public bounds, in the units of the table.
-    scaling : {"none", "range", "standard"}
-        ``range`` maps min..max to 0..1, ``standard`` is (x - center) / spread.
-    center, spread : float, optional
-        Public constants of standard scaling.
-    missing : {"error", "drop", "fill"}
-    fill : float, optional
-        Public constant that replaces missing values, in the units of the table.
-    categories : tuple of str, optional
-        Public values of a text column; each becomes a feature that is 0 or 1.
-    """
-
-    name: str
-    min: float | None = None
-    max: float | None = None
-    scaling: str = "none"
-    center: float | None = None
-    spread: float | None = None
-    missing: str = "error"
-    fill: float | None = None
-    categories: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        where = f"column {self.name!r}"
-        if not isinstance(self.name, str):
-            raise SchemaError(f"the name of a column must be text, got {self.name!r}")
-        for key in _NUMBERS:
-            value = getattr(self, key)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-                raise SchemaError(f"{where}: {key} must be a finite number")
-            object.__setattr__(self, key, float(value))
-        if self.scaling not in SCALINGS:
-            raise SchemaError(f"{where}: scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}")
-        if self.missing not in MISSING:
-            raise SchemaError(f"{where}: missing must be one of {', '.join(MISSING)}, not {self.missing!r}")
-        if self.categories is not None:
-            self._check_categories(where)
-            return
-        if self.min is not None and self.max is not None and not self.min < self.max:
-            raise SchemaError(f"{where}: min must be below max")
-        if self.scaling == "range" and (self.min is None or self.max is None):
-            raise SchemaError(f'{where}: scaling = "range" needs min and max')
-        if self.scaling == "standard" and (self.center is None or self.spread is None or self.spread <= 0):
-            raise SchemaError(f'{where}: scaling = "standard" needs the public constants center and spread (above 0)')
-        if self.missing == "fill" and self.fill is None:
-            raise SchemaError(f'{where}: missing = "fill" needs fill, the public constant to use instead')
-
-    def _check_categories(self, where: str) -> None:
-        names = self.categories
-        if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
-            raise SchemaError(f'{where}: categories must be a list of texts, as in categories = ["a", "b"]')
-        if len(set(names)) != len(names):
-            raise SchemaError(f"{where}: a category is listed twice")
-        if self.missing == "fill":
-            raise SchemaError(f'{where}: missing = "fill" is for numbers; use "error" or "drop" with categories')
-        object.__setattr__(self, "categories", tuple(names))
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the features this column becomes."""
-        return [self.name] if self.categories is None else [f"{self.name}={value}" for value in self.categories]
-
-    @property
-    def bounds(self) -> list[tuple[float, float]] | None:
-        """Bounds of the features this column becomes, after scaling; None if unknown."""
-        if self.categories is not None:
-            return [(0.0, 1.0)] * len(self.categories)
-        if self.min is None or self.max is None:
-            return None
-        low, high = self.scaled(np.array([self.min, self.max]))
-        return [(float(low), float(high))]
-
-    def scaled(self, values: Floats) -> Floats:
-        """Return values in the units used for clustering."""
-        if self.scaling == "range":
-            assert self.min is not None
-            assert self.max is not None
-            return (values - self.min) / (self.max - self.min)
-        if self.scaling == "standard":
-            assert self.center is not None
-            assert self.spread is not None
-            return (values - self.center) / self.spread
-        return values
-
-    def unscaled(self, values: Floats) -> Floats:
-        """Return values in the units of the table: the inverse of :meth:`scaled`."""
-        if self.scaling == "range":
-            assert self.min is not None
-            assert self.max is not None
-            return self.min + values * (self.max - self.min)
-        if self.scaling == "standard":
-            assert self.center is not None
-            assert self.spread is not None
-            return self.center + values * self.spread
-        return values
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings that differ from the defaults, as plain values."""
-        plain = Column(self.name) if self.categories is None else None
-        found: dict[str, Any] = {}
-        for key in _SETTINGS:
-            value = getattr(self, key)
-            if value != (getattr(plain, key) if plain else {"scaling": "none", "missing": "error"}.get(key)):
-                found[key] = list(value) if isinstance(value, tuple) else value
-        return found
+_DEFAULTS = ("min", "max", "center", "spread", "fill", "scaling", "missing")
+_TOP = ("fcac_schema", "bounds_are_public", "id_form", "columns", *_DEFAULTS)
 
 
 class Converted(NamedTuple):
@@ -171,13 +72,19 @@ class Converted(NamedTuple):
     missing : dict of str to int
         Number of missing or infinite values per column that the schema does not allow.
     unknown : dict of str to int
-        Number of values per column that are not among its categories.
+        Number of values per column that the schema does not know and does not allow.
+    gaps : dict of str to int
+        Number of values per column that are missing or mean nothing, and that the schema allows.
+    other : dict of str to int
+        Number of values per column that are not among its levels and count as "other".
     """
 
     block: Floats
     kept: NDArray[np.bool_] | None
     missing: dict[str, int]
     unknown: dict[str, int]
+    gaps: dict[str, int]
+    other: dict[str, int]
 
 
 class Schema:
@@ -223,12 +130,27 @@ class Schema:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns used, in order."""
-        return [field.name for field in self.fields]
+        """Names of the columns that become features, in order."""
+        return [field.name for field in self.used]
+
+    @property
+    def used(self) -> tuple[Column, ...]:
+        """The columns that become features; ids and columns to ignore do not."""
+        return tuple(field for field in self.fields if field.how.reads != "nothing")
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Which features belong to which column, for the read-out."""
+        return tuple(block for field in self.used if (block := field.block) is not None)
+
+    @property
+    def allows_gaps(self) -> bool:
+        """Whether rows may have gaps."""
+        return any(field.missing == "native" for field in self.used)
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the features, in order; one per column, or one per category of a text column."""
+        """Names of the features, in order; one per number, and several per category."""
         return [name for field in self.fields for name in field.feature_names]
 
     @property
@@ -237,12 +159,13 @@ class Schema:
         return len(self.feature_names)
 
     def unscaled(self, rows: Floats) -> Floats:
-        """Return features in the units of the table's columns; categories stay shares between 0 and 1."""
-        fields = [field for field in self.fields for _ in field.feature_names]
-        parts = [
-            rows[:, j] if field.categories is not None else field.unscaled(rows[:, j]) for j, field in enumerate(fields)
-        ]
-        return np.column_stack(parts)
+        """Return features in the units of the table's columns; levels are shares between 0 and 1."""
+        parts, at = [], 0
+        for field in self.used:
+            width = len(field.feature_names)
+            parts.append(field.unscaled(rows[:, at : at + width]))
+            at += width
+        return np.concatenate(parts, axis=1)
 
     @property
     def bounds(self) -> Floats | None:
@@ -299,7 +222,7 @@ class Schema:
         DataError
             If a column does not exist, is not numeric, or has missing values that the schema does not allow.
         """
-        result = self.convert(_as_batch(table))
+        result = self.convert(as_batch(table))
         if result.missing or result.unknown:
             raise DataError(describe_problems(result.missing, result.unknown))
         return result.block
@@ -314,36 +237,33 @@ class Schema:
         # filled feature by feature and transposed at the end: a wide table is transposed once, not cell by cell
         features = np.empty((self.n_features, n))
         dropped = np.zeros(n, bool)
-        missing: dict[str, int] = {}
-        unknown: dict[str, int] = {}
+        counts: dict[str, dict[str, int]] = {"missing": {}, "unknown": {}, "gaps": {}, "other": {}}
         at = 0
-        for field in self.fields:
-            column = batch.column(places[field.name])
-            if field.categories is None:
-                values = features[at] = _numbers(column, field.name)
-                gone = ~np.isfinite(values)
-                at += 1
-            else:
-                codes = _codes(column, field)
-                gone = codes == -1
-                odd = int((codes == -2).sum())
-                if odd:
-                    unknown[field.name] = odd
-                for code in range(len(field.categories)):
-                    features[at] = codes == code
-                    at += 1
+        for field in self.used:
+            encoded = field.encode(batch.column(places[field.name]))
+            width = len(encoded.features)
+            features[at : at + width] = encoded.features
+            gone = np.isnan(encoded.features).any(axis=0)
+            at += width
+            # what means nothing is a gap where gaps are allowed; a schema that names no kind lists all there is
+            odd = 0 if field.missing in ("native", "drop") and field.kind is not None else encoded.unknown
+            if odd:
+                counts["unknown"][field.name] = odd
+            if encoded.other:
+                counts["other"][field.name] = encoded.other
             n_gone = int(gone.sum())
-            if n_gone and field.missing == "drop":
+            if not n_gone:
+                continue
+            if field.missing == "drop":
                 dropped |= gone
-            elif n_gone and field.missing == "fill":
-                features[at - 1, gone] = field.fill
-            elif n_gone:
-                missing[field.name] = n_gone
-            if field.scaling != "none" and field.categories is None:
-                features[at - 1] = field.scaled(features[at - 1])
-        if not dropped.any():
-            return Converted(np.ascontiguousarray(features.T), None, missing, unknown)
-        return Converted(np.ascontiguousarray(features[:, ~dropped].T), ~dropped, missing, unknown)
+                counts["gaps"][field.name] = n_gone
+            elif field.missing == "native":
+                counts["gaps"][field.name] = n_gone
+            elif n_gone > odd or not odd:
+                counts["missing"][field.name] = n_gone - odd if n_gone > odd else n_gone
+        kept = None if not dropped.any() else ~dropped
+        block = features if kept is None else features[:, kept]
+        return Converted(np.ascontiguousarray(block.T), kept, **counts)
 
     # ------------------------------------------------------------ file
 
@@ -395,19 +315,42 @@ class Schema:
         columns = found.get("columns")
         if not isinstance(columns, dict) or not columns:
             raise SchemaError("a schema needs at least one column under [columns]")
-        shared = {name: found[name] for name in _SETTINGS if name in found}
+        shared = {name: found[name] for name in _DEFAULTS if name in found}
         fields = []
         for name, own in columns.items():
             if not isinstance(own, dict):
-                raise SchemaError(f"column {name!r}: write {_key(name)} = {{ }} with its settings between the braces")
-            strange = [key for key in own if key not in _SETTINGS]
+                raise SchemaError(f"column {name!r}: write {toml_key(name)} = {{ }} with settings between the braces")
+            strange = [key for key in own if key not in SETTINGS]
             if strange:
-                raise SchemaError(f"column {name!r}: unknown field {listed(strange)}; known are {', '.join(_SETTINGS)}")
-            # defaults that are numbers have no meaning for a column of categories
-            base = shared if "categories" not in own else {k: v for k, v in shared.items() if v == "drop"}
-            fields.append(Column(name, **{**base, **own}))
+                raise SchemaError(f"column {name!r}: unknown field {listed(strange)}; known are {', '.join(SETTINGS)}")
+            fields.append(Column(name, **{**_defaults_for(name, own, shared), **own}))
         public, id_form = found.get("bounds_are_public", False), found.get("id_form", "folded")
         return cls(fields, bounds_are_public=public, id_form=id_form)
+
+    @classmethod
+    def guess(cls, table: Any) -> Schema:
+        """Guess what the columns of a table in memory mean; look at the result before it is used.
+
+        Parameters
+        ----------
+        table : pandas or polars DataFrame, or Arrow table
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from fcac.tables import Schema
+        >>> print(Schema.guess(pa.table({"age": [71, 38], "ward": ["x", "y"]})).to_toml())
+        fcac_schema = 1
+        bounds_are_public = false
+        <BLANKLINE>
+        [columns]
+        age = { missing = "native" }
+        ward = { kind = "category", missing = "native" }
+        <BLANKLINE>
+        """
+        from fcac.tables.draft import guess_schema
+
+        return guess_schema(table)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain values; :meth:`from_dict` reads them."""
@@ -420,8 +363,8 @@ class Schema:
 
     def to_toml(self) -> str:
         """Return the text of the schema file."""
-        ids = [] if self.id_form == "folded" else [f"id_form = {_value(self.id_form)}"]
-        public = f"bounds_are_public = {_value(self.bounds_are_public)}"
+        ids = [] if self.id_form == "folded" else [f"id_form = {toml_value(self.id_form)}"]
+        public = f"bounds_are_public = {toml_value(self.bounds_are_public)}"
         lines = [f"fcac_schema = {FORMAT}", public, *ids, "", "[columns]"]
         return "\n".join([*lines, *(column_line(field) for field in self.fields)]) + "\n"
 
@@ -451,10 +394,31 @@ def schema_in(meta: dict[str, Any]) -> Schema | None:
     return Schema(fields, bounds_are_public=schema.bounds_are_public, id_form=schema.id_form)
 
 
+def _defaults_for(name: str, own: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    """Defaults of the file that have a meaning for a column."""
+    kind = own.get("kind")
+    if kind is None:
+        # the rule of 0.1.0: defaults that are numbers have no meaning for a column of categories
+        allowed = ("drop", "native")
+        return shared if "categories" not in own else {k: v for k, v in shared.items() if v in allowed}
+    if not isinstance(kind, str) or kind not in kinds.names():
+        raise SchemaError(f"column {name!r}: kind must be one of {', '.join(kinds.names())}, not {kind!r}")
+    uses = (*COMMON, *kinds.find(kind).keys)
+    base = {key: value for key, value in shared.items() if key in uses}
+    if kind == "date":
+        base = {key: value for key, value in base.items() if key in ("scaling", "missing")}
+    if kind != "number" and base.get("missing") == "fill":
+        del base["missing"]
+    if kind in ("number", "date"):
+        return base
+    # only its unit matters to other kinds, and constants of numbers mean nothing to them
+    return {key: value for key, value in base.items() if key in ("scaling", "missing")}
+
+
 def column_line(field: Column) -> str:
     """Return the line of a schema file that describes a column."""
-    settings = ", ".join(f"{key} = {_value(value)}" for key, value in field.settings().items())
-    return f"{_key(field.name)} = {{ {settings} }}" if settings else f"{_key(field.name)} = {{}}"
+    settings = ", ".join(f"{key} = {toml_value(value)}" for key, value in field.settings().items())
+    return f"{toml_key(field.name)} = {{ {settings} }}" if settings else f"{toml_key(field.name)} = {{}}"
 
 
 def describe_problems(missing: dict[str, int], unknown: dict[str, int], n_rows: int | None = None) -> str:
@@ -465,99 +429,28 @@ def describe_problems(missing: dict[str, int], unknown: dict[str, int], n_rows: 
         counts = listed([f"{name} ({count:,})" for name, count in missing.items()])
         parts.append(
             f"missing or infinite values in column {counts}{of}: "
-            'complete the data, or say in a schema what to do (missing = "drop" or "fill"; see `fcac schema --help`)'
+            'complete the data, or say in a schema what to do (missing = "native", "drop" or "fill"; '
+            "see `fcac schema --help`)"
         )
     if unknown:
         counts = listed([f"{name} ({count:,})" for name, count in unknown.items()])
-        parts.append(f"values that are not among the categories of column {counts}{of}: add them to the schema")
+        parts.append(
+            f"values that are not among the categories of column {counts}{of}: add them to the schema, or write "
+            'kind = "category" there, which counts them as other (missing = "native" for other kinds)'
+        )
     return "; ".join(parts)
 
 
-def _as_batch(table: Any) -> Any:
+def as_batch(table: Any) -> Any:
+    """Return a frame of pandas or polars, or an Arrow table, as one Arrow table or record batch."""
     import pyarrow as pa
 
     if hasattr(table, "iloc") and hasattr(table, "columns"):
         table = pa.Table.from_pandas(table, preserve_index=False)
+    elif type(table).__module__.partition(".")[0] == "polars" and hasattr(table, "to_arrow"):
+        table = table.to_arrow()
     if isinstance(table, pa.RecordBatch):
         return table
     if isinstance(table, pa.Table):
         return table.combine_chunks()
     raise TypeError(f"a table must be a pyarrow Table, a RecordBatch or a DataFrame, got {type(table).__name__}")
-
-
-def is_numeric(kind: Any) -> bool:
-    """Return whether an Arrow type can be read as numbers."""
-    import pyarrow as pa
-
-    is_type = pa.types
-    return bool(
-        is_type.is_integer(kind)
-        or is_type.is_floating(kind)
-        or is_type.is_boolean(kind)
-        or is_type.is_decimal(kind)
-        or is_type.is_null(kind)
-    )
-
-
-def _numbers(column: Any, name: str) -> Floats:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not is_numeric(column.type):
-        raise DataError(f"column {name!r} has {kind_in_words(column.type)}, but numbers are needed")
-    if pa.types.is_boolean(column.type):
-        column = pc.cast(column, pa.int8())
-    if not pa.types.is_float64(column.type):
-        column = pc.cast(column, pa.float64(), safe=False)
-    # a missing value becomes NaN
-    return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
-
-
-def _codes(column: Any, field: Column) -> NDArray[np.int64]:
-    """Return the position of every value among the categories; -1 if missing, -2 if not among them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
-        raise DataError(f"column {field.name!r} has {kind_in_words(column.type)}, but its categories are text")
-    text = pc.cast(column, pa.string())
-    assert field.categories is not None
-    found = pc.index_in(text, value_set=pa.array(field.categories))
-    codes = np.asarray(pc.fill_null(found, -2).to_numpy(zero_copy_only=False)).astype(np.int64)
-    codes[np.asarray(text.is_null().to_numpy(zero_copy_only=False))] = -1
-    return codes
-
-
-def kind_in_words(kind: Any) -> str:
-    """Return a readable name for an Arrow type."""
-    import pyarrow as pa
-
-    is_type = pa.types
-    if is_type.is_string(kind) or is_type.is_large_string(kind) or is_type.is_string_view(kind):
-        return "text"
-    if is_type.is_dictionary(kind):
-        return "categories"
-    if is_type.is_temporal(kind):
-        return "dates or times"
-    return f"values of type {kind}"
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
-
-
-def _value(value: Any) -> str:
-    """Write a plain value as TOML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_value(item) for item in value)}]"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return str(int(value))
-    return repr(value)

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -261,3 +262,37 @@ def test_nothing_of_the_environment_is_changed(postgres):
         warnings.simplefilter("error")
         rows_of(postgres.address, "select age from visits")
     assert dict(os.environ) == before
+
+
+def test_one_row_of_each_person_from_omop_tables(postgres, tmp_path):
+    """The query of the example gives the same rows from PostgreSQL, SQLite and DuckDB."""
+    import runpy
+    import sqlite3
+
+    import duckdb
+    from adbc_driver_postgresql import dbapi
+
+    folder = Path(__file__).parents[3] / "examples"
+    tables, kinds = runpy.run_path(str(folder / "omop_hospitals.py"))["make_tables"](60, seed=0)
+    query = (folder / "omop.sql").read_text("utf-8")
+    with dbapi.connect(postgres.owner, autocommit=True) as connection, connection.cursor() as cursor:
+        for name, table in tables.items():
+            cursor.adbc_ingest(name, table)
+    with sqlite3.connect(tmp_path / "x.sqlite") as lite, duckdb.connect(str(tmp_path / "x.duckdb")) as duck:
+        for name, table in tables.items():
+            columns = ", ".join(table.column_names)
+            lite.execute(f"create table {name} ({columns})")
+            places = ", ".join("?" * table.num_columns)
+            lite.executemany(f"insert into {name} values ({places})", zip(*table.to_pydict().values(), strict=True))
+            duck.register("rows", table)
+            duck.execute(f"create table {name} as select * from rows")
+            duck.unregister("rows")
+    lite.close()
+    schema = Schema.load(folder / "omop.toml")
+    found = [
+        rows_of(source, f"{query} order by 1", schema=schema)
+        for source in (postgres.address, tmp_path / "x.sqlite", tmp_path / "x.duckdb")
+    ]
+    assert found[0].shape == (len(kinds), schema.n_features)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-12)

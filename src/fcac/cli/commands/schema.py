@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fcac.cli import options as opt
 from fcac.cli.console import Progress, check_out, note, say
+
+if TYPE_CHECKING:
+    from fcac.tables import ReadOptions
 
 
 def schema(
@@ -29,9 +32,18 @@ def schema(
             help="Write the ranges of the data as comments. They are private: delete them before sharing the file.",
         ),
     ] = True,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            "--check",
+            metavar="SCHEMA",
+            help="Draft nothing: tell, with counts, how far the data fit this schema. Exit code 1 if they do not.",
+            show_default=False,
+        ),
+    ] = None,
     force: opt.Force = False,
 ) -> None:
-    """Draft a schema: which columns are used, their public bounds, scaling and missing values.
+    """Draft a schema, or check data against one: what columns mean, their public bounds, scaling and missing values.
 
     The file is TOML, for you to edit; all sites then use the same file.
 
@@ -40,10 +52,15 @@ def schema(
     fcac schema clinics/ --out schema.toml
 
     fcac schema all.csv --site-column clinic --drop patient_id --no-suggestions
+
+    fcac schema clinics/ --check schema.toml
     """
     from fcac.tables import ReadOptions
     from fcac.tables.draft import draft_schema
 
+    if check is not None:
+        _check(data, check, ReadOptions.parse(read or [], query=query))
+        return
     if out is not None:
         check_out(out, force)
     apart = [name for name in (site_column, label_column, *(drop or [])) if name is not None]
@@ -63,7 +80,23 @@ def schema(
     write_atomic(out, text.encode())
     say(f"Schema: {out}")
     note(
-        "Next: enter public bounds, then write bounds_are_public = true"
-        + (", and delete the suggestions" if suggestions else "")
+        "Next: check the kinds, and fcac fit DATA --schema "
+        + str(out)
+        + ". For --epsilon enter public bounds and write bounds_are_public = true"
+        + (", and delete the suggestions before you share the file" if suggestions else "")
         + "."
     )
+
+
+def _check(data: list[str], path: Path, options: ReadOptions) -> None:
+    from fcac.tables.fit_check import check_fit
+    from fcac.tables.schema import Schema
+
+    schema = Schema.load(path)
+    with Progress("reading") as progress:
+        found = check_fit(data, schema, options=options, progress=progress)
+    for line in found.lines(schema):
+        say(line)
+    if not found.fits:
+        raise typer.Exit(1)
+    say("The data fit the schema.")

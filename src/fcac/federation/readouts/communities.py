@@ -12,6 +12,7 @@ from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
 from fcac.codebook import Codebook
 from fcac.communities import Communities
+from fcac.communities.snn_graph import moments
 from fcac.communities.tracking import Extent, Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
@@ -60,11 +61,12 @@ class CommunityReadOut(ReadOut):
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> CommunityReadOut:
         """Drop the site's nodes and cluster the others; clusters that remain keep their names."""
         other = type(self)(self.n_clusters_wanted)
+        other.blocks = self.blocks
         other._rounds = {name: number for name, number in self._rounds.items() if name != site}
         model = self._copy()
         if site in self._rounds:
             model.drop_site(site)
-            model = model.fit() if model.sites else Communities(self.n_clusters_wanted)
+            model = model.fit() if model.sites else Communities(self.n_clusters_wanted, blocks=self.blocks)
         other._model, other.moves = model, self.moves + _moves(self._model, model)
         return other
 
@@ -72,6 +74,7 @@ class CommunityReadOut(ReadOut):
         """A model that can be changed while the present one stays whole; arrays are shared, never written to."""
         fresh = Communities(self.n_clusters_wanted)
         fresh.__dict__.update(self._model.__dict__)
+        fresh.blocks = self.blocks
         fresh._sites, fresh.lineage = dict(self._model._sites), list(self._model.lineage)
         fresh._noise = dict(self._model._noise)
         return fresh
@@ -123,7 +126,8 @@ class CommunityReadOut(ReadOut):
         alone = rest <= 1e-6 * mass
         moved = distance * mass / np.where(alone, mass, rest)
         # a node of one row is either this row, and goes with it, or another one
-        itself = (book.nodes[position] == rows[:, None, :]).all(axis=2)
+        asked = rows[:, None, :]
+        itself = ((book.nodes[position] == asked) | np.isnan(asked)).all(axis=2)
         moved = np.where(alone, np.where(itself, np.inf, distance), moved)
         nearest: Floats = np.where(holds, moved, distance).min(axis=1)
         return nearest
@@ -144,8 +148,8 @@ class CommunityReadOut(ReadOut):
     def distances(self, X: Floats, n_threads: int) -> Floats:
         from scipy.spatial.distance import cdist
 
-        scales = self._model.feature_scales
-        distances: Floats = cdist(X * scales, self.nodes * scales)
+        result = self._model._result()
+        distances: Floats = cdist(self._model._rows(X), result.placed(self.nodes))
         return distances
 
     def inner_nodes(self) -> Booleans | None:
@@ -185,11 +189,20 @@ class CommunityReadOut(ReadOut):
             parts["deviation"] = np.concatenate([item.deviation for item in noisy])
             parts["count_deviation"] = np.concatenate([item.count_deviation for item in noisy])
         self._model, self._rounds = Communities.from_parts(meta, parts), rounds
+        self.blocks = self._model.blocks
 
 
 def _moves(before: Communities, after: Communities) -> list[Move]:
     """Tell how far clusters have moved from one fit to the next; nothing if there was no other fit."""
     if before.n_rounds == after.n_rounds or not before.n_rounds:
         return []
-    then, now = (Extent.of(m.nodes, m.counts, m.node_labels, m.feature_scales) for m in (before, after))
+    then, now = (Extent.of(m.nodes, m.counts, m.node_labels, _scales(m)) for m in (before, after))
     return then.moves(now, after.n_rounds)
+
+
+def _scales(model: Communities) -> Floats:
+    """Factors of features for how far clusters have moved; a map would mix the features."""
+    if model.feature_map is None:
+        return model.feature_scales
+    spread = np.sqrt(moments(model.nodes, model.counts)[1])
+    return np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)

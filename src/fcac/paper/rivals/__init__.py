@@ -12,6 +12,9 @@ the features as they are, without scaling. They share one interface: ``fit(X, gr
 - :class:`MUFC`: sites send rounded seeds with counts, the server clusters points drawn from them; sites and rows can be
   forgotten (Pan, Sima, Prakash, Rana and Milenkovic, 2023).
 
+:class:`DPLloyd` is not among the paper's rivals: it is k-means under differential privacy, central or at every site, to
+compare private releases with (Blum, Dwork, McSherry and Nissim, 2005; Su et al., 2016).
+
 Each class gives its full reference. Where a paper leaves a choice open, the default here is the one whose results come
 closest to the numbers that the FCAC paper prints.
 
@@ -26,9 +29,10 @@ Examples
 [2.0, 5.0, 9.0]
 """
 
+from fcac.paper.rivals.dp_lloyd import DPLloyd
 from fcac.paper.rivals.fedfcm import FedFCM
 from fcac.paper.rivals.kfed import KFed
 from fcac.paper.rivals.kmeans import KMeansMerged
 from fcac.paper.rivals.mufc import MUFC
 
-__all__ = ["MUFC", "FedFCM", "KFed", "KMeansMerged"]
+__all__ = ["MUFC", "DPLloyd", "FedFCM", "KFed", "KMeansMerged"]

@@ -59,10 +59,10 @@ class NodeRelease(Mechanism):
 
     The site is trusted with its own records, but what leaves it must not depend much on any one of them. Records are
     assigned to the cells of a codebook that is built from noised totals only; the noised means and counts of the cells
-    are sent as nodes. Adding or removing one record changes the probability of any outcome by at most a factor
-    exp(epsilon), up to delta. Where record ids are given, the same holds for a person with all of their rows, because
-    the rows of a person share the weight of one. Every batch is answered in the same way, even an empty one: the noise
-    hides it.
+    are sent as nodes. A gap (NaN) in a record adds nothing to the mean of its cell. Adding or removing one record
+    changes the probability of any outcome by at most a factor exp(epsilon), up to delta. Where record ids are given,
+    the same holds for a person with all of their rows, because the rows of a person share the weight of one. Every
+    batch is answered in the same way, even an empty one: the noise hides it.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class NodeRelease(Mechanism):
         partition: str | None = None,
     ) -> Prepared:
         """Check all arguments before anything is charged."""
-        rows = check_rows(X, len(self.bounds))
+        rows = check_rows(X, len(self.bounds), gaps=True)
         if state is not None:
             if not isinstance(state, ReleasedState):
                 raise PrivacyError(
@@ -275,7 +275,7 @@ class NodeRelease(Mechanism):
 
     def count_outside(self, X: Any) -> int:
         """Return how many values lie outside the bounds. Only the site itself may see it: the number is not private."""
-        rows = check_rows(X, len(self.bounds))
+        rows = check_rows(X, len(self.bounds), gaps=True)
         return int(((rows < self.bounds[:, 0]) | (rows > self.bounds[:, 1])).sum())
 
     def statement(self, n_releases: int, state: Any = None) -> dict[str, Any]:

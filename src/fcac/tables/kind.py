@@ -1,0 +1,149 @@
+"""The interface of column kinds: what a column of a table means and how it becomes features."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from fcac._typing import Floats
+from fcac.exceptions import DataError, SchemaError
+from fcac.tables.gap_words import GAP_WORDS
+
+if TYPE_CHECKING:
+    from fcac.tables.column import Column
+
+#: Spread of a column in the units of clustering: that of a number between 0 and 1, and that of a standardised number.
+RANGE_SPREAD, STANDARD_SPREAD = 1.0 / math.sqrt(12.0), 1.0
+
+
+class Encoded(NamedTuple):
+    """A column as features.
+
+    Attributes
+    ----------
+    features : ndarray of shape (width, n)
+        NaN where the value is missing.
+    unknown : int
+        Values that the schema does not know and that stand for nothing: they become gaps.
+    other : int
+        Values that the schema does not list and that count as "other".
+    """
+
+    features: Floats
+    unknown: int = 0
+    other: int = 0
+
+
+class Kind(ABC):
+    """One kind of column. To add one, put a subclass into a file of ``fcac/tables/kinds``, named like the kind.
+
+    Attributes
+    ----------
+    name : str
+        The kind's name in schema files.
+    keys : tuple of str
+        Settings of `Column` that the kind uses, beside kind, weight and missing.
+    reads : {"numbers", "text", "nothing"}
+        How a reader should read the column.
+    block : {"number", "numbers", "category"}
+        How the read-out compares it; see :class:`fcac.tables.blocks.Block`.
+    """
+
+    name: ClassVar[str] = ""
+    keys: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[Literal["numbers", "text", "nothing"]] = "numbers"
+    block: ClassVar[Literal["number", "numbers", "category"]] = "number"
+
+    def check(self, column: Column) -> None:  # noqa: B027 - a kind without settings has nothing to check
+        """Raise a `SchemaError` that names the field and the fix if the settings do not fit together."""
+
+    @abstractmethod
+    def feature_names(self, column: Column) -> list[str]:
+        """Return the names of the features."""
+
+    @abstractmethod
+    def bounds(self, column: Column) -> list[tuple[float, float]] | None:
+        """Return public bounds of the features, in the units of clustering; None if they are not known."""
+
+    @abstractmethod
+    def encode(self, column: Column, values: Any) -> Encoded:
+        """Turn the values of an Arrow array into features."""
+
+    def decode(self, column: Column, features: Floats) -> Floats:
+        """Return features (n, width) in the units of the table, as far as there are any."""
+        return features
+
+
+def spread_of(column: Column) -> float:
+    """Return the spread that a column is given so that it counts as much as a number of the same scaling."""
+    return STANDARD_SPREAD if column.scaling in ("standard", "log") else RANGE_SPREAD
+
+
+def refuse(column: Column, what: str) -> SchemaError:
+    """Return an error about one column."""
+    return SchemaError(f"column {column.name!r}: {what}")
+
+
+def whole_array(values: Any) -> Any:
+    """Return a column of a batch or of a table as one Arrow array without dictionary."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):  # no chunk at all
+            values = pa.array([], values.type)
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def as_text(column: Column, values: Any, needed: str, gap_words: frozenset[str] = GAP_WORDS) -> Any:
+    """Return values as an Arrow array of text, without gap words; whole numbers are written without decimals."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = whole_array(values)
+    kind = values.type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        raise DataError(f"column {column.name!r} has {kind_in_words(kind)}, but {needed} are needed")
+    if pa.types.is_floating(kind):
+        numbers = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+        whole = np.isfinite(numbers) & (np.rint(numbers) == numbers) & (np.abs(numbers) < 2**53)
+        if whole.all() or (~np.isnan(numbers) == whole).all():
+            values = pa.array(np.where(whole, numbers, 0).astype(np.int64), mask=~whole)
+        else:
+            values = pa.array(numbers, mask=np.isnan(numbers))
+    text = pc.cast(values, pa.string())
+    if not gap_words or not len(text):
+        return text
+    is_gap = pc.is_in(pc.utf8_trim_whitespace(text), value_set=pa.array(sorted(gap_words)))
+    return pc.if_else(is_gap, pa.scalar(None, pa.string()), text)
+
+
+def is_numeric(kind: Any) -> bool:
+    """Return whether an Arrow type can be read as numbers."""
+    import pyarrow as pa
+
+    is_type = pa.types
+    return bool(
+        is_type.is_integer(kind)
+        or is_type.is_floating(kind)
+        or is_type.is_boolean(kind)
+        or is_type.is_decimal(kind)
+        or is_type.is_null(kind)
+    )
+
+
+def kind_in_words(kind: Any) -> str:
+    """Return a readable name for an Arrow type."""
+    import pyarrow as pa
+
+    is_type = pa.types
+    if is_type.is_string(kind) or is_type.is_large_string(kind) or is_type.is_string_view(kind):
+        return "text"
+    if is_type.is_dictionary(kind):
+        return "categories"
+    if is_type.is_temporal(kind):
+        return "dates or times"
+    return f"values of type {kind}"

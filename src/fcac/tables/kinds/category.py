@@ -1,0 +1,139 @@
+"""``kind = "category"``: levels without order; the column counts as one column, however many levels it has."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcac._typing import Floats
+from fcac.exceptions import DataError
+from fcac.tables.gap_words import ALWAYS
+from fcac.tables.kind import Encoded, Kind, as_text, kind_in_words, refuse, spread_of, whole_array
+
+if TYPE_CHECKING:
+    from fcac.tables.column import Column
+
+#: Features of a category whose levels are not listed.
+CODE_FEATURES = 16
+_MOST_FEATURES = 64
+
+
+class Category(Kind):
+    """One feature for every listed level, or a public code of a few features where levels are not listed.
+
+    Levels are equally far from each other, and so far that the column counts as much as a number of the same scaling.
+    A level that is not listed is "other": no level at all, nearer to each of them than they are to one another.
+    Without a list every level has a code of plus and minus signs made from a hash of its name, the same at all sites:
+    nothing about the data has to be known (feature hashing; Weinberger et al., ICML 2009).
+    """
+
+    keys = ("categories", "scaling", "prefix", "groups", "features")
+    reads = "text"
+    block = "category"
+
+    def check(self, column: Column) -> None:
+        if column.missing == "fill":
+            raise refuse(column, 'missing = "fill" is for numbers; use "native", "error" or "drop" with categories')
+        if column.prefix is not None and column.groups is not None:
+            raise refuse(column, "give prefix or groups, not both")
+        if column.groups is not None and column.categories is not None:
+            raise refuse(column, "groups are the levels of this column: leave out categories")
+        if column.features is not None and self._levels(column) is not None:
+            raise refuse(column, "features is for a category without a list of levels: leave it out")
+        if column.features is not None and not 2 <= column.features <= _MOST_FEATURES:
+            raise refuse(column, f"features must be a whole number from 2 to {_MOST_FEATURES}")
+
+    def feature_names(self, column: Column) -> list[str]:
+        levels = self._levels(column)
+        if levels is None:
+            return [f"{column.name}~{number}" for number in range(1, self._n_codes(column) + 1)]
+        return [f"{column.name}={level}" for level in levels]
+
+    def bounds(self, column: Column) -> list[tuple[float, float]] | None:
+        levels = self._levels(column)
+        if column.kind is None:
+            return [(0.0, 1.0)] * len(levels or ())
+        # as wide beside the levels as the bounds of a number are beside its spread
+        wide = spread_of(column) * math.sqrt(12.0)
+        if levels is None:
+            return [(-wide / 2.0, wide / 2.0)] * self._n_codes(column)
+        return [(0.0, max(wide, self._height(column)))] * len(levels)
+
+    def encode(self, column: Column, values: Any) -> Encoded:
+        import pyarrow as pa
+
+        if column.kind is None and not _is_named(values):
+            raise DataError(f"column {column.name!r} has {kind_in_words(values.type)}, but its categories are text")
+        # a level that is listed is a level, whatever it is called; the schemas of 0.1.0 know the empty gap only
+        gaps = frozenset() if column.kind is None else ALWAYS - frozenset(self._levels(column) or ())
+        found = as_text(column, values, "categories", gaps).dictionary_encode()
+        names = found.dictionary.to_pylist()
+        codes = np.asarray(found.indices.fill_null(-1).cast(pa.int64()).to_numpy(zero_copy_only=False))
+        table = np.full((len(names) + 1, len(self.feature_names(column))), np.nan)  # the last row is for gaps
+        other = np.zeros(len(names) + 1, bool)
+        for number, name in enumerate(names):
+            table[number], other[number] = self._code(column, name)
+        # written level by level into columns: nothing of the size of the batch is transposed
+        features = np.ascontiguousarray(table.T)[:, codes]
+        n_other = int(other[codes].sum())
+        return Encoded(features, n_other, 0) if column.kind is None else Encoded(features, 0, n_other)
+
+    def decode(self, column: Column, features: Floats) -> Floats:
+        return features / self._height(column)
+
+    # ------------------------------------------------------------ levels
+
+    def _levels(self, column: Column) -> tuple[str, ...] | None:
+        return column.categories if column.groups is None else tuple(column.groups)
+
+    def _n_codes(self, column: Column) -> int:
+        return column.features or CODE_FEATURES
+
+    def _height(self, column: Column) -> float:
+        """Value of a level's own feature; the schemas of 0.1.0, which name no kind, have 1."""
+        if column.kind is None:
+            return 1.0
+        levels = self._levels(column)
+        mixed = 1.0 - 1.0 / len(levels) if levels is not None and len(levels) > 1 else 1.0
+        return spread_of(column) / math.sqrt(mixed)
+
+    def _code(self, column: Column, name: str) -> tuple[Floats, bool]:
+        """Features of a level, and whether it counts as other."""
+        level: str | None = name if column.prefix is None else name[: column.prefix]
+        if column.groups is not None:
+            level = _group_of(name, column.groups)
+        levels = self._levels(column)
+        if levels is None:
+            assert level is not None
+            return self._height(column) * _signs(level, self._n_codes(column)), False
+        code = np.zeros(len(levels))
+        if level not in levels:
+            return code, True
+        code[levels.index(level)] = self._height(column)
+        return code, False
+
+
+def _group_of(name: str, groups: dict[str, tuple[str, ...]]) -> str | None:
+    """The group with the longest prefix of a name."""
+    prefixes = [(prefix, group) for group, some in groups.items() for prefix in some]
+    fits = [(len(prefix), group) for prefix, group in prefixes if name.startswith(prefix)]
+    return max(fits)[1] if fits else None
+
+
+def _signs(level: str, n: int) -> Floats:
+    """Plus or minus one over the root of n, by a hash of the level: the same everywhere, of length one."""
+    digest = hashlib.blake2b(level.encode(), digest_size=8, person=b"fcac category").digest()
+    bits = np.unpackbits(np.frombuffer(digest, np.uint8))[:n]
+    signs: Floats = 2.0 * bits.astype(np.float64) - 1.0
+    return signs / math.sqrt(n)
+
+
+def _is_named(values: Any) -> bool:
+    """Whether values are names, for the schemas of 0.1.0."""
+    import pyarrow as pa
+
+    kind = whole_array(values).type
+    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))

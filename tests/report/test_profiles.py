@@ -1,0 +1,168 @@
+"""What is said of clusters: names, means in the table's units, distributions, errors, warnings, what was done."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fcac import FCAC
+from fcac.federation import Contribution, Server
+from fcac.privacy import NodeRelease
+from fcac.report import render_report
+from fcac.report.columns import ReportColumn, columns_of
+from fcac.report.data import gather
+from fcac.report.profiles import make_profiles
+from fcac.tables.schema import Column, Schema
+
+SCHEMA = Schema(
+    [
+        Column("age", min=0, max=100, scaling="range"),
+        Column("creatinine", center=90, spread=40, scaling="standard"),
+        Column("code", categories=("E11", "N18", "I10")),
+    ],
+    bounds_are_public=True,
+)
+
+
+def patients(n: int = 900) -> pa.Table:
+    rng = np.random.default_rng(0)
+    old = np.arange(n) % 3 == 0
+    return pa.table(
+        {
+            "age": np.clip(np.where(old, rng.normal(78, 4, n), rng.normal(40, 4, n)), 0, 100),
+            "creatinine": np.where(old, rng.normal(190, 9, n), rng.normal(80, 9, n)),
+            "code": np.where(old, "N18", np.where(np.arange(n) % 2, "I10", "E11")),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    rows = SCHEMA.apply(patients())
+    found = FCAC(n_clusters=2, random_state=0)
+    found.play_stream(
+        iter([("a", rows[::2]), ("b", rows[1::2])]), SCHEMA.n_features, SCHEMA.feature_names, schema=SCHEMA
+    )
+    return found
+
+
+def test_names_and_means_are_in_the_users_words_and_units(model):
+    data = gather(model)
+    small = data.read.clusters[1]
+    assert small.rows == 300
+    name = data.profiles.name(small.label)
+    assert set(name.split(", ")) == {"older", "high creatinine", "all N18"}
+    told = {p.column.name: p for p in data.profiles.clusters[small.label].columns}
+    assert told["age"].own.mean == pytest.approx(78, abs=1)
+    assert told["age"].all.mean == pytest.approx(52.7, abs=1)
+    assert told["creatinine"].own.median == pytest.approx(190, abs=3)
+    assert told["code"].own.bars == pytest.approx([0, 1, 0], abs=1e-9)
+    assert told["code"].all.bars.sum() == pytest.approx(1)
+    assert told["age"].own.bars.sum() == pytest.approx(1)
+    html = render_report(model)
+    assert "Older" in html or "older" in html
+    assert "standard units" not in html
+
+
+def test_columns_that_matter_come_first(model):
+    importance = gather(model).profiles.importance
+    assert {column.name for column, _ in importance[:2]} == {"age", "creatinine"}
+    assert all(0 <= share <= 1 for _, share in importance)
+
+
+def test_dates_are_shown_as_months_and_days():
+    rng = np.random.default_rng(0)
+    days = np.concatenate([rng.uniform(19_000, 19_090, 300), rng.uniform(19_500, 19_590, 300)])
+    column = ReportColumn("admitted", "date", (0,))
+    labels = np.repeat([0, 1], 300)
+    found = make_profiles([column], days[:, None], np.ones(600), labels, [0, 1], None, 3)
+    assert found.clusters[0].name.startswith("admitted around ")
+    assert found.clusters[0].name.endswith("2022")
+    assert len(found.edges["admitted"]) <= 25
+    assert column.shown(19_000.0) == "8 Jan 2022"
+
+
+def test_features_without_a_schema_are_columns():
+    columns = columns_of(None, ["a", "b"])
+    assert [(c.name, c.kind, c.features) for c in columns] == [("a", "number", (0,)), ("b", "number", (1,))]
+
+
+def test_released_values_come_with_their_errors():
+    rows = SCHEMA.apply(patients(3000))
+    bounds = [[0, 1], [-3, 4], [0, 1], [0, 1], [0, 1]]
+    private = FCAC(privacy=NodeRelease(8, bounds), random_state=0).fit(rows)
+    data = gather(private, schema=SCHEMA)
+    assert data.released
+    for cluster in data.read.clusters:
+        assert cluster.rows_error is not None
+        assert cluster.rows_error > 0
+        for profile in data.profiles.clusters[cluster.label].columns:
+            assert profile.error is not None
+            assert profile.error > 0
+    largest = data.read.clusters[0]
+    assert largest.rows_error is not None
+    assert largest.rows_error < largest.rows / 3, "in records"
+    html = render_report(private, schema=SCHEMA)
+    assert "±" in html
+    assert "95 of 100 cases" in html
+    # the same from the contributions alone, as the server of a federation has them
+    assert gather(private.server_, schema=SCHEMA).read.clusters[0].rows_error == data.read.clusters[0].rows_error
+
+
+def test_without_noise_there_are_no_error_bars(model):
+    data = gather(model)
+    assert all(c.rows_error is None for c in data.read.clusters)
+    assert "±" not in render_report(model)
+
+
+def test_warnings_in_plain_words():
+    rng = np.random.default_rng(0)
+    big, small = rng.normal(0, 1, size=(600, 3)), rng.normal(60, 1, size=(12, 3))
+    model = FCAC(n_clusters=2, random_state=0).fit({"a": big[:300], "b": np.concatenate([big[300:], small])})
+    told = " ".join(gather(model, facts={"rows_read": 700, "rows_dropped": 88}).cautions)
+    assert "88 rows of 700 had missing values" in told
+    assert "rests on fewer than" in told
+    assert "comes nearly all from one site" in told
+
+
+def test_a_column_that_rules_is_named():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(900, 3)) * [1, 1, 1]
+    rows[:450, 0] += 30
+    told = gather(
+        FCAC(server="cae-fc", random_state=0).fit(rows * [50, 1, 1]), feature_names=["pay", "b", "c"]
+    ).cautions
+    assert any(text.startswith("pay makes up more than 80%") for text in told)
+
+
+def test_one_cluster_is_said_to_be_one():
+    model = FCAC(n_clusters=1, random_state=0).fit(np.random.default_rng(0).normal(size=(300, 3)))
+    data = gather(model)
+    assert [p.name for p in data.profiles.clusters.values()] == ["all rows alike"]
+    assert any(text.startswith("Only one cluster was found") for text in data.cautions)
+
+
+def test_what_was_done_can_be_repeated(model):
+    html = render_report(model, facts={"rows_read": 1000, "rows_dropped": 100, "seconds": 61.0})
+    assert "What was done" in html
+    assert "1 min 1 s" in html
+    assert "Seed of the server" in html
+    assert "creatinine" in html
+    done = gather(model).done
+    assert dict(done.settings)["Number of clusters"] == "2, as asked"
+    assert dict(done.schema)["age"] == "min 0, max 100, scaling range"
+
+
+def test_a_schema_that_does_not_fit_is_refused(model):
+    with pytest.raises(ValueError, match="schema: it has 1 features, the model has 5"):
+        gather(model, schema=Schema(["a"]))
+
+
+def test_counts_that_are_sums_of_weights_are_shown_whole():
+    server = Server()
+    rng = np.random.default_rng(0)
+    server.absorb([Contribution("a", 1, rng.normal(size=(60, 2)), np.full(60, 505.05))])
+    html = render_report(server)
+    assert "30,303 rows" in html
+    assert "30,303.0" not in html
