@@ -187,7 +187,8 @@ class SiteAgent:
         cursor = entries.get(str(done), {})
         finder = self.finder()
         new = finder.find(cursor)
-        blocks, ids, parts = [np.empty((0, self.schema.n_features))], [], set()
+        blocks, parts = [np.empty((0, self.schema.n_features))], set()
+        ids: list[str] = []
         for piece in finder.pieces(new):
             blocks.append(np.array(piece.block, dtype=np.float64))
             if self.settings.record_id is not None:

@@ -227,7 +227,7 @@ def _rows(rows: Any) -> Any:
 
 
 def check_budgets(mechanism: NodeRelease, names: Sequence[str], named: Any) -> None:
-    """Refuse a round that could not be paid to the end, before any is charged; with ids, people are left out """
+    """Refuse a round that could not be paid to the end, before any is charged; with ids, people are left out."""
     ledger = mechanism.ledger
     if ledger is None:
         return
