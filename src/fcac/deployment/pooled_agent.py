@@ -19,12 +19,12 @@ import numpy as np
 
 from fcac import persistence
 from fcac.aggregation import Assignment, Member
-from fcac.aggregation.messages import JOIN, MASK, REQUEST, REVEAL, Message, MessageError
+from fcac.aggregation.messages import JOIN, REQUEST, REVEAL, Message, MessageError
 from fcac.aggregation.pooled import terms
 from fcac.deployment.aggregated_study import read_key
 from fcac.deployment.site_agent import SiteAgent, write_log
 from fcac.exceptions import AggregationRefused
-from fcac.federation.pooled import PooledTask
+from fcac.federation.pooled import PooledTask, check_budgets
 
 _MEMBER_FILE = "summing.fcac"
 _ROWS_FILE = "summing-rows.fcac"
@@ -67,21 +67,25 @@ class PooledAgent:
             raise AggregationRefused(str(error)) from None
         with self.agent.alone():
             if request.stage == JOIN:
-                self._check_budget()
+                self._check_join(request)
             reply = self.member.answer(data, lambda assigned: self._work(assigned, closed))
             self._store(self.member.to_bytes())
             if request.stage == REVEAL and request.step == self.member.n_steps:
                 (self.state / _ROWS_FILE).unlink(missing_ok=True)
                 spent = self.agent.spent()
+                self.agent.audit.add("summed", round=self.member.round)
                 write_log(self.state, f"round {self.member.round}: summed with the other sites; spent: {spent}")
-            elif request.stage == MASK and request.step == 1:
-                write_log(self.state, f"round {self.member.round}: first step sent")
             return reply
 
-    def _check_budget(self) -> None:
-        """Refuse to join a round that could not be paid to the end."""
-        from fcac.federation.pooled import check_budgets
-
+    def _check_join(self, request: Message) -> None:
+        """Refuse to join a round that the site's policy does not allow, or that could not be paid to the end."""
+        wanted = (request.meta.get("round"), request.meta.get("attempt"))
+        if wanted == (self.member.round, self.member.attempt):
+            return  # asked again: it gets the answer that it got
+        agent, epsilon = self.agent, self.agent.settings.epsilon
+        agent.policy.check_schema(agent.schema)
+        past = agent.audit.entries()
+        agent.policy.check_request(request.number("round"), self.member.round + 1, past, epsilon)
         check_budgets(self.mechanism, [self.agent.settings.name], self.agent.settings.record_id)
 
     def _work(self, assigned: Assignment, closed: int) -> Any:
@@ -91,6 +95,9 @@ class PooledAgent:
         if partition is not None:
             named["partition"] = partition
         prepared = self.mechanism.prepare(rows, site=self.agent.settings.name, round=number, **named)
+        if assigned.step == 1:
+            # written first: what cannot be logged is not done; a round that breaks off counts like a whole one
+            self.agent.audit.add("contributed", round=number, epsilon=self.agent.settings.epsilon, summed=True)
         task = PooledTask(self.mechanism, prepared)
         vector = task(assigned)
         task.complete()

@@ -195,8 +195,10 @@ class SiteAgent:
                 ids += [] if piece.tags is None else ids_in_form(piece.tags, self.schema.id_form)
             if self.settings.has_parts:
                 parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
-        self._note_cursor(done, cursor, round, finder.advance(cursor, new))
         rows = np.concatenate(blocks)
+        self.policy.check_new_rows(len(rows))
+        self.audit.add("begun", round=round, new_rows=len(rows))
+        self._note_cursor(done, cursor, round, finder.advance(cursor, new))
         write_log(self.state, f"round {round}: {len(rows)} new rows to be summed")
         named = self._for_the_ledger(parts, round)
         return NewRows(rows, ids if self.settings.record_id is not None else None, named.get("partition"))
