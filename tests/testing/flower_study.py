@@ -52,6 +52,7 @@ class Study:
         names: Iterable[str] = "abc",
         insecure: bool = False,
         server: str = "cae-fc",
+        summing: Any = None,
         **privacy: Any,
     ) -> None:
         self.folder, self.privacy = folder, privacy
@@ -64,6 +65,7 @@ class Study:
             server=server,
             timeout=0.2,
             wait=0.0,
+            summing=summing,
         )
         self.nodes: dict[int, Path] = {}
         self.fault: Fault | None = None

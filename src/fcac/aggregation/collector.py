@@ -154,6 +154,11 @@ class Collector:
         self._size, self.total = 0, None
 
     @property
+    def in_step(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self.stage in (CONFIRM, REVEAL) or bool(self._task)
+
+    @property
     def certain_shares(self) -> int:
         """Number of sites whose noise is in every total and unknown to the hub: those that joined, less t."""
         return len(self.joined) - self.roster.tolerance

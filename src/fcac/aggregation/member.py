@@ -107,6 +107,16 @@ class Member:
         """Newest round that this site has joined."""
         return self._newest[0]
 
+    @property
+    def attempt(self) -> int:
+        """Newest attempt at that round."""
+        return self._newest[1]
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps of that round; 0 if there is none."""
+        return 0 if self._session is None else self._session.n_steps
+
     def answer(self, data: bytes, work: Work | None = None) -> bytes:
         """Return the answer to a request of the hub, or refuse.
 

@@ -85,7 +85,9 @@ def share_scales(request: Request, n_shares: int) -> Scales:
 
 def to_task(request: Request) -> bytes:
     """Return what the hub sends to all sites in a step."""
-    return pack(_KIND, {"radius": request.radius}, {"codebook": request.codebook, "bases": request.bases})
+    # grid points need 17 bits
+    words = {"codebook": request.codebook.astype(np.int32), "bases": request.bases.astype(np.int32)}
+    return pack(_KIND, {"radius": request.radius}, words)
 
 
 def read_task(assigned: Assignment, mechanism: NodeRelease) -> Request:
@@ -94,9 +96,10 @@ def read_task(assigned: Assignment, mechanism: NodeRelease) -> Request:
     try:
         meta, arrays = unpack(assigned.task, kind=_KIND)
         codebook, bases, radius = arrays["codebook"], arrays["bases"], int(meta["radius"])
+        fits = codebook.dtype == bases.dtype == np.int32 and codebook.shape == bases.shape
+        codebook, bases = codebook.astype(np.int64), bases.astype(np.int64)
     except (ValueError, KeyError, TypeError) as error:
         raise AggregationRefused(f"the task cannot be read: {error}") from None
-    fits = codebook.dtype == bases.dtype == np.int64 and codebook.shape == bases.shape
     if not fits or codebook.ndim != 2 or codebook.shape[1] != n_features or not 1 <= len(codebook) <= _MOST_CELLS:
         raise AggregationRefused("the task's codebook does not fit this site's features")
     if max(np.abs(codebook).max(), np.abs(bases).max()) > UNIT // 2 or not 1 <= radius <= widest_radius(n_features):

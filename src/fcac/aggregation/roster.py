@@ -98,6 +98,7 @@ class Roster:
             "names": self.names,
             "tolerance": self.tolerance,
             "least": self.least,
+            "signed_by": study_key.public.hex(),
             "signature": study_key.sign(self.digest).hex(),
         }
         keys = np.frombuffer(b"".join(self.keys.values()), dtype=np.uint8).reshape(-1, _KEY_BYTES)

@@ -55,7 +55,7 @@ def make_authority(directory: Path, name: str, days: int = CA_DAYS) -> None:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA384())
     )
-    _write_private(directory / "ca.key", _key_pem(key))
+    write_private(directory / "ca.key", _key_pem(key))
     persistence.write_atomic(directory / "ca.crt", _certificate_pem(certificate))
 
 
@@ -92,7 +92,7 @@ def make_server_certificate(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         .sign(signer, hashes.SHA384())
     )
-    _write_private(directory / "server.key", _key_pem(key))
+    write_private(directory / "server.key", _key_pem(key))
     persistence.write_atomic(directory / "server.crt", _certificate_pem(certificate))
 
 
@@ -113,7 +113,7 @@ def make_site_key(path: Path) -> str:
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
     public: bytes = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    _write_private(path, private)
+    write_private(path, private)
     return public.decode()
 
 
@@ -225,7 +225,7 @@ def _certificate_pem(certificate: Any) -> bytes:
     return data
 
 
-def _write_private(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes) -> None:
     """Write a secret; the file is at no time readable by others."""
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -245,6 +245,18 @@ class Hub:
                 reason = f"{len(sent.nodes)} nodes for {rows[0]:,} rows count as {len(kept.nodes)} for {rows[1]:,}"
                 self.note("capped", site=str(sent.site), round=number, reason=reason)
 
+    def close_summed_round(self, item: Contribution) -> None:
+        """Let the server learn what all sites have released together, and close the round."""
+        with self._alone():
+            number = self.open_round
+            if item.round != number:
+                raise ValueError(f"round {item.round} was summed, but round {number} is open")
+            server = self.store.server() or Server(self.settings.server, self.settings.seed)
+            accepted = server.absorb([item])
+            self.store.close_round(number, server, accepted, {str(item.site): item.digest()})
+            self.note("closed", round=number, sites=[item.site], summed=item.privacy.get("sites"))
+            self._publish(server, number)
+
     def forget(self, site: str) -> bool:
         """Restore the state as if this site had never contributed; return False if it never had."""
         with self._alone():

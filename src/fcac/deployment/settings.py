@@ -80,6 +80,16 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Summing:
+    """How the sites of a study are summed before anyone sees; see :mod:`fcac.aggregation`."""
+
+    epsilon: float
+    delta: float
+    tolerance: int
+    least: int
+
+
+@dataclass(frozen=True)
 class FederationSettings:
     """All settings of the server."""
 
@@ -97,6 +107,7 @@ class FederationSettings:
     people_overlap: int | None = None
     limits: Limits = field(default_factory=Limits)
     members: dict[str, Member] = field(default_factory=dict)
+    summing: Summing | None = None
 
     @property
     def active(self) -> list[str]:
@@ -131,6 +142,7 @@ class FederationSettings:
                 people_overlap=_overlap(given.get("privacy", {}).get("people_overlap")),
                 limits=Limits(**given.get("limits", {})),
                 members=members,
+                summing=None if "summing" not in given else Summing(**given["summing"]),
             )
         except KeyError as error:
             raise ValueError(f"{path} has no field {error}") from None
@@ -185,6 +197,10 @@ class SiteSettings:
         Minimum number of rows behind a node of a reservoir that is sent without privacy.
     forgetting : str
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
+    study_key : str
+        If the study sums its sites: the public key (hexadecimal) by which this site recognises its rosters.
+    summing_key : str
+        If the study sums its sites: file of this site's own signing key.
     read : dict
         How to read the data: what differs from the defaults of :class:`fcac.tables.ReadOptions`.
     encoders : dict
@@ -208,6 +224,8 @@ class SiteSettings:
     forgetting: str = "none"
     read: dict[str, Any] = field(default_factory=dict)
     encoders: dict[str, dict[str, str]] = field(default_factory=dict)
+    study_key: str = ""
+    summing_key: str = ""
 
     def __post_init__(self) -> None:
         self.make_condenser()  # refuses what it cannot use

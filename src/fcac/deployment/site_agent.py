@@ -22,9 +22,12 @@ import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fcac import persistence
+from fcac._typing import Floats
 from fcac.codebook import Codebook
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import Policy
@@ -47,6 +50,14 @@ _PARTS_FILE = "parts.json"
 _KEPT_ROUNDS = 50
 # Longer than a server waits by default: a repeated request gets an answer, not "unavailable".
 _LOCK_SECONDS = 600.0
+
+
+class NewRows(NamedTuple):
+    """The rows of a summed round, and how the ledger adds up their cost."""
+
+    rows: Floats
+    record_ids: list[str] | None
+    partition: str | None
 
 
 class NothingNew(Exception):
@@ -83,7 +94,9 @@ class SiteAgent:
             Newest round of this site that the server has. If the site has sent something newer that never arrived, and
             there are no new rows, it is sent again: no contribution is lost.
         """
-        with self._alone():
+        if self.settings.study_key:
+            raise ValueError("the sites of this study are summed: no site contributes on its own")
+        with self.alone():
             stored = self._sent_path(round)
             if stored.exists():
                 self.audit.add("sent again", round=round)
@@ -155,6 +168,41 @@ class SiteAgent:
         write_log(self.state, f"round {round}: {n_rows} new rows, {len(sent.nodes)} nodes sent{spent}")
         return self._keep(sent)
 
+    @property
+    def mechanism(self) -> Any:
+        """The site's privacy mechanism; None without privacy."""
+        return self._mechanism
+
+    def new_rows(self, round: int, closed: int) -> NewRows:
+        """Find the rows of a summed round, and note which rows will have been used once the hub has closed it.
+
+        Parameters
+        ----------
+        round : int
+        closed : int
+            The last round that the hub has closed: rows of a later round were never summed and are found again.
+        """
+        entries = self._cursors()
+        done = max((int(number) for number in entries if int(number) <= closed), default=0)
+        cursor = entries.get(str(done), {})
+        finder = self.finder()
+        new = finder.find(cursor)
+        blocks, parts = [np.empty((0, self.schema.n_features))], set()
+        ids: list[str] = []
+        for piece in finder.pieces(new):
+            blocks.append(np.array(piece.block, dtype=np.float64))
+            if self.settings.record_id is not None:
+                ids += [] if piece.tags is None else ids_in_form(piece.tags, self.schema.id_form)
+            if self.settings.has_parts:
+                parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
+        rows = np.concatenate(blocks)
+        self.policy.check_new_rows(len(rows))
+        self.audit.add("begun", round=round, new_rows=len(rows))
+        self._note_cursor(done, cursor, round, finder.advance(cursor, new))
+        write_log(self.state, f"round {round}: {len(rows)} new rows to be summed")
+        named = self._for_the_ledger(parts, round)
+        return NewRows(rows, ids if self.settings.record_id is not None else None, named.get("partition"))
+
     def finder(self) -> NewRowFinder:
         """Return the finder of this site's new rows."""
         settings = self.settings
@@ -217,7 +265,7 @@ class SiteAgent:
     # ------------------------------------------------------------ what is on disk
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[None]:
         """Hold a lock so that one request is answered at a time; it is released if the process dies."""
         self.state.mkdir(parents=True, exist_ok=True)
         with persistence.locked(self.state / "lock", _LOCK_SECONDS):
@@ -255,11 +303,18 @@ class SiteAgent:
             if round:
                 raise ValueError(f"{path} is missing: it records which rows have been used. Restore it from a backup")
             return {}
-        entries = json.loads(path.read_text("utf-8"))["after_round"]
+        entries = self._cursors()
         if str(round) not in entries:
             raise ValueError(f"{path} has no entry for round {round}: state and cursor are not from the same backup")
         cursor: Cursor = entries[str(round)]
         return cursor
+
+    def _cursors(self) -> dict[str, Cursor]:
+        path = self.state / _CURSOR_FILE
+        if not path.exists():
+            return {}
+        entries: dict[str, Cursor] = json.loads(path.read_text("utf-8"))["after_round"]
+        return entries
 
     def _note_cursor(self, old_round: int, old: Cursor, round: int, new: Cursor) -> None:
         entries = {"after_round": {str(old_round): old, str(round): new}}

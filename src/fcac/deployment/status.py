@@ -12,6 +12,7 @@ from fcac.deployment import certificates, presence
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
 from fcac.deployment.study import STATE
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 
 
 def describe(root: Path, rejected: bool = False) -> list[str]:
@@ -32,6 +33,8 @@ def describe(root: Path, rejected: bool = False) -> list[str]:
         lines.append(f"model: {summary.n_clusters} clusters, {summary.n_nodes} nodes ({summary.kind})")
     else:
         lines.append("model: none yet")
+    if settings.summing is not None:
+        lines += _summed(settings, closed, journal)
     waiting = hub.arrived()
     if waiting:
         lines.append(f"arrived for the open round: {', '.join(waiting)}")
@@ -60,6 +63,28 @@ def _worth_a_look(journal: list[dict[str, Any]], closed: int) -> list[str]:
     ]
     lines = [plain(f"{e['time'][:19]} {e.get('site', '')} {e['event']}: {e.get('reason', '')}", 300) for e in recent]
     return ["", "Worth a look:", *lines[-10:]] if lines else []
+
+
+def _summed(settings: FederationSettings, closed: int, journal: list[dict[str, Any]]) -> list[str]:
+    """Return what can be said of sites that are summed before anyone sees: only what they did together."""
+    summing = settings.summing
+    assert summing is not None
+    lines = [
+        f"all sites are summed (secure aggregation): eps {summing.epsilon:g} at delta {summing.delta:g} per round; "
+        f"at least {summing.least} sites, {summing.tolerance} may vanish or collude"
+    ]
+    rounds = [entry for entry in journal if entry["event"] == "closed" and entry.get("summed") is not None]
+    if rounds:
+        rho = closed * rho_from_epsilon(summing.epsilon, summing.delta)
+        lines.append(
+            f"sites in the latest total: {rounds[-1]['summed']}; a record in all {closed} rounds has cost "
+            f"eps {epsilon_from_rho(rho, summing.delta):.3g}"
+        )
+    failed = [entry for entry in journal if entry["event"] == "too few sites"]
+    if failed and failed[-1]["round"] == closed + 1:
+        lines.append(f"round {closed + 1} was broken off: {failed[-1]['reason']}")
+    lines.append("What single sites contributed is known to nobody, so it is not listed.")
+    return lines
 
 
 def _protection(root: Path, settings: FederationSettings) -> str:

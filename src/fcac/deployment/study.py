@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from fcac import persistence
-from fcac.deployment import certificates
+from fcac.deployment import aggregated_study, certificates
 from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, check_site_name
+from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, Summing, check_site_name
 from fcac.federation import Server, readouts
 from fcac.federation.condenser import AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.tables.schema import Schema
@@ -110,6 +110,7 @@ def init(
     timeout: float = 300.0,
     wait: float = 60.0,
     people_overlap: int | None = None,
+    summing: Summing | None = None,
 ) -> Path:
     """Create the directory of a federation, its certificate authority, and a bundle for every site.
 
@@ -139,6 +140,8 @@ def init(
         Seconds a site has to answer, and to connect.
     people_overlap : int, optional
         At how many sites one person may be, as the study assumes: status and report then give the sum.
+    summing : Summing, optional
+        Sum all sites under secure aggregation; see :func:`fcac.deployment.aggregated_study.summing_for`.
 
     Returns
     -------
@@ -155,7 +158,9 @@ def init(
         raise ValueError("--sites needs at least one name and no name twice, as in --sites a,b,c")
     for site in sites:
         check_site_name(site)
-    Schema.load(schema)
+    loaded = Schema.load(schema)
+    if summing is not None:
+        loaded.require_bounds()
     Server(server, seed)
     condenser = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting)
     condensing = _in_words(_CONDENSING, condenser)
@@ -168,6 +173,8 @@ def init(
     if not insecure:
         certificates.make_authority(root / "ca", label)
         renew(root, address)
+    if summing is not None:
+        aggregated_study.make_keys(root)
     text = _FEDERATION.format(
         name=_plain(label),
         address=address,
@@ -179,9 +186,15 @@ def init(
         wait=wait,
         privacy="" if people_overlap is None else _PRIVACY.format(people_overlap=people_overlap),
     )
+    if summing is not None:
+        text += aggregated_study.federation_text(summing)
     members = [
-        _member_text(site, _make_bundle(root, site, _plain(label), address, insecure, condenser)) for site in sites
+        _member_text(site, _make_bundle(root, site, _plain(label), address, insecure, condenser, summing))
+        for site in sites
     ]
+    if summing is not None:
+        keys = {site: aggregated_study.make_site_key(root / "bundles" / site) for site in sites}
+        aggregated_study.write_roster(root, _plain(label), keys, summing)
     # written last: a directory with this file is a complete federation
     persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
     _hub(root).note("made", sites=sites)
@@ -213,7 +226,11 @@ def add(root: Path, site: str) -> Path:
         return bundle
     kind = readouts.find(settings.server).condenser
     condenser = condenser_for(kind, settings.max_nodes, settings.min_rows, settings.forgetting)
-    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure, condenser)
+    summing = settings.summing
+    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure, condenser, summing)
+    if summing is not None:
+        keys = {**aggregated_study.read_roster(root)[0].keys, site: aggregated_study.make_site_key(bundle)}
+        aggregated_study.write_roster(root, settings.name, keys, summing)
     if known is None:
         path = root / FEDERATION_FILE
         text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
@@ -224,7 +241,15 @@ def add(root: Path, site: str) -> Path:
     return bundle
 
 
-def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool, condenser: Condenser) -> str:
+def _make_bundle(
+    root: Path,
+    site: str,
+    name: str,
+    address: str,
+    insecure: bool,
+    condenser: Condenser,
+    summing: Summing | None = None,
+) -> str:
     """Write a site's bundle, with a new key if there are keys; return the public key."""
     bundle = root / "bundles" / site
     if bundle.exists():
@@ -246,6 +271,8 @@ def _make_bundle(root: Path, site: str, name: str, address: str, insecure: bool,
         condensing=condensing,
         encoders="".join(_ENCODER.format(**found) for found in encoders.values()),
     )
+    if summing is not None:
+        text += aggregated_study.bundle_text(root, summing)
     (bundle / BUNDLE_FILE).write_text(text, "utf-8")
     return public
 
@@ -265,6 +292,12 @@ def _member_text(site: str, public: str) -> str:
 def forget(root: Path, site: str) -> bool:
     """Remove a site's contributions from the model, exactly, and do not ask it again; return False if it had none."""
     _require_member(root, site)
+    if FederationSettings.load(root).summing is not None:
+        raise ValueError(
+            f"site {site} cannot be forgotten: the hub has only sums over all sites, and a summed round cannot be "
+            f"unsummed. 'revoke' keeps the site out of later rounds; a new study without it costs the other sites "
+            "their budget again"
+        )
     if FederationSettings.load(root).members[site].status == "active":
         _edit_member(root, site, {"status": "forgotten"})
     return _hub(root).forget(site)
@@ -273,7 +306,11 @@ def forget(root: Path, site: str) -> bool:
 def revoke(root: Path, site: str) -> str:
     """Revoke a site's access and return its public key; what it contributed stays in the model."""
     _require_member(root, site)
-    public = FederationSettings.load(root).members[site].key
+    settings = FederationSettings.load(root)
+    public = settings.members[site].key
+    if settings.summing is not None:
+        keys = {name: key for name, key in aggregated_study.read_roster(root)[0].keys.items() if name != site}
+        aggregated_study.write_roster(root, settings.name, keys, settings.summing)
     _edit_member(root, site, {"status": "revoked"})
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "bundles" / site)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,16 +59,15 @@ class PooledTask:
     mechanism : NodeRelease
     prepared : Prepared
         The site's rows of this round, checked.
+    joint : str, optional
+        Name of this attempt at a round, if several sites share a ledger: each row is at one of them, so the largest
+        charge counts. It must differ from attempt to attempt, because each draws anew. None: charges add up.
     """
 
     mechanism: NodeRelease
     prepared: Prepared
-    charges: list[int]
-
-    @classmethod
-    def of(cls, mechanism: NodeRelease, prepared: Prepared) -> PooledTask:
-        """Return the task of a site whose rows have been checked."""
-        return cls(mechanism, prepared, [])
+    joint: str | None = None
+    charges: list[int] = field(default_factory=list)
 
     def __call__(self, assigned: Assignment) -> Integers:
         """Charge the step, and only then draw."""
@@ -86,8 +86,7 @@ class PooledTask:
                 f"eps = {self.mechanism.epsilon:g} at delta = {show(self.mechanism.delta)}",
                 # in units of 1/WEIGHT the sum of shares is as good as continuous noise, like a single draw
                 accounting="gaussian",
-                # sites of one process share a ledger, and each row is at one of them
-                alongside=f"round {prepared.round}, step {assigned.step}",
+                alongside=None if self.joint is None else f"{self.joint}, step {assigned.step}",
             )
             self.charges.append(admission.number)
         rows, weights = prepared.rows, None
@@ -153,8 +152,9 @@ def play_pooled_round(
     pooled = sites.get(POOLED) or Site(POOLED, mechanism)
     number = pooled.round + 1 if round is None else int(round)
     tolerated = tolerance_for(len(names), tolerance)
+    joint = f"round {number} ({secrets.token_hex(8)})"
     work = {
-        text: PooledTask.of(
+        text: PooledTask(
             mechanism,
             mechanism.prepare(
                 _rows(data[name]),
@@ -163,10 +163,11 @@ def play_pooled_round(
                 record_ids=None if record_ids is None else record_ids.get(name),
                 partition=partition,
             ),
+            joint,
         )
         for text, name in spelled.items()
     }
-    _check_budgets(mechanism, list(spelled), record_ids)
+    check_budgets(mechanism, list(spelled), record_ids)
     study = SigningKey.new()
     keys = {text: SigningKey.new() for text in spelled}
     roster = Roster("in one process", 1, {t: key.public for t, key in keys.items()}, tolerated, fewest_sites(tolerated))
@@ -225,8 +226,8 @@ def _rows(rows: Any) -> Any:
     return np.concatenate(blocks) if blocks else np.empty((0, rows.n_features))
 
 
-def _check_budgets(mechanism: NodeRelease, names: Sequence[str], named: Any) -> None:
-    """Refuse a round that cannot be paid to the end, before any is charged; with ids, people are left out instead."""
+def check_budgets(mechanism: NodeRelease, names: Sequence[str], named: Any) -> None:
+    """Refuse a round that could not be paid to the end, before any is charged; with ids, people are left out."""
     ledger = mechanism.ledger
     if ledger is None:
         return

@@ -50,6 +50,18 @@ def take_model(message: Message, context: Context) -> Message:
     return _answer(message, context, work)
 
 
+def answer_sum(message: Message, context: Context) -> Message:
+    """Answer a request of secure aggregation."""
+
+    def work(agent: SiteAgent, request: dict[str, Any]) -> Reply:
+        from fcac.deployment.pooled_agent import PooledAgent
+
+        answer = PooledAgent(agent).answer(bytes(request["data"]), int(request["closed"]))
+        return Reply(messages.SUMMAND, agent.settings.name, answer)
+
+    return _answer(message, context, work)
+
+
 def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[str, Any]], Reply]) -> Message:
     settings = None
     try:
@@ -83,3 +95,4 @@ def _refusal(settings: SiteSettings, refusal: PolicyRefusal | BudgetExceeded) ->
 
 app.train("contribute")(contribute)
 app.query("take_model")(take_model)
+app.train("sum")(answer_sum)

@@ -10,9 +10,10 @@ from flwr.app import ConfigRecord, RecordDict
 #: Kinds of requests, as Flower's message types.
 CONTRIBUTE = "train.contribute"
 TAKE_MODEL = "query.take_model"
+SUM = "train.sum"
 
 #: Codes of replies.
-CONTRIBUTION, NOTHING_NEW, UNAVAILABLE, DONE = 1, 2, 3, 4
+CONTRIBUTION, NOTHING_NEW, UNAVAILABLE, DONE, SUMMAND = 1, 2, 3, 4, 5
 #: Codes of refusals, sent only by sites whose policy allows to tell reasons; others answer UNAVAILABLE.
 NOT_NOW, BUDGET_USED_UP, DATA_PROBLEM = 21, 22, 23
 REFUSALS = {"pace": NOT_NOW, "budget": BUDGET_USED_UP, "data": DATA_PROBLEM}
@@ -24,6 +25,7 @@ CODES = {
     NOT_NOW: "not now",
     BUDGET_USED_UP: "budget used up",
     DATA_PROBLEM: "data problem",
+    SUMMAND: "summand",
 }
 
 _RECORD = "fcac"
@@ -50,6 +52,11 @@ def ask_contribution(round: int, have: Mapping[str, int]) -> RecordDict:
 def offer_model(round: int, model: bytes) -> RecordDict:
     """Send the global model after a round."""
     return RecordDict({_RECORD: ConfigRecord({"round": round, "model": model})})
+
+
+def ask_sum(round: int, closed: int, data: bytes) -> RecordDict:
+    """Send a request of secure aggregation; `closed` is the last round that the hub has closed."""
+    return RecordDict({_RECORD: ConfigRecord({"round": round, "closed": closed, "data": data})})
 
 
 def read_request(content: RecordDict) -> dict[str, Any]:

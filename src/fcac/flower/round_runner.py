@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -16,7 +16,11 @@ from fcac._text import plain
 from fcac.deployment.certificates import pem_der, public_der
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
+from fcac.exceptions import TooFewSites
 from fcac.flower import messages
+
+if TYPE_CHECKING:
+    from fcac.deployment.pooled_hub import PooledHub
 
 _NAMES_FILE = "nodes.json"
 
@@ -77,6 +81,8 @@ class RoundRunner:
     def play_round(self) -> bool:
         """Ask every active site that has not contributed yet and close the round; return False if nothing arrived."""
         self._refresh()
+        if self.hub.settings.summing is not None:
+            return self._play_summed_round()
         number, missing = self.hub.open_round, set(self.hub.missing())
         nodes = {node: site for node, site in self._connected(missing).items() if site is None or site in missing}
         known = {site for site in nodes.values() if site is not None}
@@ -91,6 +97,48 @@ class RoundRunner:
         self._exchange(messages.CONTRIBUTE, requests, nodes, number, self._take)
         self._refresh()
         return bool(self.hub.close_round())
+
+    def _play_summed_round(self) -> bool:
+        """Play a round of secure aggregation, stage by stage; return False if too few sites took part to the end."""
+        from fcac.deployment.pooled_hub import PooledHub
+
+        pooled = PooledHub(self.hub, self.hub.state.parent)
+        number, active = pooled.number, set(self.hub.settings.active)
+        self.hub.note("summing", round=number, attempt=pooled.attempt)
+        nodes = self._connected(active if pooled.joining else set())
+        try:
+            while not pooled.finished:
+                self._play_stage(pooled, nodes, number)
+                pooled.close_stage()
+        except TooFewSites as error:
+            self.hub.note("too few sites", round=number, reason=str(error))
+            return False
+        pooled.close_round()
+        return True
+
+    def _play_stage(self, pooled: PooledHub, nodes: dict[int, str | None], number: int) -> None:
+        wanted = pooled.requests()
+        if pooled.joining:
+            # the request is the same for all, so that a node may still have to say which site it is
+            anyone = next(iter(wanted.values()), None)
+            questions = {n: anyone for n, site in nodes.items() if anyone and (site is None or site in wanted)}
+        else:
+            questions = {n: wanted[site] for n, site in nodes.items() if site is not None and site in wanted}
+        closed = number - 1
+        requests = {n: messages.ask_sum(number, closed, data) for n, data in questions.items() if data is not None}
+
+        def take(site: str, reply: messages.Reply) -> None:
+            if reply.code != messages.SUMMAND:
+                self.hub.note(messages.CODES[reply.code], site=site, round=number)
+                return
+            try:
+                pooled.take(site, reply.data)
+            except ValueError as error:
+                self.hub.note("rejected", site=site, round=number, reason=str(error)[:300])
+
+        self._exchange(messages.SUM, requests, nodes, number, take)
+        if self.hub.settings.insecure:
+            nodes.update({node: self._claimed.names.get(node) for node in nodes})
 
     def hand_out_model(self) -> None:
         """Send the global model to every active site; a site that misses it gets the next one."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from fcac import persistence
 from fcac._text import plain
+from fcac.deployment.aggregated_study import SITE_KEY_FILE
 from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.deployment.study import BUNDLE_FILE, STATE, read_bundle
 from fcac.exceptions import FlowerError
@@ -132,6 +133,7 @@ def make_private(folder: Path) -> None:
 def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -> SiteSettings:
     """Return the settings of a site from its bundle and its operator's choices, after checking them."""
     facts = read_bundle(bundle)
+    choices |= summed_by(bundle, facts, choices)
     settings = SiteSettings(
         name=str(facts["site"]),
         data=data if isinstance(data, str) and is_address(data) else str(Path(data).resolve()),
@@ -150,6 +152,22 @@ def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -
     # refuses a state that was made with other privacy settings
     Site(settings.name, mechanism, state, settings.make_condenser())
     return settings
+
+
+def summed_by(bundle: Path, facts: dict[str, Any], choices: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a site whose study sums its sites, if its operator has agreed to the study's epsilon."""
+    summing = facts.get("summing")
+    if summing is None:
+        return {}
+    for name in ("epsilon", "delta"):
+        chosen = choices.get(name, 1e-6 if name == "delta" else None)
+        if chosen != summing[name]:
+            raise ValueError(
+                f"this study sums its sites at {name} = {summing[name]:g}, the same for all: "
+                f"take part with --{name} {summing[name]:g}, or not at all"
+            )
+    key = (bundle / SITE_KEY_FILE).resolve()
+    return {"study_key": str(summing["study_key"]), "summing_key": str(key)}
 
 
 def budget_of(state: Path, epsilon: float, wanted: float | None) -> tuple[float, str]:

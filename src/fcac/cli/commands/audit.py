@@ -17,7 +17,18 @@ def audit(
         str, typer.Option("--mechanism", help="release (what --epsilon of fit uses), local, or paper.")
     ] = "release",
     delta: Annotated[float, typer.Option("--delta", help="For release.")] = 1e-6,
-    runs: Annotated[int, typer.Option("--runs", help="Test runs per side and pair of data sets.", min=100)] = 10_000,
+    aggregation: Annotated[
+        str, typer.Option("--aggregation", help="plain, or secure: attack what a hub with a colluding site sees.")
+    ] = "plain",
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            "--runs",
+            help="Test runs per side and pair of data sets; 10,000, or 100 of secure aggregation.",
+            min=100,
+            show_default=False,
+        ),
+    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Attack the shipped code: try to distinguish neighbouring data sets better than the guarantee allows.
@@ -29,11 +40,20 @@ def audit(
     fcac audit --epsilon 8
 
     fcac audit --epsilon 15 --mechanism paper --runs 1000   [dim]fails, as it should[/dim]
+
+    fcac audit --epsilon 4 --aggregation secure
     """
     if not 0 < epsilon < float("inf"):
         raise BadUse(f"--epsilon must be a positive number, not {epsilon}")
     if mechanism not in ("release", "local", "paper"):
         raise BadUse(f"--mechanism must be release, local or paper, not {mechanism}")
+    if aggregation not in ("plain", "secure"):
+        raise BadUse(f"--aggregation must be plain or secure, not {aggregation}")
+    if aggregation == "secure":
+        if mechanism != "release":
+            raise BadUse("--aggregation secure sums releases only: leave out --mechanism")
+        _audit_aggregation(epsilon, delta, runs or 100, as_json)
+        return
     import warnings
 
     from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, PrivacyWarning
@@ -47,12 +67,40 @@ def audit(
         tested = LocalNoise(epsilon, bounds) if mechanism == "local" else PaperLaplace(epsilon)
     with Progress("attacking", "runs") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)  # the verdict is clearer
-        result = run_audit(tested, n_runs=runs, progress=lambda done, in_all: progress(done, done / in_all))
+        result = run_audit(tested, n_runs=runs or 10_000, progress=lambda done, in_all: progress(done, done / in_all))
     if as_json:
         say(json.dumps(result.to_dict(), indent=2))
     else:
         _show_audit(result)
     if not result.holds:
+        raise typer.Exit(1)
+
+
+def _audit_aggregation(epsilon: float, delta: float, runs: int, as_json: bool) -> None:
+    """Attack the protocol as shipped, then with planted faults, to show that each attack finds what it looks for."""
+    from fcac.aggregation.auditing import FAULTS, audit_aggregation
+    from fcac.privacy import NodeRelease
+
+    mechanism = NodeRelease(epsilon, [[0.0, 1.0], [0.0, 1.0]], delta)
+    with Progress("attacking", "runs") as progress:
+        result = audit_aggregation(mechanism, runs, progress=lambda done, in_all: progress(done, done / in_all))
+        found = {
+            name: [attack.name for attack in audit_aggregation(mechanism, 30, fault).attacks if not attack.holds]
+            for name, fault in FAULTS.items()
+        }
+    missed = [name for name, attacks in found.items() if not attacks]
+    if as_json:
+        say(json.dumps({**result.to_dict(), "planted": found}, indent=2))
+    else:
+        say(f"A hub with one colluder among four sites, {runs:,} rounds per side:")
+        for attack in result.attacks:
+            say(f"  {attack.name}: {'holds' if attack.holds else 'FAILS'}: {attack.verdict}")
+        say("The same attacks on planted faults:")
+        for name, attacks in found.items():
+            say(f"  {name}: " + (f"found ({', '.join(attacks)})" if attacks else "NOT FOUND"))
+        if result.holds:
+            note("An audit can find a broken protocol; finding none is evidence, not proof. The proof is in the docs.")
+    if not result.holds or missed:
         raise typer.Exit(1)
 
 

@@ -74,6 +74,33 @@ def init(
             show_default=False,
         ),
     ] = None,
+    aggregation: Annotated[
+        str,
+        typer.Option("--aggregation", help="plain, or secure: sum all sites before anyone sees; needs --epsilon."),
+    ] = "plain",
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", help="With --aggregation secure: privacy cost of a round.", show_default=False),
+    ] = None,
+    delta: Annotated[float, typer.Option("--delta", help="With --aggregation secure: at most 1e-5.")] = 1e-6,
+    tolerance: Annotated[
+        int | None,
+        typer.Option(
+            "--tolerance",
+            help="With --aggregation secure: sites that may vanish or collude; a tenth by default.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    least: Annotated[
+        int | None,
+        typer.Option(
+            "--least",
+            help="With --aggregation secure: fewest sites in a round; half of them by default.",
+            min=4,
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Create a federation: a directory with everything the server needs, and one bundle per site.
 
@@ -82,21 +109,35 @@ def init(
     [bold]Example[/bold]
 
     fcac federation init study --sites north,south --schema schema.toml --address hub.example:8443
-    """
-    from fcac.deployment import study
 
+    fcac federation init study --sites a,b,c,d,e --schema schema.toml --aggregation secure --epsilon 1
+    """
+    from fcac.deployment import aggregated_study, study
+
+    if aggregation not in ("plain", "secure"):
+        raise BadUse(f"--aggregation must be plain or secure, not {aggregation}")
+    if aggregation == "plain" and any(given is not None for given in (epsilon, tolerance, least)):
+        raise BadUse(
+            "--epsilon, --tolerance and --least belong to --aggregation secure; here each site chooses its own"
+        )
     names = [name.strip() for name in sites.split(",") if name.strip()]
     with _plain_errors():
+        summing = None
+        if aggregation == "secure":
+            summing = aggregated_study.summing_for(len(names), epsilon, delta, tolerance, least)
         root = study.init(
             directory, names, schema, address=address, insecure=insecure, server=server, max_nodes=max_nodes,
             min_rows=min_rows, forgetting=forgetting, seed=seed, timeout=timeout, wait=wait,
-            people_overlap=people_overlap,
+            people_overlap=people_overlap, summing=summing,
         )  # fmt: skip
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     if insecure:
         note("note: no encryption and no keys: only for experiments on this machine")
+    if summing is not None:
+        note(f"note: {root / 'ca' / 'study.key'} signs the list of sites: keep it off the hub's machine, with ca.key")
+    chosen = "E" if summing is None else f"{summing.epsilon:g}"
     say(f"1. here:           fcac federation server {root}")
-    say(f"2. at every site:  fcac federation site {root / 'bundles'}/NAME --data DATA --state STATE --epsilon E")
+    say(f"2. at every site:  fcac federation site {root / 'bundles'}/NAME --data DATA --state STATE --epsilon {chosen}")
     say(f"3. here:           fcac federation run {root} --rounds 1")
 
 

@@ -1,0 +1,130 @@
+"""How a site takes part in secure aggregation: it keeps its keys and the round's rows on disk between two requests.
+
+In the site's state directory:
+
+- ``summing.fcac``: the member's state (keys of the round, answers given), stored before an answer leaves;
+- ``summing-rows.fcac``: the rows of the open round, because every step needs the same ones; removed after it.
+
+The order in a step is: charge, draw, mask, store the answer, send. The same request again gets the stored answer. If
+the process dies between charge and store, nothing has left; the retry draws and is charged again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcac import persistence
+from fcac.aggregation import Assignment, Member
+from fcac.aggregation.messages import JOIN, REQUEST, REVEAL, Message, MessageError
+from fcac.aggregation.pooled import terms
+from fcac.deployment.aggregated_study import read_key
+from fcac.deployment.site_agent import SiteAgent, write_log
+from fcac.exceptions import AggregationRefused
+from fcac.federation.pooled import PooledTask, check_budgets
+
+_MEMBER_FILE = "summing.fcac"
+_ROWS_FILE = "summing-rows.fcac"
+_ROWS_KIND = "summing-rows"
+
+
+class PooledAgent:
+    """Answers the requests of secure aggregation for one site.
+
+    Parameters
+    ----------
+    agent : SiteAgent
+        The site: its settings, mechanism, rows and lock.
+    """
+
+    def __init__(self, agent: SiteAgent) -> None:
+        self.agent, self.state = agent, agent.state
+        settings = agent.settings
+        if not settings.study_key:
+            raise AggregationRefused("this site's study does not sum its sites: its bundle has no section [summing]")
+        self.mechanism = agent.mechanism
+        key = read_key(settings.summing_key)
+        self.member = Member(settings.name, key, bytes.fromhex(settings.study_key), terms(self.mechanism))
+        if (self.state / _MEMBER_FILE).exists():
+            self.member.restore((self.state / _MEMBER_FILE).read_bytes())
+
+    def answer(self, data: bytes, closed: int) -> bytes:
+        """Return the answer to a request, which is on disk before it is returned.
+
+        Parameters
+        ----------
+        data : bytes
+        closed : int
+            The last round that the hub has closed. If this site's latest round is not among them, its rows are still
+            to be summed.
+        """
+        try:
+            request = Message.from_bytes(data, REQUEST)
+        except MessageError as error:
+            raise AggregationRefused(str(error)) from None
+        with self.agent.alone():
+            if request.stage == JOIN:
+                self._check_join(request)
+            reply = self.member.answer(data, lambda assigned: self._work(assigned, closed))
+            self._store(self.member.to_bytes())
+            if request.stage == REVEAL and request.step == self.member.n_steps:
+                (self.state / _ROWS_FILE).unlink(missing_ok=True)
+                spent = self.agent.spent()
+                self.agent.audit.add("summed", round=self.member.round)
+                write_log(self.state, f"round {self.member.round}: summed with the other sites; spent: {spent}")
+            return reply
+
+    def _check_join(self, request: Message) -> None:
+        """Refuse to join a round that the site's policy does not allow, or that could not be paid to the end."""
+        wanted = (request.meta.get("round"), request.meta.get("attempt"))
+        if wanted == (self.member.round, self.member.attempt):
+            return  # asked again: it gets the answer that it got
+        agent, epsilon = self.agent, self.agent.settings.epsilon
+        agent.policy.check_schema(agent.schema)
+        past = agent.audit.entries()
+        agent.policy.check_request(request.number("round"), self.member.round + 1, past, epsilon)
+        check_budgets(self.mechanism, [self.agent.settings.name], self.agent.settings.record_id)
+
+    def _work(self, assigned: Assignment, closed: int) -> Any:
+        rows, ids, partition = self._rows(assigned, closed)
+        number = self.member.round
+        named: dict[str, Any] = {} if ids is None else {"record_ids": ids}
+        if partition is not None:
+            named["partition"] = partition
+        prepared = self.mechanism.prepare(rows, site=self.agent.settings.name, round=number, **named)
+        if assigned.step == 1:
+            # written first: what cannot be logged is not done; a round that breaks off counts like a whole one
+            self.agent.audit.add("contributed", round=number, epsilon=self.agent.settings.epsilon, summed=True)
+        task = PooledTask(self.mechanism, prepared)
+        vector = task(assigned)
+        task.complete()
+        return vector
+
+    def _rows(self, assigned: Assignment, closed: int) -> tuple[Any, list[str] | None, str | None]:
+        """Return the rows of the round: found in its first step, and the same in all others."""
+        path, number = self.state / _ROWS_FILE, self.member.round
+        if path.exists():
+            meta, arrays = persistence.read(path, kind=_ROWS_KIND)
+            if (meta["round"], meta["attempt"]) == (number, self.member.attempt):
+                return arrays["rows"], meta["record_ids"], meta["partition"]
+        if assigned.step != 1:
+            raise AggregationRefused(f"{path} is missing: it held the rows of this round's first step")
+        found = self.agent.new_rows(number, closed)
+        meta = {"round": number, "attempt": self.member.attempt}
+        meta |= {"record_ids": found.record_ids, "partition": found.partition}
+        self._write(path, persistence.pack(_ROWS_KIND, meta, {"rows": np.ascontiguousarray(found.rows)}))
+        return found.rows, found.record_ids, found.partition
+
+    def _store(self, data: bytes) -> None:
+        self._write(self.state / _MEMBER_FILE, data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write atomically, readable by the owner only."""
+        before = os.umask(0o077)
+        try:
+            persistence.write_atomic(path, data)
+        finally:
+            os.umask(before)
