@@ -78,6 +78,7 @@ def update(
         )  # fmt: skip
         spark_engine.update_on_spark(known, data, master, model if out is None else out)
         return
+    opt.check_simulated(sites, getattr(known, "privacy", None))
     tables = opt.open_data(
         data,
         schema,
