@@ -28,9 +28,9 @@ HBA1C, SYSTOLIC, BMI = 3004410, 3004249, 3038553
 DIABETES, HYPERTENSION, ASTHMA = 201826, 320128, 317009
 # Three kinds of persons: share of women, year of birth, how often each condition, mean of each measurement.
 KINDS = (
-    (0.5, 1950, {DIABETES: 0.95, HYPERTENSION: 0.5}, {HBA1C: 9.0, SYSTOLIC: 140, BMI: 33}),
-    (0.5, 1945, {HYPERTENSION: 0.95}, {HBA1C: 5.6, SYSTOLIC: 170, BMI: 27}),
-    (0.6, 2000, {ASTHMA: 0.9}, {HBA1C: 5.2, SYSTOLIC: 115, BMI: 22}),
+    (0.5, 1950, {DIABETES: 0.98}, {HBA1C: 9.0, SYSTOLIC: 130, BMI: 33}),
+    (0.5, 1945, {HYPERTENSION: 0.98}, {HBA1C: 5.6, SYSTOLIC: 170, BMI: 27}),
+    (0.6, 2000, {ASTHMA: 0.98}, {HBA1C: 5.2, SYSTOLIC: 115, BMI: 22}),
 )
 SPREADS = {HBA1C: 0.6, SYSTOLIC: 8.0, BMI: 2.0}
 
@@ -45,8 +45,8 @@ def make_tables(n: int, seed: int) -> tuple[dict[str, pa.Table], np.ndarray]:
         people.append((person, 8532 if random.random() < women else 8507, int(random.normal(born, 6))))
         conditions += [(person, concept) for concept, often in frequent.items() if random.random() < often]
         for concept, mean in means.items():
-            # one measurement in ten was never made, others several times
-            for _ in range(random.integers(1, 4) if random.random() > 0.1 else 0):
+            # one measurement in five was never made, others several times
+            for _ in range(random.integers(1, 4) if random.random() > 0.2 else 0):
                 measurements.append((person, concept, float(random.normal(mean, SPREADS[concept]))))
     columns = {
         "person": (people, ["person_id", "gender_concept_id", "year_of_birth"]),

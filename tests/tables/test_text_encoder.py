@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fcac.exceptions import DataError, RequestError
-from fcac.tables import text_encoder
+from fcac.tables import Schema, open_tables, text_encoder
 from fcac.tables.text_encoder import check_same, encode, encoder, fingerprint, width
 
 pytest.importorskip("tokenizers")
@@ -117,3 +117,34 @@ def test_without_the_package_the_advice_is_the_extra(monkeypatch):
     monkeypatch.setattr(text_encoder.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RequestError, match=r"pip install 'fcac\[text\]'"):
         encoder()
+
+
+SCHEMA = 'fcac_schema = 1\nmissing = "native"\n[columns]\nnote = { kind = "text", encoder = "wordllama:8" }\n'
+
+
+def test_a_column_of_text_is_a_kind_of_column(tmp_path):
+    schema = Schema.from_toml(SCHEMA)
+    path = tmp_path / "x.csv"
+    path.write_text("note,a\nchest pain,1\n,2\nbroken arm,3\n")
+    rows = np.concatenate([block for _, block in open_tables([path], schema).pieces()])
+    np.testing.assert_array_equal(rows[[0, 2]], encode(["chest pain", "broken arm"], "wordllama:8"))
+    assert np.isnan(rows[1]).all()
+
+
+def test_a_site_with_another_encoder_does_not_start(tmp_path):
+    pytest.importorskip("flwr")
+    from fcac.deployment import study
+    from fcac.deployment.site_agent import SiteAgent
+    from fcac.flower.service import site_settings
+
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    (tmp_path / "x.csv").write_text("note\nchest pain\n")
+    root = study.init(tmp_path / "study", ["north"], tmp_path / "schema.toml", insecure=True)
+    bundle = root / "bundles" / "north"
+    settings = site_settings(bundle, tmp_path / "x.csv", tmp_path / "state")
+    assert settings.encoders["wordllama:8"]["checksum"] == fingerprint("wordllama:8")["checksum"]
+    SiteAgent(settings).finder().check_columns()
+    told = (bundle / "bundle.toml").read_text()
+    (bundle / "bundle.toml").write_text(told.replace(fingerprint("wordllama:8")["checksum"], "0" * 64))
+    with pytest.raises(RequestError, match="is not the one of the study"):
+        SiteAgent(site_settings(bundle, tmp_path / "x.csv", tmp_path / "state"))

@@ -34,6 +34,7 @@ _EXTRAS = {
     "duckdb": "sql",
     "python_calamine": "excel",
     "wordllama": "text",
+    "tokenizers": "text",
 }
 
 
