@@ -94,9 +94,7 @@ def grow_hierarchy(
     few = few_nodes_tree(graph, search, records_per_node)
     if few is not None:
         return few
-    first, later = (
-        Noise.of(records_per_node, dimension, n_neighbours, again, strictness) for again in (False, True)
-    )
+    first, later = (Noise.of(records_per_node, dimension, n_neighbours, again, strictness) for again in (False, True))
     n = graph.shape[0]
     tile_of = np.zeros(n, dtype=np.int64)
     n_tiles = 0

@@ -178,7 +178,9 @@ class Fitted:
             if self._tree_taken:
                 # noisy nodes: resampling would add to a noise that is known, and their groups know how firm they are
                 tree = self.tree()
-                self._stability = Stability.of_nodes(tree.stability[tree.labels()][self.point_of], self.counts, self.ids)
+                self._stability = Stability.of_nodes(
+                    tree.stability[tree.labels()][self.point_of], self.counts, self.ids
+                )
             else:
                 mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
                 self._stability = resampled_stability(self.points, mass, self.point_ids(), n_clusters)

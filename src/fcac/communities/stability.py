@@ -2,8 +2,8 @@
 
 Cluster-wise assessment by resampling (Hennig 2007): half of the nodes are clustered anew, several times. A cluster's
 stability is the mean, over these fits, of the Jaccard similarity between the cluster and the most similar one that is
-found again, both restricted to the nodes of that fit. Hennig reads a value above 0.75 as a cluster that is really there,
-one below 0.6 with distrust, and 0.5 as a cluster that dissolves.
+found again, both restricted to the nodes of that fit. Hennig reads a value above 0.75 as a cluster that is really
+there, one below 0.6 with distrust, and 0.5 as a cluster that dissolves.
 
 Two things differ. Nodes count by the records they stand for. And every fit also asks more or less of a border than the
 fit that is judged, because a cluster that depends on the strictness of a threshold is as arbitrary as one that depends
