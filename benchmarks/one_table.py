@@ -2,7 +2,8 @@
 
     python benchmarks/one_table.py [GROUP ...] [--data DIR] [--json FILE]
 
-GROUP is one of shapes, gaussians, orders, text, one, sorted, unequal; all by default. DIR holds ``shapes/*.npz`` (X,
+GROUP is one of shapes, gaussians, orders, text, one, sorted, unequal, speed, large; all by default. speed takes a
+minute and 1 GB of memory, large some minutes and 1 GB of disk. DIR holds ``shapes/*.npz`` (X,
 y0, y1, ...; label 0 is noise and left out; the best of several labellings counts) and ``text-snippets.npz`` (X, y);
 without it these two groups are left out. Every line says what was reached and, where there is one, the bar.
 """
@@ -11,19 +12,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.metrics import adjusted_mutual_info_score as ami
 from sklearn.metrics import adjusted_rand_score as ari
 from sklearn.metrics import normalized_mutual_info_score as nmi
 
-from fcac import FCAC
+from fcac import FCAC, load
 from fcac.tables.partition import as_groups, dirichlet, iid
 
 Found = dict[str, Any]
@@ -111,8 +116,8 @@ def orders(data: Path) -> Iterator[Found]:
     """scikit-learn's digits, breast cancer and wine, in 20 row orders."""
     bars = {"digits": ("mean .88, worst .85", "mean .83, worst .78"), "cancer": ("worst .50",) * 2,
             "wine": ("worst .75",) * 2}  # fmt: skip
-    for name, load in (("digits", load_digits), ("cancer", load_breast_cancer), ("wine", load_wine)):
-        X, y = load(return_X_y=True)
+    for name, loaded in (("digits", load_digits), ("cancer", load_breast_cancer), ("wine", load_wine)):
+        X, y = loaded(return_X_y=True)
         for number, (way, rows) in enumerate((("raw", X), ("standardised", standardised(X)))):
             scores = []
             for seed in range(20):
@@ -183,9 +188,60 @@ def unequal(data: Path) -> Iterator[Found]:
         yield {"what": f"unequal sizes, d = {d}", "found": f"{held} of 20", "ami": ami(y, found), "bar": "20 of 20"}
 
 
+def peak() -> float:
+    """Return the largest memory since the last call, in MB; Linux only."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    Path("/proc/self/clear_refs").write_text("5")
+    return int(line.split()[1]) / 1024
+
+
+def speed(data: Path) -> Iterator[Found]:
+    """1,000,000 rows of 10 features, fit and labels, beside k-means that is told the number of clusters."""
+    X, y = far(1_000_000, 10, 20, 0)
+    labels(X[:5000])
+    KMeans(20, n_init=1, random_state=0).fit(X[:5000])
+    took, beside = {}, {}
+    for name, cluster in (
+        ("fcac", lambda: FCAC(random_state=0).fit_predict(X)),
+        ("k-means", lambda: KMeans(20, n_init=1, random_state=0).fit_predict(X)),
+    ):
+        peak()
+        before, started = peak(), time.process_time()
+        found = cluster()
+        took[name] = time.process_time() - started
+        beside[name] = peak() - before
+        yield {"what": f"1,000,000 x 10, {name}", "seconds": took[name], "ami": ami(y, found),
+               "number": f"{len(np.unique(found))} of 20", "MB": f"{beside[name]:.0f}"}  # fmt: skip
+    yield {"what": "1,000,000 x 10, fcac / k-means", "ratio": took["fcac"] / took["k-means"], "bar": "4, 300 MB"}
+
+
+def large(data: Path) -> Iterator[Found]:
+    """10,000,000 rows of 20 features from Parquet, by the command."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as folder:
+        path, writer = Path(folder) / "rows.parquet", None
+        rng = np.random.default_rng(0)
+        centres = rng.uniform(0, 40, size=(20, 20))
+        for _ in range(100):
+            rows = (centres[rng.integers(20, size=100_000)] + rng.standard_normal((100_000, 20))).astype(np.float32)
+            batch = pa.RecordBatch.from_arrays([pa.array(c) for c in rows.T], [f"x{j}" for j in range(20)])
+            writer = writer or pq.ParquetWriter(path, batch.schema, compression="none", use_dictionary=False)
+            writer.write_batch(batch)
+        assert writer is not None
+        writer.close()
+        model = Path(folder) / "model.fcac"
+        subprocess.run([sys.executable, "-m", "fcac", "fit", str(path), "-o", str(model)], check=True)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        yield {"what": "10,000,000 x 20 from Parquet", "seconds": used.ru_utime + used.ru_stime,
+               "number": f"{load(model).n_clusters_} of 20", "MB": f"{used.ru_maxrss / 1024:.0f}",
+               "bar": "2,000 MB"}  # fmt: skip
+
+
 GROUPS: dict[str, Callable[[Path], Iterator[Found]]] = {
     "gaussians": gaussians, "orders": orders, "one": one, "sorted": by_class, "unequal": unequal, "text": text,
-    "shapes": shapes,
+    "shapes": shapes, "speed": speed, "large": large,
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from fcac import FCAC
 from fcac.codebook import Codebook
 from fcac.federation import Contribution, Server, Site
 from fcac.federation.readouts.communities import CommunityReadOut
+from fcac.federation.replay import stability_of
 from fcac.privacy import NodeRelease
 from fcac.tables.schema import Column, Schema
 
@@ -50,7 +51,7 @@ def test_summary_counts_rows_and_says_what_sets_clusters_apart(model: FCAC) -> N
 def test_summary_prints_a_table(model: FCAC) -> None:
     lines = str(model.summary()).splitlines()
     assert lines[0] == "3 clusters in 1,000 rows (1,000 nodes, 2 sites, 1 round)"
-    assert lines[1].split() == ["cluster", "rows", "share", "centre", "what", "sets", "it", "apart"]
+    assert lines[1].split() == ["cluster", "rows", "share", "stability", "centre", "what", "sets", "it", "apart"]
     largest = next(line for line in lines if " 600 " in line)
     assert "60.0 %" in largest
     assert "height 1" in largest
@@ -130,3 +131,28 @@ def test_reprs_say_what_is_there(model: FCAC) -> None:
     assert repr(sent) == "Contribution('a', round 3, 2 nodes, 1,201 rows, NodeRelease)"
     assert repr(Codebook([[0.0, 1.0]], [4])) == "Codebook(1 node, 1 cluster, 2 features)"
     assert repr(FCAC(max_nodes=50)) == "FCAC(max_nodes=50)"
+
+
+def test_clusters_that_are_there_are_stable_and_forced_ones_are_not(model: FCAC) -> None:
+    assert model.stability_ == model.score() > 0.9
+    assert sorted(model.cluster_stability_) == model.cluster_ids_.tolist()
+    assert model.summary().caution == ""
+    forced = FCAC(n_clusters=8).fit(FRAME)
+    assert forced.stability_ < model.stability_
+    assert "not stable" in forced.summary().caution
+    assert str(forced.summary()).endswith(forced.summary().caution)
+
+
+def test_servers_that_cannot_tell_have_no_stability() -> None:
+    paper = FCAC(server="cae-fc").fit(FRAME)
+    assert not hasattr(paper, "stability_")
+    assert not hasattr(paper, "cluster_stability_")
+    assert stability_of(paper.server_) is None
+
+
+def test_stability_of_a_server_is_that_of_its_read_out(model: FCAC) -> None:
+    found = stability_of(model.server_)
+    assert found is not None
+    assert found.overall == model.stability_
+    assert found.of_cluster == model.cluster_stability_
+    assert stability_of(Server()) is None

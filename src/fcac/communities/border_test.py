@@ -33,9 +33,11 @@ from fcac.communities.midpoints import NODES_IN_BALL, power_of
 _SMOOTH_SHARE = 0.3
 # What the bottleneck counts: it and the gap both come from the weights across the border and partly say the same.
 _BOTTLENECK = 0.7
-# How many errors the score must exceed zero by: a fit looks at some hundred borders, nearly all of them chance. Where a
-# part is looked at again there are as many more chances to be wrong as there are parts, so more is asked.
-_ERRORS, _ERRORS_AGAIN = 3.0, 5.0
+# How many errors the score must exceed zero by, per unit of the logarithm of the number of nodes in both parts: the
+# more nodes, the more places there are where a border may seem to run, and a search for communities finds the thinnest
+# of them. 2.6 errors for two parts of a hundred nodes each, 4.1 for four thousand nodes. Chosen on single clusters and
+# toy data of 100 to 100,000 rows: a constant that is right at one size is wrong at others.
+_ERRORS_PER_LOG = 0.5
 # Error of the score if one node carries the border and stands for one record, squared, and what is left of it if nodes
 # stand for very many records: then records are known exactly, but not where the nodes are. Measured on single clusters
 # in 1 to 100 dimensions.
@@ -54,16 +56,23 @@ class Noise:
     error : float
         Standard error of a score, times the square root of the number of nodes that carry the border.
     doubt : float
-    errors : float
-        How many errors a score must exceed zero by.
+    strictness : float
+        Factor on the number of errors that a score must exceed zero by.
     """
 
     error: float
     doubt: float
-    errors: float = _ERRORS
+    strictness: float = 1.0
 
     @classmethod
-    def of(cls, records_per_node: float, dimension: float, n_neighbours: int, again: bool = False) -> Noise:
+    def of(
+        cls,
+        records_per_node: float,
+        dimension: float,
+        n_neighbours: int,
+        again: bool = False,
+        strictness: float = 1.0,
+    ) -> Noise:
         """Return the noise of borders between nodes.
 
         Radii vary the less the more dimensions there are, but no more than the third power of a radius is taken for a
@@ -77,6 +86,7 @@ class Noise:
         n_neighbours : int
         again : bool, default=False
             Whether the nodes are a part that was told from others before.
+        strictness : float, default=1
 
         >>> Noise.of(1.0, 2.0, 30).error > Noise.of(20.0, 2.0, 30).error > Noise.of(20.0, 9.0, 30).error
         True
@@ -84,8 +94,7 @@ class Noise:
         share = 1.0 if again else power_of(dimension) / max(dimension, 1.0)
         in_ball = max(min(NODES_IN_BALL, n_neighbours - 1), 1)
         variance = (_ERROR_OF_RECORDS / records_per_node + _ERROR_OF_PLACES) * NODES_IN_BALL / in_ball
-        errors = _ERRORS_AGAIN if again else _ERRORS
-        return cls(share * math.sqrt(variance), _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT), errors)
+        return cls(share * math.sqrt(variance), _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT), strictness)
 
 
 @kernel
@@ -158,6 +167,7 @@ class Borders:
         self._towards = (graph[carriers] @ member).tocsr()
         self._tile = tile[carriers]
         self._cuts = cuts.astype(np.float64)
+        self._sizes = np.bincount(tile, minlength=n_tiles).astype(np.float64)
         self.part_of: Integers = np.arange(n_tiles)
 
     def join(self, into: int, gone: int, cut: float) -> None:
@@ -168,6 +178,8 @@ class Borders:
             sums[:, into] += sums[:, gone]
             sums[gone] = sums[:, gone] = 0.0
         self._cuts[into], self._cuts[gone] = cut, 0.0
+        self._sizes[into] += self._sizes[gone]
+        self._sizes[gone] = 0.0
 
     def margins(self) -> Floats:
         """Return for each two parts by how much the score of their border exceeds what chance explains.
@@ -188,6 +200,7 @@ class Borders:
         bottleneck = np.log(expected / across) - np.log1p(self._noise.doubt / np.maximum(carriers.min(axis=0), 1.0))
         # the mean of both sides' variances
         error = self._noise.error * np.sqrt((1 / carriers).mean(axis=0))
+        errors = self._noise.strictness * _ERRORS_PER_LOG * np.log(self._sizes[a] + self._sizes[b])
         margins = np.full((n_parts, n_parts), np.inf)
-        margins[a, b] = gap + dip + _BOTTLENECK * bottleneck - self._noise.errors * error
+        margins[a, b] = gap + dip + _BOTTLENECK * bottleneck - errors * error
         return margins

@@ -61,7 +61,8 @@ class Tree:
         How many of the joins the rule makes; the others are made only for who wants fewer clusters.
     stability : ndarray
         Between 0 and 1 for each cluster of ``labels()``: how far its borders and its own joins are from being decided
-        otherwise. NaN where nodes are too few to measure it.
+        otherwise in this one fit; :mod:`fcac.communities.stability` asks other fits. NaN where nodes are too few to
+        measure it.
     """
 
     atom_of: Integers

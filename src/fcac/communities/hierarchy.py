@@ -28,11 +28,42 @@ from fcac.communities.cluster_tree import (
     weakest_cut,
 )
 from fcac.communities.leiden import Search
+from fcac.communities.midpoints import midpoint_log_density
+from fcac.communities.snn_graph import Ties, dimension_of, neighbours_for
+from fcac.knn.exact import Searcher
+from fcac.knn.knn_lists import Lists, made
 
 # A part of fewer nodes is not taken apart: two tiles of a dozen nodes each are the least that has inner cuts.
 _LEAST = 24
 
 Join = tuple[int, int, float]
+
+
+def hierarchy_of(
+    points: Floats, mass: Floats, lists: Lists | None = None, ties: Ties | None = None, strictness: float = 1.0
+) -> Tree:
+    """Return the tree of clusters of points: their neighbours, the graph of these, and its hierarchy.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Distinct, in scaled features.
+    mass : ndarray of shape (n,)
+        Records at each point.
+    lists : Lists, optional
+        Neighbours of the points, if they are known already.
+    ties : Ties, optional
+        Edges between the points, if they are known already.
+    strictness : float, default=1
+        Factor on what is asked of a border.
+    """
+    near, squared, _ = made(Searcher(points), neighbours_for(len(points))) if lists is None else lists
+    ties = Ties.of(near) if ties is None else ties
+    middle, farthest = squared[:, 1], squared[:, 2]
+    dimension = dimension_of(middle, farthest, near.shape[1])
+    graph = ties.weighed(middle, farthest, mass, dimension)
+    density = midpoint_log_density(points, mass, near, ties.starts, ties.ends, dimension)
+    return grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension, strictness)
 
 
 def grow_hierarchy(
@@ -41,6 +72,7 @@ def grow_hierarchy(
     n_neighbours: int,
     records_per_node: float = 1.0,
     dimension: float = math.inf,
+    strictness: float = 1.0,
 ) -> Tree:
     """Return the tree of clusters of a graph; its ``labels()`` are the clusters.
 
@@ -55,12 +87,14 @@ def grow_hierarchy(
         How many records a node stands for, on average.
     dimension : float, default=inf
         Of the surface the nodes lie on.
+    strictness : float, default=1
+        Factor on what is asked of a border.
     """
     search = Search(graph)
     few = few_nodes_tree(graph, search, records_per_node)
     if few is not None:
         return few
-    first, later = (Noise.of(records_per_node, dimension, n_neighbours, again) for again in (False, True))
+    first, later = (Noise.of(records_per_node, dimension, n_neighbours, again, strictness) for again in (False, True))
     n = graph.shape[0]
     tile_of = np.zeros(n, dtype=np.int64)
     n_tiles = 0

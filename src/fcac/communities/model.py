@@ -245,24 +245,18 @@ class Communities:
 
     @property
     def cluster_stability(self) -> dict[int, float]:
-        """How firmly each cluster stands, by id: near 0 if it might as well be split or joined to another, at most 1.
+        """How far each cluster can be trusted, by id: near 1 if it is found again in every half of the nodes.
 
-        From nodes alone, so that it costs nothing of a privacy budget. NaN where there are too few nodes to tell.
+        Below 0.6 a cluster might as well be split, or joined to another. From nodes alone, so that it costs nothing of
+        a privacy budget; computed when first asked for. NaN where there are too few nodes to tell. See
+        :mod:`fcac.communities.stability`.
         """
-        result = self._result()
-        tree = result.tree()
-        of_node = tree.stability[tree.labels()][result.point_of]
-        return {
-            int(name): float(np.average(of_node[result.ids == name], weights=result.counts[result.ids == name]))
-            for name in self.cluster_ids
-        }
+        return dict(self._result().stability(self.wanted_clusters).of_cluster)
 
     @property
     def stability(self) -> float:
         """Mean stability of the clusters, each counted by its records."""
-        result = self._result()
-        tree = result.tree()
-        return float(np.average(tree.stability[tree.labels()][result.point_of], weights=result.counts))
+        return self._result().stability(self.wanted_clusters).overall
 
     def clusters_at(self, level: int) -> Integers:
         """Return another cut of the same tree: a label for every node, 0 to ``level`` - 1.

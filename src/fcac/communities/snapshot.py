@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fcac._typing import Floats, Integers
 from fcac.communities.cluster_tree import Tree
 from fcac.communities.column_metric import column_map, needs_map
-from fcac.communities.hierarchy import grow_hierarchy
-from fcac.communities.midpoints import midpoint_log_density
-from fcac.communities.snn_graph import Ties, dimension_of, moments, neighbours_for, scales_for
+from fcac.communities.hierarchy import hierarchy_of
+from fcac.communities.snn_graph import Ties, moments, neighbours_for, scales_for
+from fcac.communities.stability import Stability, resampled_stability
 from fcac.knn.exact import Searcher, distinct, is_approximate
 from fcac.knn.knn_lists import Lists, made, made_approximate, mended
 from fcac.knn.morton_order import Places, grid_of
@@ -78,6 +78,8 @@ class Fitted:
         self._lists: Lists | None = None
         self._ties: Ties | None = None
         self._tree: Tree | None = None
+        self._tree_taken = False
+        self._stability: Stability | None = None
         self._searcher: Searcher | None = None
         self._reach: Floats | None = None
 
@@ -160,19 +162,29 @@ class Fitted:
         """The clusters, finer and coarser ones too."""
         if self._tree is None:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-            near, squared, _ = self.lists()
-            middle, farthest = squared[:, 1], squared[:, 2]
+            lists = self.lists()
             if self._ties is None:
-                self._ties = Ties.of(near)
-            dimension = dimension_of(middle, farthest, near.shape[1])
-            graph = self._ties.weighed(middle, farthest, mass, dimension)
-            density = midpoint_log_density(self.points, mass, near, self._ties.starts, self._ties.ends, dimension)
-            self._tree = grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension)
+                self._ties = Ties.of(lists.near)
+            self._tree = hierarchy_of(self.points, mass, lists, self._ties)
         return self._tree
 
     def take_tree(self, tree: Tree) -> None:
         """Take clusters that were found in another way than from the graph."""
-        self._tree = tree
+        self._tree, self._tree_taken = tree, True
+
+    def stability(self, n_clusters: int | None) -> Stability:
+        """How far the clusters can be trusted; see :mod:`fcac.communities.stability`."""
+        if self._stability is None:
+            if self._tree_taken:
+                # noisy nodes: resampling would add to a noise that is known, and their groups know how firm they are
+                tree = self.tree()
+                self._stability = Stability.of_nodes(
+                    tree.stability[tree.labels()][self.point_of], self.counts, self.ids
+                )
+            else:
+                mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
+                self._stability = resampled_stability(self.points, mass, self.point_ids(), n_clusters)
+        return self._stability
 
     def searcher(self) -> Searcher:
         """The points, prepared for searches."""

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcac._text import counted
 from fcac._typing import Floats, Integers
+from fcac.communities.stability import DOUBTFUL
 from fcac.federation import readouts
 from fcac.federation.replay import labels_of, material, rows_by_cluster
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _MAX_FEATURES = 6
 _MAX_TELLING = 3
 _MAX_CLUSTERS = 50
+_MAX_TOLD = 10
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,13 @@ class Summary:
     ----------
     clusters : tuple of ClusterSummary
     headline : str
+    caution : str
+        What must not be relied on, in a sentence; empty if there is nothing to say.
     """
 
     clusters: tuple[ClusterSummary, ...]
     headline: str
+    caution: str = ""
 
     def __len__(self) -> int:
         return len(self.clusters)
@@ -91,7 +96,7 @@ class Summary:
                 str(c.cluster),
                 f"{c.rows:,}",
                 f"{100 * c.share:.1f} %",
-                *(["" if c.stability is None else f"{c.stability:.2f}"] if told else []),
+                *(["" if c.stability is None or c.stability != c.stability else f"{c.stability:.2f}"] if told else []),
                 _centre(c),
                 _apart(c),
             ]
@@ -108,6 +113,8 @@ class Summary:
             text.append("  ".join(cells).rstrip())
         if len(shown) < len(self.clusters):
             text.append(f"and {counted(len(self.clusters) - len(shown), 'smaller cluster')}")
+        if self.caution:
+            text.append(self.caution)
         return "\n".join(text)
 
     __repr__ = __str__
@@ -186,7 +193,28 @@ class Described:
             counted(len(server.sites), "site"),
             counted(server.n_rounds, "round"),
         )
-        return Summary(clusters, f"{counted(len(ids), 'cluster')} in {counted(n_rows, 'row')} ({', '.join(counts)})")
+        headline = f"{counted(len(ids), 'cluster')} in {counted(n_rows, 'row')} ({', '.join(counts)})"
+        return Summary(clusters, headline, caution(stability))
+
+    @property
+    def cluster_stability_(self) -> dict[int, float]:
+        """How far each cluster can be trusted, by id: near 1 if it is found again in every half of the nodes.
+
+        Below 0.6 a cluster might as well be split, or joined to another. Computed from nodes when first asked for; NaN
+        where these are too few. Servers that cannot tell do not have it.
+        """
+        self._check_tells("cluster_stability_")
+        return _by_cluster(self.server_.readout.stability, self.cluster_ids_)  # type: ignore[attr-defined]
+
+    @property
+    def stability_(self) -> float:
+        """Mean of ``cluster_stability_``, each cluster counted by its rows: ``score()``."""
+        self._check_tells("stability_")
+        return self._score()
+
+    def _check_tells(self, name: str) -> None:
+        if self.server not in readouts.names() or not hasattr(readouts.find(self.server), "stability_score"):
+            raise AttributeError(f'{name}: server="{self.server}" does not tell how stable clusters are')
 
     @property
     def score(self) -> Callable[..., float]:
@@ -194,13 +222,31 @@ class Described:
 
         It is computed from the nodes; rows are not looked at. Servers that cannot tell have no score.
         """
-        if self.server not in readouts.names() or not hasattr(readouts.find(self.server), "stability_score"):
-            raise AttributeError(f'score: server="{self.server}" does not tell how stable clusters are')
+        self._check_tells("score")
         return self._score
 
     def _score(self, X: Any = None, y: Any = None) -> float:
         check_is_fitted(self, "server_")
         return float(self.server_.readout.stability_score)  # type: ignore[attr-defined]
+
+
+def caution(stability: Mapping[int, float]) -> str:
+    """Return a sentence on clusters that must not be relied on, given the stability of each; empty if there are none.
+
+    >>> caution({0: 0.95, 1: 0.41, 2: 0.2})
+    'Clusters 1 and 2 are not stable (below 0.6): they might as well be split or joined to others.'
+    >>> caution({0: 0.95})
+    ''
+    """
+    doubtful = [str(k) for k, value in sorted(stability.items()) if value < DOUBTFUL]
+    if not doubtful:
+        return ""
+    more = len(doubtful) - _MAX_TOLD
+    told = doubtful if more <= 0 else [*doubtful[:_MAX_TOLD], f"{more} more"]
+    names = told[0] if len(told) == 1 else ", ".join(told[:-1]) + " and " + told[-1]
+    if len(doubtful) == 1:
+        return f"Cluster {names} is not stable (below {DOUBTFUL}): it might as well be split or joined to others."
+    return f"Clusters {names} are not stable (below {DOUBTFUL}): they might as well be split or joined to others."
 
 
 def _by_cluster(found: Any, ids: Integers) -> dict[int, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def _federation(model: Any) -> dict[str, Any]:
         "rounds": int(model.n_rounds_),
         "nodes": len(server.nodes),
         "clusters": int(model.n_clusters_),
+        "stability": _stability(server),
         "seed": server.random_state,
         "sites": sites,
         "site_states": bool(model.sites_),
@@ -102,6 +104,19 @@ def _dearest(sites: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _stability(server: Any) -> dict[str, Any] | None:
+    """How stable clusters are, in all and one by one; None where the server or so few nodes do not tell."""
+    from fcac.federation.replay import stability_of
+
+    found = stability_of(server)
+    if found is None or math.isnan(found.overall):
+        return None
+    return {
+        "overall": round(found.overall, 3),
+        "clusters": {str(k): None if math.isnan(v) else round(v, 3) for k, v in found.of_cluster.items()},
+    }
+
+
 def show(facts: dict[str, Any]) -> None:
     """Print a description as text."""
     from fcac.privacy.mechanisms import may_be_shared
@@ -114,6 +129,10 @@ def show(facts: dict[str, Any]) -> None:
     say(f"{facts['file']}: {words.get(facts['holds'], 'a ' + facts['holds'] + ' model')}, {_size(facts['bytes'])}")
     server = f" ({facts['server']} server)" if "server" in facts else ""
     say(f"  clusters     {facts['clusters']:,} in {counted(facts['nodes'], 'node')}{server}")
+    if facts.get("stability"):
+        overall, each = facts["stability"]["overall"], facts["stability"]["clusters"]
+        weakest = min((k for k, value in each.items() if value is not None), key=each.__getitem__)
+        say(f"  stability    {overall:.2f}; least stable: cluster {weakest} ({each[weakest]:.2f})")
     if "rounds" in facts:
         say(f"  rounds       {facts['rounds']:,}")
     say(f"  features     {facts['n_features']:,}{_names(facts['features'])}")

@@ -90,6 +90,16 @@ class CommunityReadOut(ReadOut):
         return self._model.lineage
 
     @property
+    def stability(self) -> dict[int, float]:
+        """How far each cluster can be trusted, between 0 and 1; see :mod:`fcac.communities.stability`."""
+        return self._model.cluster_stability if self._rounds else {}
+
+    @property
+    def stability_score(self) -> float:
+        """How far the clusters can be trusted in all."""
+        return self._model.stability if self._rounds else float("nan")
+
+    @property
     def nodes(self) -> Floats:
         # sites under a private release may have sent nothing that may be shown
         return self._model.nodes if self._rounds else np.empty((0, 0))
