@@ -56,6 +56,7 @@ def audit(
         return
     import warnings
 
+    from fcac.federation.sent_audit import sent_differences
     from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, PrivacyWarning
     from fcac.privacy import audit as run_audit
 
@@ -67,7 +68,12 @@ def audit(
         tested = LocalNoise(epsilon, bounds) if mechanism == "local" else PaperLaplace(epsilon)
     with Progress("attacking", "runs") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)  # the verdict is clearer
-        result = run_audit(tested, n_runs=runs or 10_000, progress=lambda done, in_all: progress(done, done / in_all))
+        result = run_audit(
+            tested,
+            n_runs=runs or 10_000,
+            progress=lambda done, in_all: progress(done, done / in_all),
+            also=sent_differences,
+        )
     if as_json:
         say(json.dumps(result.to_dict(), indent=2))
     else:
@@ -105,10 +111,22 @@ def _audit_aggregation(epsilon: float, delta: float, runs: int, as_json: bool) -
 
 
 def _show_audit(result: Any) -> None:
+    if result.interference:
+        say(result.verdict)
+        return
     say(f"{result.n_runs:,} runs per side for each of {len(result.pairs)} pairs of neighbouring data sets.")
     for pair in result.pairs:
-        say(f"  {pair.name}: distinguished with {pair.true_alarms:.1%} true and {pair.false_alarms:.1%} false alarms")
+        shown = f"; {result.measure} at least {pair.mu_of_one:.2f}" if result.measure == "mu" else ""
+        alarms = f"{pair.true_alarms:.1%} true and {pair.false_alarms:.1%} false alarms"
+        say(f"  {pair.name}: distinguished with {alarms}{shown}")
     say(f"Promised {result.measure} = {result.promised:.3g}; lower bound found {result.found:.3g}.")
     say(result.verdict)
+    if result.measure == "mu":
+        from fcac.privacy.auditing import CANNOT_SEE, COVERS
+
+        for title, lines in (("It covers", COVERS), ("It cannot see", CANNOT_SEE)):
+            say(f"{title}:")
+            for line in lines:
+                say(f"  - {line}")
     if result.holds:
         note("An audit can find a broken guarantee; finding none is evidence, not proof. The proof is in the docs.")
