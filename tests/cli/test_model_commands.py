@@ -240,10 +240,12 @@ def test_report_and_fit_with_report(clinics, model, capfd):
 def test_schema_prints_or_writes_a_draft(clinics, capfd):
     said = fcac(capfd, "schema", clinics / "all.parquet", "--site-column", "clinic")
     assert "bounds_are_public = false" in said
-    assert "person is left out: text" in said
+    assert 'person = { kind = "id" }' in said
     fcac(capfd, "schema", clinics / "clinics", "-o", clinics / "schema.toml", "--no-suggestions")
     assert "seen" not in (clinics / "schema.toml").read_text()
     fcac(capfd, "fit", clinics / "clinics", "--schema", clinics / "schema.toml", "-o", clinics / "m.fcac")
+    said = fcac(capfd, "schema", clinics / "clinics", "--check", clinics / "schema.toml")
+    assert said.splitlines()[-1] == "The data fit the schema."
 
 
 def test_the_communities_server(clinics, capfd):
@@ -263,3 +265,23 @@ def test_demo_ends_with_the_path_of_its_report(tmp_path, capfd):
     assert (tmp_path / "demo" / "report.html").is_file()
     assert load(tmp_path / "demo" / "model.fcac").n_rounds_ == 3
     assert sum(line.lstrip().startswith("round") for line in lines) == 3
+
+
+def test_three_commands_cluster_a_hospitals_table_with_gaps(tmp_path, capfd):
+    import pandas as pd
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    from testing.tables import hospital
+
+    table, group = hospital(5, n=1500)
+    table["group"] = group
+    for name, rows in table.groupby("hospital"):
+        rows.drop(columns="hospital").to_csv(tmp_path / f"{name}.csv", index=False)
+    files = [tmp_path / f"{name}.csv" for name in ("north", "south", "west")]
+    fcac(capfd, "schema", *files, "--label-column", "group", "--out", tmp_path / "schema.toml")
+    fcac(capfd, "fit", *files, "--schema", tmp_path / "schema.toml", "--out", tmp_path / "m.fcac")
+    keep = ("--keep", "group", "--out", tmp_path / "labels.csv")
+    fcac(capfd, "predict", tmp_path / "m.fcac", *files, *keep)
+    labels = pd.read_csv(tmp_path / "labels.csv")
+    assert len(labels) == len(table)
+    assert adjusted_mutual_info_score(labels["group"], labels["label"]) > 0.85

@@ -26,7 +26,7 @@ _ARRAYS = ("keys", "seeds", "means", "squares", "totals")
 _GAP_ARRAYS = ("present", "spots")
 
 # Gaps of rows are filled from so many cells, to find their seed; from rows of the same block if there are few cells.
-_REFERENCES, _FEW = 256, 64
+_REFERENCES, _FEW = 128, 64
 
 
 def variances_of_present(means: Floats, squares: Floats, present: Floats) -> Floats:
@@ -142,8 +142,12 @@ class Cells:
 
     def _filled(self, rows: Floats) -> Floats:
         """Rows with their gaps filled, so that their seeds can be searched."""
-        known = self.means_with_gaps()[:_REFERENCES] if self.k >= _FEW else rows[:_REFERENCES]
-        return GapFiller(known).fill(rows)
+        if self.k < _FEW:
+            return GapFiller(rows[:_REFERENCES]).fill(rows)
+        known = self.means_with_gaps()
+        # cells that know every feature are compared with faster; soon most do
+        whole = np.flatnonzero(~np.isnan(known[: 8 * _REFERENCES]).any(axis=1))[:_REFERENCES]
+        return GapFiller(known[whole] if len(whole) >= _FEW else known[:_REFERENCES], n_neighbours=4).fill(rows)
 
     def _places(self) -> Floats:
         """Where seeds are searched."""

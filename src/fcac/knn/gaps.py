@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fcac._typing import Floats, Integers
@@ -57,6 +59,8 @@ class GapFiller:
         self._factors = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
         self._scaled = apart * self._factors
         self._squares = self._scaled**2
+        # points without gaps: one product then gives the distances over the features that a row has
+        self._whole = np.hstack([self._squares, -2.0 * self._scaled]).T.astype(np.float32) if has.all() else None
 
     def fill(self, rows: Floats, own: Integers | None = None) -> Floats:
         """Return rows without gaps.
@@ -73,10 +77,13 @@ class GapFiller:
         for start in range(0, len(todo), _ROWS_AT_ONCE):
             here = todo[start : start + _ROWS_AT_ONCE]
             near = self._nearest(rows[here], None if own is None else own[here])
-            weights = self._has[near]
-            sums = np.where(weights > 0, self._points[near], 0.0).sum(axis=1)
-            n_known = weights.sum(axis=1)
-            filled = np.where(n_known > 0, sums / np.maximum(n_known, 1.0), self._means)
+            if self._whole is not None:
+                filled = self._points[near].mean(axis=1)
+            else:
+                weights = self._has[near]
+                sums = np.where(weights > 0, self._points[near], 0.0).sum(axis=1)
+                n_known = weights.sum(axis=1)
+                filled = np.where(n_known > 0, sums / np.maximum(n_known, 1.0), self._means)
             result[here] = np.where(holes[here], filled, rows[here])
         return result
 
@@ -84,10 +91,15 @@ class GapFiller:
         present = ~np.isnan(rows)
         has = present.astype(np.float64)
         scaled = np.where(present, rows - self._means, 0.0) * self._factors
-        squared = (scaled**2) @ self._has.T + has @ self._squares.T - 2.0 * (scaled @ self._scaled.T)
-        both = has @ self._has.T
-        # the usual squared difference of two features of unit spread is 2
-        apart: Floats = (np.maximum(squared, 0.0) + 2.0 * _UNSEEN) / (both + _UNSEEN)
+        apart: Any
+        if self._whole is not None:
+            # a row shares the same features with all points: the order of distances is that of these sums
+            apart = np.hstack([has, scaled]).astype(np.float32) @ self._whole
+        else:
+            squared = (scaled**2) @ self._has.T + has @ self._squares.T - 2.0 * (scaled @ self._scaled.T)
+            both = has @ self._has.T
+            # the usual squared difference of two features of unit spread is 2
+            apart = (np.maximum(squared, 0.0) + 2.0 * _UNSEEN) / (both + _UNSEEN)
         if own is not None:
             apart[np.arange(len(rows)), own] = np.inf
         k = min(self._n_neighbours, len(self._points))
