@@ -71,13 +71,15 @@ class Reading:
 
 
 def noise_matters(held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> bool:
-    """Whether nodes are to be read by their noise: if most of them are noisy, and they are not too many.
+    """Whether nodes are to be read by their noise: if most of them are noisy, none has gaps, and they are not too many.
 
     Exact nodes may lie as far apart as records do, which the model of noisy means does not know: so most decide.
     """
     n_noisy = sum(len(held[s][0]) for s in noise)
     n_values = sum(nodes.size for nodes, _ in held.values())
-    return 2 * n_noisy > sum(len(nodes) for nodes, _ in held.values()) and n_values <= _MOST_VALUES
+    if 2 * n_noisy <= sum(len(nodes) for nodes, _ in held.values()) or n_values > _MOST_VALUES:
+        return False
+    return all(bool(np.isfinite(nodes).all()) for nodes, _ in held.values())
 
 
 def read_noisy(sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> Reading:
