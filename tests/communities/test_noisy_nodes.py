@@ -68,6 +68,14 @@ def test_among_many_exact_nodes_a_few_noisy_ones_are_read_like_them() -> None:
     np.testing.assert_array_equal(plain.node_labels, model.node_labels)
 
 
+def test_very_many_noisy_nodes_are_left_to_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, counts, deviation, of_counts, truth = noisy_nodes(4, 30, 0.02, seed=6)
+    monkeypatch.setattr("fcac.communities.noisy_nodes._MOST_VALUES", nodes.size - 1)
+    model = Communities().set_site("a", nodes, counts, deviation, of_counts).fit()
+    np.testing.assert_array_equal(model.nodes, nodes)
+    assert agree(model.node_labels, truth)
+
+
 def test_fitting_twice_and_storing_change_nothing() -> None:
     nodes, counts, deviation, of_counts, _ = noisy_nodes(4, 6, 0.3, seed=4)
     model = Communities()

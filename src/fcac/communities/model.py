@@ -14,7 +14,14 @@ from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook, reaching
 from fcac.communities.cluster_tree import by_first
 from fcac.communities.column_metric import check_blocks, needs_map
-from fcac.communities.noisy_nodes import Reading, checked_noise, choose_tree, read_noisy, stored_noise
+from fcac.communities.noisy_nodes import (
+    Reading,
+    checked_noise,
+    choose_tree,
+    noise_matters,
+    read_noisy,
+    stored_noise,
+)
 from fcac.communities.snapshot import Fitted
 from fcac.communities.tracking import Change, carry_names
 from fcac.knn.gaps import without_gaps
@@ -102,8 +109,8 @@ class Communities:
     ) -> Self:
         """Store a site's nodes in place of its earlier ones; ``fit`` makes use of them.
 
-        If most of all nodes carry deviations, ``fit`` reads them as :mod:`fcac.communities.noisy_nodes` says, and
-        ``nodes`` are where they are most likely to be.
+        If most of all nodes carry deviations, and they are not very many, ``fit`` reads them as
+        :mod:`fcac.communities.noisy_nodes` says, and ``nodes`` are where they are most likely to be.
 
         Parameters
         ----------
@@ -188,13 +195,9 @@ class Communities:
 
     def _read(self, sites: list[Any]) -> tuple[Mapping[Any, tuple[Floats, Floats]], Floats | None]:
         """Return the nodes to cluster, denoised if their noise is known, and then the factors of features too."""
-        # exact nodes may lie as far apart as records do, which the model of noisy means does not know: so most decide
-        n_noisy = sum(len(self._sites[s][0]) for s in self._noise)
-        if needs_map(self.blocks):
-            # the map weighs features by what they share, and noise shares nothing; denoising before it cost .04 of AMI
-            self._reading = None
-            return self._sites, None
-        if 2 * n_noisy <= sum(len(nodes) for nodes, _ in self._sites.values()):
+        # the map of mixed columns weighs features by what they share, and noise shares nothing: denoising before it cost
+        # .04 of AMI
+        if needs_map(self.blocks) or not noise_matters(self._sites, self._noise):
             self._reading = None
             return self._sites, None
         if self._reading is None or not self._reading.holds(sites, self._sites, self._noise):

@@ -27,6 +27,9 @@ from fcac.communities.noisy_merge import Groups, merge_noisy
 from fcac.communities.snapshot import Fitted
 
 # Chosen on synthetic data and on iris, wine and breast cancer; see docs/results/noisy.md.
+# With more values than this in all nodes, merging would take minutes and gigabytes; a graph of so many nodes averages
+# the noise out by itself.
+_MOST_VALUES = 400_000
 # With fewer nodes than this a graph says nothing, however clear it looks.
 _FEWEST = 10
 # The graph is taken if its clusters are at least this stable,
@@ -65,6 +68,18 @@ class Reading:
         """Whether these are the nodes."""
         sources = _sources(sites, held, noise)
         return len(sources) == len(self.sources) and all(a is b for a, b in zip(self.sources, sources, strict=True))
+
+
+def noise_matters(held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> bool:
+    """Whether nodes are to be read by their noise: if most of them are noisy, none has gaps, and they are not too many.
+
+    Exact nodes may lie as far apart as records do, which the model of noisy means does not know: so most decide.
+    """
+    n_noisy = sum(len(held[s][0]) for s in noise)
+    n_values = sum(nodes.size for nodes, _ in held.values())
+    if 2 * n_noisy <= sum(len(nodes) for nodes, _ in held.values()) or n_values > _MOST_VALUES:
+        return False
+    return all(bool(np.isfinite(nodes).all()) for nodes, _ in held.values())
 
 
 def read_noisy(sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> Reading:
