@@ -195,8 +195,8 @@ class Communities:
 
     def _read(self, sites: list[Any]) -> tuple[Mapping[Any, tuple[Floats, Floats]], Floats | None]:
         """Return the nodes to cluster, denoised if their noise is known, and then the factors of features too."""
-        # the map of mixed columns weighs features by what they share, and noise shares nothing: denoising before it cost
-        # .04 of AMI
+        # the map of mixed columns weighs features by what they share, and noise shares nothing: denoising before it
+        # cost .04 of AMI
         if needs_map(self.blocks) or not noise_matters(self._sites, self._noise):
             self._reading = None
             return self._sites, None
