@@ -208,9 +208,9 @@ def test_python_blocks_are_python() -> None:
                 ast.parse(block.code, f"{name_of(page)}:{block.line}")
 
 
-def test_results_in_readme_come_from_the_run() -> None:
+def test_results_on_the_page_come_from_the_run() -> None:
     fill = runpy.run_path(str(ROOT / "docs" / "results" / "fill.py"))
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = fill["PAGE"].read_text("utf-8")
     assert fill["filled"](text) == text, "run python docs/results/fill.py"
 
 

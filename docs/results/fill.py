@@ -1,8 +1,8 @@
-"""Put the results of ``fcac reproduce quality`` into the README, so that nobody copies numbers by hand.
+"""Put the results of ``fcac reproduce quality`` into the page of results, so that nobody copies numbers by hand.
 
 ``python docs/results/fill.py OUT/tables.json`` stores a run's results as ``quality.json.gz`` beside this file and fills
-the README's table from them; without an argument it fills the table from the stored results. A test compares the
-README with what this program would write.
+the page's table from them; without an argument it fills the table from the stored results. A test compares the page
+with what this program would write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "quality.json.gz"
-README = HERE.parents[1] / "README.md"
+PAGE = HERE / "index.md"
 BEGIN = "<!-- results: begin (written by docs/results/fill.py) -->"
 END = "<!-- results: end -->"
 
@@ -36,7 +36,7 @@ No full run is stored yet: `python docs/results/fill.py OUT/tables.json` fills t
 
 
 def table(source: Path = SOURCE) -> str:
-    """Return the README's table: AMI by data set on sites that differ, without noise, and the average rank."""
+    """Return the table: AMI by data set on sites that differ, without noise, and the average rank."""
     if not source.exists():
         return EMPTY
     found = json.loads(gzip.decompress(source.read_bytes()))
@@ -93,4 +93,4 @@ if __name__ == "__main__":
     for run in sys.argv[1:]:
         # no time in the file, so that the same results give the same bytes
         SOURCE.write_bytes(gzip.compress(Path(run).read_bytes(), 9, mtime=0))
-    README.write_text(filled(README.read_text("utf-8")), "utf-8")
+    PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
