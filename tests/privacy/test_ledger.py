@@ -124,6 +124,7 @@ class TestDisjointData:
             for ids in (["ann"], people, people):
                 told.append(ledger.admit("A", ONE, record_ids=ids).spent)
         assert told[:3] == told[3:6] == told[6:]
+        assert len({Ledger.open(tmp_path / f"{number}.db").remaining_at_least() for number in range(3)}) == 1
         assert told[0] == pytest.approx(1.0)
         assert told[2] <= 2.0
 

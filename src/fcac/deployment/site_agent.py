@@ -246,7 +246,7 @@ class SiteAgent:
         ledger = getattr(self._mechanism, "ledger", None)
         if ledger is None:
             return None
-        return min(1.0, max(0.0, float(ledger.remaining(self.settings.name)) / float(ledger.budget)))
+        return min(1.0, max(0.0, float(ledger.remaining_at_least()) / float(ledger.budget)))
 
     def take_model(self, round: int, data: bytes) -> None:
         """Check and store the global model."""

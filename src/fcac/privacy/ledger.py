@@ -348,6 +348,15 @@ class Ledger(LedgerFile):
         with self._reading() as connection:
             return 0.0 if connection is None else self._public_spent(connection)
 
+    def remaining_at_least(self) -> float:
+        """Return an epsilon that everybody can still spend; it depends on charges only, so it may leave the site."""
+        with self._reading() as connection:
+            if connection is None:
+                return self.budget
+            total = math.fsum(cost for (cost,) in connection.execute("SELECT rho FROM charges"))
+            left = self._allowed_rho(connection) - total
+            return self._epsilon(connection, left) if left > 0 else 0.0
+
     def rho_of(self, epsilon: float) -> float:
         """Return the cost that this ledger shows as epsilon; with costs of fcac 0.1.0 in it, a little less."""
         with self._reading() as connection:

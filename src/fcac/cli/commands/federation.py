@@ -137,7 +137,8 @@ def init(
         note(f"note: {root / 'ca' / 'study.key'} signs the list of sites: keep it off the hub's machine, with ca.key")
     chosen = "E" if summing is None else f"{summing.epsilon:g}"
     say(f"1. here:           fcac federation server {root}")
-    say(f"2. at every site:  fcac federation site {root / 'bundles'}/NAME --data DATA --state STATE --epsilon {chosen}")
+    site_options = f"--data DATA --state STATE --epsilon {chosen} --budget B"
+    say(f"2. at every site:  fcac federation site {root / 'bundles'}/NAME {site_options}")
     say(f"3. here:           fcac federation run {root} --rounds 1")
 
 
@@ -221,11 +222,11 @@ def site(
 
     fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --budget 4
 
-    fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --record-id patient
+    fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --budget 4 --record-id patient
 
     fcac federation site north --data /data/tables --state /var/lib/fcac --no-privacy
 
-    fcac federation site north --data postgresql://host/clinic --query visits.sql --new-by visit_id --epsilon 1
+    fcac federation site north --data postgresql://host/db --query visits.sql --new-by visit_id --epsilon 1 --budget 4
     """
     if (epsilon is None) != no_privacy:
         raise BadUse(
