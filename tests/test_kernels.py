@@ -230,7 +230,7 @@ def test_without_a_place_for_compiled_code_everything_works(tmp_path):
         "rng = np.random.default_rng(0)\n"
         "rows = np.concatenate([rng.normal(at, 0.3, size=(150, 2)) for at in (0, 5, 10)])\n"
         "model = FCAC(server='communities').fit(rows)\n"
-        "assert learn.learn._cache.cache_path is box_tree.halve._cache.cache_path is None\n"
+        "assert learn.learn._cache.cache_path is box_tree.partition_in_place._cache.cache_path is None\n"
         "print(len(np.unique(model.predict(rows))))\n"
     )
     done = run(code, tmp_path, **nowhere)

@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac.communities import Communities
 from fcac.communities.midpoints import midpoint_log_density
-from fcac.communities.snn_graph import Ties
+from fcac.communities.snn_graph import SNNEdges
 from fcac.knn.exact import nearest
 
 
@@ -64,11 +64,11 @@ def test_density_in_the_middle_of_edges_equals_its_definition():
     generator = np.random.default_rng(5)
     points, mass = generator.normal(size=(120, 3)), generator.integers(1, 9, size=120).astype(float)
     near, _ = nearest(points, points, 14, own=np.arange(120))
-    ties = Ties.of(near)
-    density = midpoint_log_density(points, mass, near, ties.starts, ties.ends, 2.5)
+    edges = SNNEdges.of(near)
+    density = midpoint_log_density(points, mass, near, edges.starts, edges.ends, 2.5)
     for v in (0, 50, 119):
-        for e in range(ties.starts[v], ties.starts[v + 1]):
-            u = ties.ends[e]
+        for e in range(edges.starts[v], edges.starts[v + 1]):
+            u = edges.ends[e]
             known = np.unique(np.concatenate([[u, v], near[u], near[v]]))
             gaps = np.linalg.norm(points[known] - (points[u] + points[v]) / 2, axis=1)
             order = np.argsort(gaps)

@@ -13,10 +13,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fcac import CAPlus
 from fcac.communities import Change, Communities
 from fcac.communities.snn_graph import feature_scales, neighbours_for, shared_neighbour_graph
-from fcac.communities.tracking import carry_names
+from fcac.communities.tracking import match_clusters
 from fcac.estimators import CAPlusCommunities
 from fcac.knn.exact import Searcher, distinct, nearest
-from fcac.knn.knn_lists import made, mended
+from fcac.knn.knn_lists import build_lists, update_lists
 from fcac.knn.nn_descent import nearest_approximate
 from fcac.paper.splits import paper_dirichlet
 from testing.data import sites_with_nodes
@@ -64,7 +64,7 @@ def test_neighbours_equal_brute_force_with_ties_to_the_lower_position(n_features
 def test_updated_lists_equal_lists_made_anew(n_features):
     generator = np.random.default_rng(2)
     old = np.round(generator.normal(size=(400, n_features)), 1)
-    before = made(Searcher(old), 8)
+    before = build_lists(Searcher(old), 8)
     stays = np.sort(generator.choice(400, 350, replace=False))
     # new points fall between the old ones, whose order stays
     places = np.sort(generator.choice(390, 350, replace=False))
@@ -72,8 +72,8 @@ def test_updated_lists_equal_lists_made_anew(n_features):
     points[places] = old[stays]
     position_of_old = np.full(400, -1)
     position_of_old[stays] = places
-    found = mended(Searcher(old).mended(points, position_of_old), before, position_of_old)
-    anew = made(Searcher(points), 8)
+    found = update_lists(Searcher(old).updated(points, position_of_old), before, position_of_old)
+    anew = build_lists(Searcher(points), 8)
     assert np.array_equal(found.near, anew.near)
     assert np.array_equal(found.squared, anew.squared)
     was, now = before.near[stays], found.near[places]
@@ -332,10 +332,10 @@ def test_names_last_and_lineage_tells_birth_growth_and_death():
 
 def test_lineage_tells_merging_and_splitting():
     counts, before = np.full(6, 10.0), {4: 30.0, 7: 30.0}
-    ids, changes, next_id = carry_names(np.zeros(6, dtype=int), counts, np.repeat([4, 7], 3), before, 8, 2)
+    ids, changes, next_id = match_clusters(np.zeros(6, dtype=int), counts, np.repeat([4, 7], 3), before, 8, 2)
     assert [(c.kind, c.cluster, c.others) for c in changes] == [("merged", ids[0], (4, 7))]
     assert next_id == 8
-    ids, changes, next_id = carry_names(np.repeat([0, 1], 3), counts, np.full(6, 4), {4: 60.0}, 8, 3)
+    ids, changes, next_id = match_clusters(np.repeat([0, 1], 3), counts, np.full(6, 4), {4: 60.0}, 8, 3)
     assert sorted(ids) == [4, 8]
     assert [(c.kind, c.cluster, c.others) for c in changes] == [("split", 4, (4, 8))]
     assert next_id == 9

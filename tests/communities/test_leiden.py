@@ -112,7 +112,7 @@ def test_parts_lie_within_communities_and_borders_are_found():
     crossing = np.unique(edges.row[base[edges.row] != base[edges.col]])
     assert np.array_equal(search.at_borders(base), crossing)
     member = sparse.csr_matrix((np.ones(len(base)), base, np.arange(len(base) + 1)))
-    assert np.allclose(search.between(base), (member.T @ graph @ member).toarray())
+    assert np.allclose(search.block_weights(base), (member.T @ graph @ member).toarray())
     with pytest.raises(ValueError, match="under 20000 nodes"):
         Search(GRAPHS["one"]()).parts(np.zeros(2000, dtype=np.int64), 1.0)
 

@@ -8,12 +8,12 @@ from scipy import sparse
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from fcac.communities import Communities
-from fcac.communities.cluster_tree import by_first
+from fcac.communities.cluster_tree import relabel_consecutive
 from fcac.communities.snn_graph import dimension_of, shared_neighbour_graph
 from fcac.knn import morton_order as readout_places
-from fcac.knn.box_tree import Boxes, spatial_order
+from fcac.knn.box_tree import BoxTree, spatial_order
 from fcac.knn.exact import Searcher, nearest
-from fcac.knn.morton_order import Places, grid_of
+from fcac.knn.morton_order import MortonOrder, grid_of
 from fcac.knn.nn_descent import nearest_approximate
 from testing.data import mixture
 
@@ -42,7 +42,7 @@ def test_boxes_find_exactly_the_nearest_with_ties_to_the_lower_position(n, n_fea
     queries = np.concatenate([points[:300], generator.normal(size=(20, n_features)) * 5])
     own = np.append(np.arange(len(points[:300])), np.full(20, -1))
     k = min(12, n - 1)
-    found, squared = Boxes(points).nearest(queries, k, own)
+    found, squared = BoxTree(points).nearest(queries, k, own)
     expected, expected_squared = plain_lists(points, queries, k, own)
     assert np.array_equal(found, expected)
     assert np.array_equal(squared, expected_squared)
@@ -51,7 +51,7 @@ def test_boxes_find_exactly_the_nearest_with_ties_to_the_lower_position(n, n_fea
 def test_boxes_tell_who_reaches_a_query():
     points, queries = mixture(1500, 4, 1), mixture(60, 4, 2)
     reach = np.random.default_rng(0).uniform(-1, 6, size=1500)
-    asker, asked, squared = Boxes(points).reached_from(queries, reach)
+    asker, asked, squared = BoxTree(points).reverse_neighbors(queries, reach)
     gaps = ((queries[:, None] - points[None]) ** 2).sum(axis=2)
     assert set(zip(asker.tolist(), asked.tolist(), strict=True)) == set(
         zip(*(part.tolist() for part in np.nonzero(gaps <= reach)), strict=True)
@@ -191,11 +191,11 @@ def test_many_nodes_after_changes_equal_one_shot_in_every_bit(n_features, lattic
     assert np.array_equal(mended.point_of, anew.point_of)
     assert np.array_equal(mended.near()[0], anew.near()[0])
     assert np.array_equal(mended.near()[1], anew.near()[1])
-    for ours, theirs in zip(mended._ties, anew._ties, strict=True):
+    for ours, theirs in zip(mended._edges, anew._edges, strict=True):
         assert np.array_equal(ours, theirs)
     assert np.array_equal(mended.tree().atom_of, anew.tree().atom_of)
-    assert np.array_equal(mended.tree().ties, anew.tree().ties)
-    assert np.array_equal(by_first(mended.ids), by_first(anew.ids))
+    assert np.array_equal(mended.tree().block_weights, anew.tree().block_weights)
+    assert np.array_equal(relabel_consecutive(mended.ids), relabel_consecutive(anew.ids))
 
 
 @pytest.mark.slow
@@ -204,12 +204,12 @@ def test_growing_beyond_and_shrinking_below_the_order_of_many_equals_one_shot():
     few = {site: held[site] for site in range(9)}
     model = Communities().update(few).fit()
     assert len(model.nodes) < readout_places.ORDER_FROM
-    assert np.array_equal(by_first(model.update(held).fit().node_labels), labels_of_one_shot(held))
-    assert np.array_equal(by_first(model.drop_site(9).fit().node_labels), labels_of_one_shot(few))
+    assert np.array_equal(relabel_consecutive(model.update(held).fit().node_labels), labels_of_one_shot(held))
+    assert np.array_equal(relabel_consecutive(model.drop_site(9).fit().node_labels), labels_of_one_shot(few))
 
 
 def labels_of_one_shot(held):
-    return by_first(Communities().update(held).fit().node_labels)
+    return relabel_consecutive(Communities().update(held).fit().node_labels)
 
 
 @pytest.mark.slow
@@ -230,11 +230,11 @@ def test_many_nodes_with_approximate_lists_stay_close_to_one_shot():
 def test_places_do_not_depend_on_who_sent_them():
     nodes = np.rint(mixture(30_000, 2, 21) * 30)
     grid = grid_of(nodes.mean(axis=0), nodes.var(axis=0), np.ones(2))
-    places = Places(nodes, grid)
+    places = MortonOrder(nodes, grid)
     assert len(places.first) == len(np.unique(nodes, axis=0)) >= readout_places.ORDER_FROM
     assert np.array_equal(nodes[places.first][places.point_of], nodes)
     shuffled = np.random.default_rng(1).permutation(len(nodes))
-    again = Places(nodes[shuffled], grid)
+    again = MortonOrder(nodes[shuffled], grid)
     assert np.array_equal(nodes[shuffled][again.first], nodes[places.first])
     step = np.linalg.norm(np.diff(nodes[places.first], axis=0), axis=1).mean()
     assert step < 0.1 * np.linalg.norm(np.diff(nodes, axis=0), axis=1).mean()
@@ -248,7 +248,7 @@ def test_boxes_left_as_they_are_search_like_new_ones():
     moved[stays] = places
     later = np.rint(mixture(3000, 3, 23) * 3)
     later[places] = points[stays]
-    mended = Searcher(points).mended(later, moved)
+    mended = Searcher(points).updated(later, moved)
     assert mended.boxes is not None
     assert len(mended.boxes.names()) == 2900
     own = np.arange(3000)

@@ -44,7 +44,7 @@ _ERRORS_PER_LOG = 0.5
 _ERROR_OF_RECORDS, _ERROR_OF_PLACES = 1.0, 0.1
 # The search for communities picks the weakest places. A border of few nodes is therefore taken as stronger by this much
 # over their number; at so many records behind each node by half of it.
-_DOUBT, _DOUBT_HALVES_AT = 12.0, 13.0
+_SMALL_BORDER_BONUS, _BONUS_HALVES_AT = 12.0, 13.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Noise:
     """
 
     error: float
-    doubt: float
+    small_border_bonus: float
     strictness: float = 1.0
 
     @classmethod
@@ -94,7 +94,9 @@ class Noise:
         share = 1.0 if again else power_of(dimension) / max(dimension, 1.0)
         in_ball = max(min(NODES_IN_BALL, n_neighbours - 1), 1)
         variance = (_ERROR_OF_RECORDS / records_per_node + _ERROR_OF_PLACES) * NODES_IN_BALL / in_ball
-        return cls(share * math.sqrt(variance), _DOUBT / (1 + records_per_node / _DOUBT_HALVES_AT), strictness)
+        return cls(
+            share * math.sqrt(variance), _SMALL_BORDER_BONUS / (1 + records_per_node / _BONUS_HALVES_AT), strictness
+        )
 
 
 @kernel
@@ -197,7 +199,9 @@ class Borders:
         dip = np.minimum(inside[a], inside[b]) - self._dense[a, b] / across
         carriers = np.stack([across**2 / squares[a, b], weight[b, a] ** 2 / squares[b, a]])
         expected = np.sqrt(np.maximum(self._cuts[a] * self._cuts[b], 1e-300))
-        bottleneck = np.log(expected / across) - np.log1p(self._noise.doubt / np.maximum(carriers.min(axis=0), 1.0))
+        bottleneck = np.log(expected / across) - np.log1p(
+            self._noise.small_border_bonus / np.maximum(carriers.min(axis=0), 1.0)
+        )
         # the mean of both sides' variances
         error = self._noise.error * np.sqrt((1 / carriers).mean(axis=0))
         errors = self._noise.strictness * _ERRORS_PER_LOG * np.log(self._sizes[a] + self._sizes[b])

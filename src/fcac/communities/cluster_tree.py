@@ -1,8 +1,19 @@
 """The tree of clusters: what it is made of, cuts through its parts, and how it goes on above and below the clusters.
 
-Clusters are made of tiles, tiles of atoms: small communities between which cuts are measured. Joins undone give finer
-clusters, weakest cuts finer ones still; coarser ones are joined as Ward's rule does. Of so few nodes that cuts cannot
-be measured the clusters are found here too.
+Clusters are made of tiles, tiles of atoms: small communities between which cuts are measured. A cut through the middle
+of a part is a spectral bisection: atoms in the order of the second eigenvector of the normalised Laplacian (Shi and
+Malik 2000), cut where least weight crosses for the smaller side, but so that both sides keep a quarter. CHAMELEON
+(Karypis, Han and Kumar 1999) measures the inner connectivity of a part by such a bisection too. Joins undone give finer
+clusters, and bisections finer ones still; coarser ones are joined by Ward's rule (Ward 1963), with edge weights in the
+place of distances. Of so few nodes that cuts cannot be measured the clusters are found here too.
+
+References
+----------
+J. Shi, J. Malik, "Normalized cuts and image segmentation", IEEE Transactions on Pattern Analysis and Machine
+Intelligence 22 (2000).
+G. Karypis, E.-H. Han, V. Kumar, "Chameleon: hierarchical clustering using dynamic modeling", Computer 32 (1999).
+J. H. Ward, "Hierarchical grouping to optimize an objective function", Journal of the American Statistical Association
+58 (1963).
 """
 
 from __future__ import annotations
@@ -15,7 +26,7 @@ from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from fcac._typing import Floats, Integers
-from fcac.communities.leiden import PIECES_FROM, Search, numbered
+from fcac.communities.leiden import PIECES_FROM, Search, relabel_in_place
 
 # Resolution of the communities that are joined afterwards.
 RESOLUTION = 0.5
@@ -51,7 +62,7 @@ class Tree:
     ----------
     atom_of : ndarray of shape (n,)
         Atom of each node.
-    ties : ndarray of shape (p, p)
+    block_weights : ndarray of shape (p, p)
         Weight between atoms, twice the inner weight on the diagonal.
     base : list of ndarray
         Atoms of every community before joining.
@@ -66,7 +77,7 @@ class Tree:
     """
 
     atom_of: Integers
-    ties: Floats
+    block_weights: Floats
     base: list[Integers]
     joins: list[tuple[int, int]] = field(default_factory=list)
     n_joined: int = 0
@@ -85,17 +96,17 @@ class Tree:
             groups[into] += groups.pop(gone)
         parts = [np.concatenate(group) for group in groups.values()]
         if len(parts) < wanted:
-            parts = _split(self.ties, parts, wanted)
-        of_atom = np.zeros(len(self.ties), dtype=np.int64)
+            parts = _split(self.block_weights, parts, wanted)
+        of_atom = np.zeros(len(self.block_weights), dtype=np.int64)
         for g, atoms in enumerate(parts):
             of_atom[atoms] = g
-        return by_first(of_atom[self.atom_of])
+        return relabel_consecutive(of_atom[self.atom_of])
 
 
-def by_first(labels: Integers) -> Integers:
+def relabel_consecutive(labels: Integers) -> Integers:
     """Renumber labels in order of first appearance.
 
-    >>> by_first(np.array([7, 3, 7, 0])).tolist()
+    >>> relabel_consecutive(np.array([7, 3, 7, 0])).tolist()
     [0, 1, 0, 2]
     """
     labels = labels.astype(np.int64)
@@ -103,7 +114,7 @@ def by_first(labels: Integers) -> Integers:
     if labels.min(initial=0) < 0 or bound > 10 * len(labels) + 1000:
         labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
         bound = len(labels)
-    numbered(labels, bound)
+    relabel_in_place(labels, bound)
     return labels
 
 
@@ -136,10 +147,10 @@ def few_nodes_tree(graph: sparse.csr_matrix, search: Search, records_per_node: f
     if n >= measurable * (int(base.max()) + 1):
         return None
     atom_of = atoms_of(graph, search, base, RESOLUTION)
-    ties = ties_between(graph, search, atom_of)
-    base_of_atom = np.zeros(len(ties), dtype=np.int64)
+    block_weights = block_weights_of(graph, search, atom_of)
+    base_of_atom = np.zeros(len(block_weights), dtype=np.int64)
     base_of_atom[atom_of] = base
-    tree = Tree(atom_of, ties, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
+    tree = Tree(atom_of, block_weights, [np.flatnonzero(base_of_atom == g) for g in range(int(base.max()) + 1)])
     joins, strengths, shares = _joins_by_strength(tree)
     return finished(tree, joins[: joins_of_few(strengths, shares)])
 
@@ -152,14 +163,14 @@ def finished(tree: Tree, made: list[tuple[int, int]]) -> Tree:
     return tree
 
 
-def ties_between(graph: sparse.csr_matrix, search: Search, atom_of: Integers) -> Floats:
+def block_weights_of(graph: sparse.csr_matrix, search: Search, atom_of: Integers) -> Floats:
     """Return the weight between each two atoms, twice the inner weight on the diagonal."""
     n, n_atoms = graph.shape[0], int(atom_of.max()) + 1
     if n >= PIECES_FROM:
-        return search.between(atom_of)
+        return search.block_weights(atom_of)
     member = sparse.csr_matrix((np.ones(n), (atom_of, np.arange(n))), shape=(n_atoms, n))
-    ties: Floats = (member @ graph @ member.T).toarray()
-    return ties
+    block_weights: Floats = (member @ graph @ member.T).toarray()
+    return block_weights
 
 
 def atoms_of(graph: sparse.csr_matrix, search: Search, base: Integers, resolution: float) -> Integers:
@@ -176,7 +187,7 @@ def atoms_of(graph: sparse.csr_matrix, search: Search, base: Integers, resolutio
             factor /= 2
         return base
     fine = search.communities(resolution * factor)
-    atoms = by_first(base * (int(fine.max()) + 1) + fine)
+    atoms = relabel_consecutive(base * (int(fine.max()) + 1) + fine)
     while int(atoms.max()) >= _MOST_ATOMS:
         if factor <= 1:
             return base
@@ -184,15 +195,15 @@ def atoms_of(graph: sparse.csr_matrix, search: Search, base: Integers, resolutio
         factor /= 2
         member = sparse.csr_matrix((np.ones(n), (atoms, np.arange(n))), shape=(int(atoms.max()) + 1, n))
         coarse = Search(sparse.csr_matrix(member @ graph @ member.T)).communities(resolution * factor)[atoms]
-        atoms = by_first(base * (int(coarse.max()) + 1) + coarse)
+        atoms = relabel_consecutive(base * (int(coarse.max()) + 1) + coarse)
     return atoms
 
 
 def _borders(tree: Tree) -> Floats:
-    member = np.zeros((len(tree.base), len(tree.ties)))
+    member = np.zeros((len(tree.base), len(tree.block_weights)))
     for g, atoms in enumerate(tree.base):
         member[g, atoms] = 1
-    borders: Floats = member @ tree.ties @ member.T
+    borders: Floats = member @ tree.block_weights @ member.T
     return borders
 
 
@@ -210,10 +221,10 @@ def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float], 
     """
     border = _borders(tree)
     groups: list[Integers] = list(tree.base)
-    inner = np.array([weakest_cut(tree.ties, atoms)[0] for atoms in groups])
+    inner = np.array([spectral_bisection(tree.block_weights, atoms)[0] for atoms in groups])
     joins, strengths, shares = [], [], []
-    total = tree.ties.sum()
-    volume = np.array([tree.ties[atoms].sum() for atoms in groups])
+    total = tree.block_weights.sum()
+    volume = np.array([tree.block_weights[atoms].sum() for atoms in groups])
     upper = np.triu(np.ones(border.shape, dtype=bool), 1)
     for _ in range(len(groups) - 1):
         strength = border / np.maximum(np.sqrt(inner[:, None] * inner[None]), 1e-300)
@@ -226,7 +237,7 @@ def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float], 
         volume[gone] = 0
         groups[into] = np.concatenate([groups[into], groups[gone]])
         _absorb(border, into, gone)
-        inner[into] = weakest_cut(tree.ties, groups[into])[0]
+        inner[into] = spectral_bisection(tree.block_weights, groups[into])[0]
     return joins, strengths, shares
 
 
@@ -258,8 +269,8 @@ def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, i
 def joins_of_few(strengths: Sequence[float], shares: Sequence[float]) -> int:
     """Return how many joins to make between so few nodes that strengths mean little, strongest border first.
 
-    All between which there are ties, if clusters without a tie to each other remain and none of them is most of it all;
-    else none.
+    All between which there are edges, if clusters without an edge to each other remain and none of them is most of it
+    all; else none.
 
     Parameters
     ----------
@@ -280,7 +291,7 @@ def joins_of_few(strengths: Sequence[float], shares: Sequence[float]) -> int:
     return made if min(strengths[:made], default=0.0) >= _OF_FEW and shares[made] <= _LARGEST_OF_FEW else 0
 
 
-def weakest_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
+def spectral_bisection(block_weights: Floats, atoms: Integers) -> tuple[float, Integers]:
     """Return the weight of the weakest cut through the middle of a group of atoms, and the atoms on one side.
 
     The atoms are put in the order of the second eigenvector of their normalised Laplacian; of the places where both
@@ -289,8 +300,8 @@ def weakest_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
     """
     if len(atoms) < 2:
         # one atom cannot be cut: all its weight counts, so that it joins only whom most of it is tied to
-        return float(ties[atoms].sum()) / 2, atoms
-    part = ties[np.ix_(atoms, atoms)]
+        return float(block_weights[atoms].sum()) / 2, atoms
+    part = block_weights[np.ix_(atoms, atoms)]
     volume = np.maximum(part.sum(axis=1), 1e-300)
     root = 1 / np.sqrt(volume)
     order = np.argsort(_second_vector(part * root[:, None] * root[None], volume) * root, kind="stable")
@@ -324,22 +335,24 @@ def _second_vector(steps: Floats, volume: Floats) -> Floats:
     return vectors[:, 0]
 
 
-def _split(ties: Floats, parts: list[Integers], wanted: int) -> list[Integers]:
+def _split(block_weights: Floats, parts: list[Integers], wanted: int) -> list[Integers]:
     """Split parts, weakest cut for the weight it parts first, until there are as many as wanted."""
-    if wanted > len(ties):
-        raise ValueError(f"n_clusters is {wanted}, but these nodes can be told apart into {len(ties)} parts only")
+    if wanted > len(block_weights):
+        raise ValueError(
+            f"n_clusters is {wanted}, but these nodes can be told apart into {len(block_weights)} parts only"
+        )
     parts = list(parts)
-    cuts = [_priced_cut(ties, atoms) for atoms in parts]
+    cuts = [_priced_bisection(block_weights, atoms) for atoms in parts]
     while len(parts) < wanted:
         at = int(np.argmin([cost for cost, _ in cuts]))
         side = np.sort(cuts[at][1])
         rest = np.setdiff1d(parts[at], side)
         parts[at : at + 1] = [side, rest]
-        cuts[at : at + 1] = [_priced_cut(ties, side), _priced_cut(ties, rest)]
+        cuts[at : at + 1] = [_priced_bisection(block_weights, side), _priced_bisection(block_weights, rest)]
     return parts
 
 
-def _priced_cut(ties: Floats, atoms: Integers) -> tuple[float, Integers]:
-    cut, side = weakest_cut(ties, atoms)
-    volume = float(ties[atoms].sum())
+def _priced_bisection(block_weights: Floats, atoms: Integers) -> tuple[float, Integers]:
+    cut, side = spectral_bisection(block_weights, atoms)
+    volume = float(block_weights[atoms].sum())
     return (cut / max(volume, 1e-300) ** 2 if len(atoms) > 1 else np.inf), side

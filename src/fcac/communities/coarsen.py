@@ -1,8 +1,14 @@
-"""Small pieces of a large graph: how they are made, and what is known of nodes from the pieces they are in.
+"""Coarsening a large graph to small pieces, and what is known of nodes from the pieces they are in.
 
-Every node goes with the one it is tied to most, which makes pieces of a few dozen nodes at most. A search among pieces
-is many times faster than one among nodes and loses hardly anything, because such nodes belong together anyway; who
-does not is moved afterwards.
+Every node goes with the one to which its edge is heaviest, which makes pieces of a few dozen nodes at most: close to
+the heavy-edge matching of multilevel partitioning (Karypis and Kumar 1998), but in one step and not in pairs. A search
+among pieces is many times faster than one among nodes and loses hardly anything, because such nodes belong together
+anyway; those that do not are moved afterwards.
+
+References
+----------
+G. Karypis, V. Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs", SIAM Journal on
+Scientific Computing 20 (1998).
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from fcac._kernels import kernel
 
 
 @kernel
-def pieces_of(indptr: Any, indices: Any, weights: Any, most: int) -> Any:
+def heavy_edge_pieces(indptr: Any, indices: Any, weights: Any, most: int) -> Any:
     """A piece for every node, so that each goes with the one it is tied to most, up to so many nodes in a piece."""
     n = indptr.shape[0] - 1
     root = np.arange(n).astype(np.int32)
@@ -43,7 +49,7 @@ def pieces_of(indptr: Any, indices: Any, weights: Any, most: int) -> Any:
 
 
 @kernel
-def mostly(piece: Any, n_pieces: int, volume: Any, label: Any) -> Any:
+def majority_label(piece: Any, n_pieces: int, volume: Any, label: Any) -> Any:
     """Label of each piece: the one that holds more than half of its volume, if one does."""
     out = np.zeros(n_pieces, dtype=label.dtype)
     ahead = np.zeros(n_pieces)
@@ -143,7 +149,7 @@ def at_borders(indptr: Any, indices: Any, label: Any, piece: Any, inside: Any) -
 
 
 @kernel
-def between(indptr: Any, indices: Any, weights: Any, label: Any, n_labels: int) -> Any:
+def block_weights(indptr: Any, indices: Any, weights: Any, label: Any, n_labels: int) -> Any:
     """Weight between each two labels, twice the inner weight on the diagonal."""
     out = np.zeros((n_labels, n_labels))
     for v in range(label.shape[0]):

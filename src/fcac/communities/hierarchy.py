@@ -1,10 +1,17 @@
 """From a graph to clusters: every part is looked at again, alone, until no border is left in it.
 
-Modularity has a resolution limit (Fortunato and Barthelemy 2007): among many clusters it finds some together, and of
+Modularity has a resolution limit (Fortunato and Barthélemy 2007): among many clusters it finds some together, and of
 a large one it finds tiles. So the tiles of the whole are joined where :mod:`fcac.communities.border_test` finds no
 border, and what is left is taken apart in the same way, each part as if there were nothing else. The first cut sees
 the long borders whole, later ones the small clusters. Joining tiles by the borders between them is close to CHAMELEON
-(Karypis, Han and Kumar 1999); what differs is that a border is tested against its sampling error.
+(Karypis, Han and Kumar 1999), which compares the weight across a border with that of bisections inside; what differs is
+that density between the parts is looked at as well, and that a border is tested against its sampling error, so that
+nobody sets a threshold or a number of clusters.
+
+References
+----------
+S. Fortunato, M. Barthélemy, "Resolution limit in community detection", PNAS 104 (2007).
+G. Karypis, E.-H. Han, V. Kumar, "Chameleon: hierarchical clustering using dynamic modeling", Computer 32 (1999).
 """
 
 from __future__ import annotations
@@ -21,17 +28,17 @@ from fcac.communities.cluster_tree import (
     RESOLUTION,
     Tree,
     atoms_of,
+    block_weights_of,
     few_nodes_tree,
     finished,
+    spectral_bisection,
     steadiness,
-    ties_between,
-    weakest_cut,
 )
 from fcac.communities.leiden import Search
 from fcac.communities.midpoints import midpoint_log_density
-from fcac.communities.snn_graph import Ties, dimension_of, neighbours_for
+from fcac.communities.snn_graph import SNNEdges, dimension_of, neighbours_for
 from fcac.knn.exact import Searcher
-from fcac.knn.knn_lists import Lists, made
+from fcac.knn.knn_lists import NeighborLists, build_lists
 
 # A part of fewer nodes is not taken apart: two tiles of a dozen nodes each are the least that has inner cuts.
 _LEAST = 24
@@ -40,7 +47,11 @@ Join = tuple[int, int, float]
 
 
 def hierarchy_of(
-    points: Floats, mass: Floats, lists: Lists | None = None, ties: Ties | None = None, strictness: float = 1.0
+    points: Floats,
+    mass: Floats,
+    lists: NeighborLists | None = None,
+    edges: SNNEdges | None = None,
+    strictness: float = 1.0,
 ) -> Tree:
     """Return the tree of clusters of points: their neighbours, the graph of these, and its hierarchy.
 
@@ -50,19 +61,19 @@ def hierarchy_of(
         Distinct, in scaled features.
     mass : ndarray of shape (n,)
         Records at each point.
-    lists : Lists, optional
+    lists : NeighborLists, optional
         Neighbours of the points, if they are known already.
-    ties : Ties, optional
+    edges : SNNEdges, optional
         Edges between the points, if they are known already.
     strictness : float, default=1
         Factor on what is asked of a border.
     """
-    near, squared, _ = made(Searcher(points), neighbours_for(len(points))) if lists is None else lists
-    ties = Ties.of(near) if ties is None else ties
+    near, squared, _ = build_lists(Searcher(points), neighbours_for(len(points))) if lists is None else lists
+    edges = SNNEdges.of(near) if edges is None else edges
     middle, farthest = squared[:, 1], squared[:, 2]
     dimension = dimension_of(middle, farthest, near.shape[1])
-    graph = ties.weighed(middle, farthest, mass, dimension)
-    density = midpoint_log_density(points, mass, near, ties.starts, ties.ends, dimension)
+    graph = edges.weighted_graph(middle, farthest, mass, dimension)
+    density = midpoint_log_density(points, mass, near, edges.starts, edges.ends, dimension)
     return grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension, strictness)
 
 
@@ -145,11 +156,11 @@ def _apart(
     if n_tiles == 1:
         return tiles, made, np.zeros(1, dtype=np.int64)
     atom_of = atoms_of(graph, search, tiles, resolution)
-    ties = ties_between(graph, search, atom_of)
-    tile_of_atom = np.zeros(len(ties), dtype=np.int64)
+    block_weights = block_weights_of(graph, search, atom_of)
+    tile_of_atom = np.zeros(len(block_weights), dtype=np.int64)
     tile_of_atom[atom_of] = tiles
     groups = [np.flatnonzero(tile_of_atom == t) for t in range(n_tiles)]
-    cuts = np.array([weakest_cut(ties, atoms)[0] for atoms in groups])
+    cuts = np.array([spectral_bisection(block_weights, atoms)[0] for atoms in groups])
     borders = Borders(graph, density, search, tiles, cuts, noise)
     for _ in range(n_tiles - 1):
         margins = borders.margins()
@@ -158,17 +169,17 @@ def _apart(
             break
         made.append((into, gone, float(margins[into, gone])))
         groups[into] = np.concatenate([groups[into], groups[gone]])
-        borders.join(into, gone, weakest_cut(ties, groups[into])[0])
+        borders.join(into, gone, spectral_bisection(block_weights, groups[into])[0])
     return tiles, made, borders.part_of
 
 
 def _tree(graph: sparse.csr_matrix, search: Search, tile_of: Integers, joins: list[Join], steady: float) -> Tree:
     """The clusters as joined tiles, and beyond them whatever is wanted: finer and coarser."""
     atom_of = atoms_of(graph, search, tile_of, RESOLUTION * steady)
-    ties = ties_between(graph, search, atom_of)
-    tile_of_atom = np.zeros(len(ties), dtype=np.int64)
+    block_weights = block_weights_of(graph, search, atom_of)
+    tile_of_atom = np.zeros(len(block_weights), dtype=np.int64)
     tile_of_atom[atom_of] = tile_of
-    tree = Tree(atom_of, ties, [np.flatnonzero(tile_of_atom == t) for t in range(int(tile_of.max()) + 1)])
+    tree = Tree(atom_of, block_weights, [np.flatnonzero(tile_of_atom == t) for t in range(int(tile_of.max()) + 1)])
     # the surest joins first, but those of one cluster in the order they were made
     order = np.argsort(_in_order(joins), kind="stable")
     return finished(tree, [joins[j][:2] for j in order])
@@ -209,9 +220,11 @@ def _stability(
         cluster_of_tile[tile_of] = labels
         np.minimum.at(firm, cluster_of_tile[[into for into, _, _ in joins]], [-margin for _, _, margin in joins])
     if n_clusters > 1:
-        cluster_of_atom = np.zeros(len(tree.ties), dtype=np.int64)
+        cluster_of_atom = np.zeros(len(tree.block_weights), dtype=np.int64)
         cluster_of_atom[tree.atom_of] = labels
-        cuts = [weakest_cut(tree.ties, np.flatnonzero(cluster_of_atom == c))[0] for c in range(n_clusters)]
+        cuts = [
+            spectral_bisection(tree.block_weights, np.flatnonzero(cluster_of_atom == c))[0] for c in range(n_clusters)
+        ]
         margins = Borders(graph, density, search, labels, np.array(cuts), noise).margins()
         firm = np.minimum(firm, np.minimum(margins.min(axis=0), margins.min(axis=1)))
     stability: Floats = 1 - np.exp(-np.maximum(firm, 0.0))

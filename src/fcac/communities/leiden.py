@@ -1,9 +1,18 @@
-"""Communities of a weighted graph: modularity made large by moving nodes, level by level, compiled and repeatable.
+"""Leiden: communities of a weighted graph by modularity, moving nodes level by level, compiled and repeatable.
 
 Nodes move to the neighbouring community that gains most; only nodes whose surroundings changed are looked at again.
 Then every community is built up anew from its own nodes, which breaks up what is held together badly, and the pieces
-become the nodes of a smaller graph on which the same goes on. There is no chance in it: nodes are taken in their
-order, and of equal gains the present community, or the one met first, is taken.
+become the nodes of a smaller graph on which the same goes on (Traag, Waltman and van Eck 2019; the measure is that of
+Newman and Girvan 2004 with the resolution of Reichardt and Bornholdt 2006). What differs: there is no chance in it.
+Nodes are taken in their order, and of equal gains the present community, or the one met first, is taken; the
+refinement takes the best merge where Leiden draws one. Large graphs are coarsened first.
+
+References
+----------
+V. A. Traag, L. Waltman, N. J. van Eck, "From Louvain to Leiden: guaranteeing well-connected communities", Scientific
+Reports 9 (2019).
+M. E. J. Newman, M. Girvan, "Finding and evaluating community structure in networks", Physical Review E 69 (2004).
+J. Reichardt, S. Bornholdt, "Statistical mechanics of community detection", Physical Review E 74 (2006).
 """
 
 from __future__ import annotations
@@ -16,7 +25,15 @@ from scipy import sparse
 
 from fcac._kernels import kernel
 from fcac._typing import Floats, Integers
-from fcac.communities.coarsen import at_borders, between, inside, mostly, pieces_of, settled, within
+from fcac.communities.coarsen import (
+    at_borders,
+    block_weights,
+    heavy_edge_pieces,
+    inside,
+    majority_label,
+    settled,
+    within,
+)
 
 # A gain below this share of what is at stake is rounding, not gain: without it two equal choices could alternate.
 _NO_GAIN = 1e-12
@@ -25,7 +42,7 @@ _NO_GAIN = 1e-12
 # one by one, each would follow the one before it into a community that runs along the order; so every ninth is taken
 # first, then the ones between.
 PIECES_FROM, _SWEEPS = 20_000, 9
-# Nodes in a piece, at most: where many ties are equal, as on a lattice, all nodes could end up in one.
+# Nodes in a piece, at most: where many weights are equal, as on a lattice, all nodes could end up in one.
 _PIECE = 64
 
 
@@ -48,7 +65,7 @@ def _move(
     """Move nodes to the best neighbouring community, or to an empty one, until none gains; returns how many moved.
 
     The nodes given are looked at first, then those around whatever moved. With a fence, a label for every node, only
-    ties between nodes of one label count.
+    edges between nodes of one label count.
     """
     n = volume.shape[0]
     held = np.zeros(n)
@@ -165,7 +182,7 @@ def _build_up(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
 
 
 @kernel
-def numbered(label: Any, bound: int) -> Any:
+def relabel_in_place(label: Any, bound: int) -> Any:
     """Number labels, all below the bound, in order of first appearance; returns how many there are."""
     number = np.full(bound, -1, dtype=np.int32)
     count = 0
@@ -228,18 +245,18 @@ def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
         top_of = np.arange(n, dtype=np.int32)
         while True:
             piece = _build_up(starts, ends, sums, volumes, resolution, label_at)
-            n_pieces = numbered(piece, len(piece))
+            n_pieces = relabel_in_place(piece, len(piece))
             if n_pieces == len(volumes):
                 break
             above = np.empty(n_pieces, dtype=np.int32)
             above[piece] = label_at
             top_of = piece[top_of]
             starts, ends, sums, volumes = _merged(starts, ends, sums, volumes, piece, n_pieces)
-            numbered(above, len(piece))
+            relabel_in_place(above, len(piece))
             label_at = above
             _move(starts, ends, sums, volumes, resolution, label_at, _in_sweeps(n_pieces, 1))
         label = label_at[top_of]
-        numbered(label, n)
+        relabel_in_place(label, n)
     return label
 
 
@@ -301,8 +318,8 @@ class Search:
         if len(volume) < PIECES_FROM or self._total <= 0:
             self._whole = *self._graph[:2], weights / max(self._total, 1e-300), volume / max(self._total, 1e-300)
             return
-        self._piece = pieces_of(*self._graph[:3], _PIECE)
-        n_pieces = numbered(self._piece, len(volume))
+        self._piece = heavy_edge_pieces(*self._graph[:3], _PIECE)
+        n_pieces = relabel_in_place(self._piece, len(volume))
         starts, ends, sums, volumes = _merged(*self._graph, self._piece, n_pieces)
         self._whole = starts, ends, sums / self._total, volumes / self._total
 
@@ -329,9 +346,9 @@ class Search:
         nodes: NDArray[np.int32] = at_borders(*self._graph[:2], labels, piece, is_inside)
         return nodes
 
-    def between(self, labels: Integers) -> Floats:
+    def block_weights(self, labels: Integers) -> Floats:
         """Return the weight between each two labels, twice the inner weight on the diagonal."""
-        weights: Floats = between(*self._graph[:3], labels, int(labels.max()) + 1)
+        weights: Floats = block_weights(*self._graph[:3], labels, int(labels.max()) + 1)
         return weights
 
     def parts(self, labels: Integers, resolution: float) -> Integers:
@@ -346,13 +363,13 @@ class Search:
         if self._piece is None:
             raise ValueError(f"parts are made of pieces, which graphs of under {PIECES_FROM} nodes do not have")
         starts, ends, sums, volumes = self._whole
-        label_of_piece = mostly(self._piece, len(volumes), self._graph[3], labels)
+        label_of_piece = majority_label(self._piece, len(volumes), self._graph[3], labels)
         starts, ends, sums = within(starts, ends, sums, label_of_piece)
         part = _optimise(starts, ends, sums, volumes, float(resolution), 1, _SWEEPS)
         parts: Integers = settled(*self._graph[:3], labels, label_of_piece, self._piece, part)
-        numbered(parts, int(parts.max()) + 1)
+        relabel_in_place(parts, int(parts.max()) + 1)
         _move(*self._graph, resolution / self._total, parts, self.at_borders(parts), labels)
-        numbered(parts, len(parts))
+        relabel_in_place(parts, len(parts))
         return parts
 
 

@@ -20,7 +20,7 @@ from fcac._typing import Floats
 # Chosen among 7, 10, and a third and two thirds of the list.
 NODES_IN_BALL = 10
 # In many dimensions a density cannot be told from so few neighbours: more than the third power of the radius is never
-# taken. The same limit holds for ties between places of different density.
+# taken. The same limit holds for edges between places of different density.
 _LARGEST_POWER = 3.0
 
 
@@ -119,22 +119,22 @@ def midpoint_log_density(
     near : ndarray of shape (n, k)
         Neighbours of each point.
     starts, ends : ndarrays
-        As of :class:`fcac.communities.snn_graph.Ties`: where the edges of each node begin, and their other ends.
+        As of :class:`fcac.communities.snn_graph.SNNEdges`: where the edges of each node begin, and their other ends.
     dimension : float
         Of the surface the points lie on.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.communities.snn_graph import Ties
+    >>> from fcac.communities.snn_graph import SNNEdges
     >>> from fcac.communities.midpoints import midpoint_log_density
     >>> from fcac.knn.exact import nearest
     >>> line = np.concatenate([np.arange(20.0), 25 + np.arange(20.0)])[:, None]
     >>> near, _ = nearest(line, line, 12, own=np.arange(40))
-    >>> ties = Ties.of(near)
-    >>> density = midpoint_log_density(line, np.ones(40), near, ties.starts, ties.ends, 1.0)
-    >>> of_node = np.repeat(np.arange(40), np.diff(ties.starts))
-    >>> crosses = (of_node < 20) != (ties.ends < 20)
+    >>> edges = SNNEdges.of(near)
+    >>> density = midpoint_log_density(line, np.ones(40), near, edges.starts, edges.ends, 1.0)
+    >>> of_node = np.repeat(np.arange(40), np.diff(edges.starts))
+    >>> crosses = (of_node < 20) != (edges.ends < 20)
     >>> bool(density[crosses].mean() < density[~crosses].mean())
     True
     """

@@ -12,7 +12,7 @@ from fcac._sites import site_order
 from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook, reaching
-from fcac.communities.cluster_tree import by_first
+from fcac.communities.cluster_tree import relabel_consecutive
 from fcac.communities.column_metric import check_blocks, needs_map
 from fcac.communities.noisy_nodes import (
     Reading,
@@ -23,7 +23,7 @@ from fcac.communities.noisy_nodes import (
     stored_noise,
 )
 from fcac.communities.snapshot import Fitted
-from fcac.communities.tracking import Change, carry_names
+from fcac.communities.tracking import Change, match_clusters
 from fcac.knn.gaps import without_gaps
 from fcac.novelty import is_novel
 from fcac.tables.blocks import Block
@@ -181,13 +181,17 @@ class Communities:
             now.take_tree(choose_tree(self._reading, now))
         tree = now.tree()
         wanted = self.wanted_clusters
-        labels = by_first(tree.labels(None if wanted is None else min(wanted, len(tree.ties)))[now.point_of])
+        labels = relabel_consecutive(
+            tree.labels(None if wanted is None else min(wanted, len(tree.block_weights)))[now.point_of]
+        )
         if before is None or not len(before.ids):
             origin, mass_before = np.full(len(labels), -1, dtype=np.int64), {}
         else:
             origin, mass_before = now.origin(before), before.masses()
         self.n_rounds += 1
-        ids, changes, self._next_id = carry_names(labels, now.counts, origin, mass_before, self._next_id, self.n_rounds)
+        ids, changes, self._next_id = match_clusters(
+            labels, now.counts, origin, mass_before, self._next_id, self.n_rounds
+        )
         now.ids = ids[labels]
         self.lineage.extend(changes)
         self._fitted = now
@@ -281,9 +285,11 @@ class Communities:
         """
         result = self._result()
         tree = result.tree()
-        if level != int(level) or not 1 <= level <= len(tree.ties):
-            raise ValueError(f"level must be a number of clusters between 1 and {len(tree.ties)}; it is {level!r}")
-        return by_first(tree.labels(int(level))[result.point_of])
+        if level != int(level) or not 1 <= level <= len(tree.block_weights):
+            raise ValueError(
+                f"level must be a number of clusters between 1 and {len(tree.block_weights)}; it is {level!r}"
+            )
+        return relabel_consecutive(tree.labels(int(level))[result.point_of])
 
     # ------------------------------------------------------------ rows
 

@@ -240,10 +240,10 @@ def _is_firm(graph: Tree, now: Fitted, groups: Groups) -> bool:
 
 def _modularity(graph: Tree, labels: Integers, k: int) -> float:
     """Return the modularity of the clusters, from the weights between atoms."""
-    of_atom = np.zeros(len(graph.ties), dtype=np.int64)
+    of_atom = np.zeros(len(graph.block_weights), dtype=np.int64)
     of_atom[graph.atom_of] = labels
     member = np.eye(k)[of_atom]
-    between = member.T @ graph.ties @ member
+    between = member.T @ graph.block_weights @ member
     total = between.sum()
     return float((np.trace(between) / total) - ((between.sum(axis=1) / total) ** 2).sum()) if total > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""The nodes as they were at one fit, and everything found from them; mended from the fit before where most stayed."""
+"""The nodes as they were at one fit, and everything found from them; updated from the fit before where most stayed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fcac._typing import Floats, Integers
 from fcac.communities.cluster_tree import Tree
 from fcac.communities.column_metric import column_map, needs_map
 from fcac.communities.hierarchy import hierarchy_of
-from fcac.communities.snn_graph import Ties, moments, neighbours_for, scales_for
+from fcac.communities.snn_graph import SNNEdges, moments, neighbours_for, scales_for
 from fcac.communities.stability import Stability, resampled_stability
 from fcac.knn.exact import Searcher, distinct, is_approximate
-from fcac.knn.knn_lists import Lists, made, made_approximate, mended
-from fcac.knn.morton_order import Places, grid_of
+from fcac.knn.knn_lists import NeighborLists, build_lists, build_lists_approximate, update_lists
+from fcac.knn.morton_order import MortonOrder, grid_of
 from fcac.novelty import is_novel, reach_from_spacing
 from fcac.tables.blocks import Block
 
@@ -51,7 +51,7 @@ class Fitted:
         scales: Floats | None = None,
         blocks: Sequence[Block] | None = None,
     ) -> None:
-        self.places: Places
+        self.places: MortonOrder
         self.sites = sites
         self.parts = [held[s] for s in sites]
         self.sizes = [len(nodes) for nodes, _ in self.parts]
@@ -62,9 +62,9 @@ class Fitted:
         grid = grid_of(centre, variances, self.scales)
         # where each point of the fit before is now, if the points that stayed are in the same order
         self._moved: NDArray[Any] | None = None
-        places = before.places.mended(self.nodes, before.nodes, self._old_nodes(before), grid) if before else None
+        places = before.places.updated(self.nodes, before.nodes, self._old_nodes(before), grid) if before else None
         if places is None:
-            self.places = Places(self.nodes, grid)
+            self.places = MortonOrder(self.nodes, grid)
             if before is not None and before.places.grid is None and self.places.grid is None:
                 self._moved = self._where(before)
         else:
@@ -75,8 +75,8 @@ class Fitted:
         self.points = self.placed(self.nodes[self.places.first])
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self.kind, self.exact = "auto", True
-        self._lists: Lists | None = None
-        self._ties: Ties | None = None
+        self._lists: NeighborLists | None = None
+        self._edges: SNNEdges | None = None
         self._tree: Tree | None = None
         self._tree_taken = False
         self._stability: Stability | None = None
@@ -137,16 +137,16 @@ class Fitted:
             and self._measures_as(before)
             and (self._moved >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points))
         ):
-            self._searcher = before.searcher().mended(self.points, self._moved)
-            edges = None if before._ties is None else (before._ties.starts, before._ties.ends)
-            self._lists = mended(self._searcher, before._lists, self._moved, self.exact, edges)
-            if before._ties is not None and self._lists.changed is not None:
-                self._ties = before._ties.mended(self._moved, self._lists.near, self._lists.changed)
+            self._searcher = before.searcher().updated(self.points, self._moved)
+            edges = None if before._edges is None else (before._edges.starts, before._edges.ends)
+            self._lists = update_lists(self._searcher, before._lists, self._moved, self.exact, edges)
+            if before._edges is not None and self._lists.changed is not None:
+                self._edges = before._edges.updated(self._moved, self._lists.near, self._lists.changed)
         else:
             self._searcher = Searcher(self.points)
-            self._lists = made(self._searcher, k) if self.exact else made_approximate(self.points, k)
+            self._lists = build_lists(self._searcher, k) if self.exact else build_lists_approximate(self.points, k)
 
-    def lists(self) -> Lists:
+    def lists(self) -> NeighborLists:
         """Neighbours of every point."""
         if self._lists is None:
             self.link(self.kind, None)
@@ -163,9 +163,9 @@ class Fitted:
         if self._tree is None:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
             lists = self.lists()
-            if self._ties is None:
-                self._ties = Ties.of(lists.near)
-            self._tree = hierarchy_of(self.points, mass, lists, self._ties)
+            if self._edges is None:
+                self._edges = SNNEdges.of(lists.near)
+            self._tree = hierarchy_of(self.points, mass, lists, self._edges)
         return self._tree
 
     def take_tree(self, tree: Tree) -> None:

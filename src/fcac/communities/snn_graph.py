@@ -1,4 +1,17 @@
-"""From nodes to a weighted graph: the scale of each feature, how many neighbours, and what an edge weighs."""
+"""From nodes to a graph of shared nearest neighbours: the scale of each feature, how many neighbours, edge weights.
+
+Two nodes are joined if either is among the other's nearest, and the edge weighs by how many neighbours they share
+(Jarvis and Patrick 1973; as a weighted graph Ertöz, Steinbach and Kumar 2003). What differs: nodes stand for different
+numbers of records, so an edge also weighs the mass it stands for; and it weighs less between places of different
+density, because what lies thinly around a dense cluster has its neighbours there without belonging to it.
+
+References
+----------
+R. A. Jarvis, E. A. Patrick, "Clustering using a similarity measure based on shared near neighbors", IEEE Transactions
+on Computers 22 (1973).
+L. Ertöz, M. Steinbach, V. Kumar, "Finding clusters of different sizes, shapes, and densities in noisy, high dimensional
+data", SIAM International Conference on Data Mining (2003).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +35,8 @@ _MASS_POWER = 0.5
 # Neighbours per node: at first a fifteenth of the nodes, then these and one more for every 150 nodes, up to 30.
 _NEIGHBOURS, _NODES_A_NEIGHBOUR_MORE, _MOST = 12, 150, 30
 _LARGEST_SHARE, _FEWEST = 1 / 15, 3
-# Ties between places of different density weigh less, by the ratio of densities. In many dimensions a density cannot be
-# told from so few neighbours: more than the third power of the ratio of distances is never taken.
+# Edges between places of different density weigh less, by the ratio of densities. In many dimensions a density cannot
+# be told from so few neighbours: more than the third power of the ratio of distances is never taken.
 _LARGEST_POWER = 3
 # From this many nodes on means and variances are summed without copies of all nodes.
 _SUMMED_FROM = 20_000
@@ -162,7 +175,7 @@ def _back_lists(lists: Any) -> Any:
 
 @kernel
 def _either_way(lists: Any) -> Any:
-    """Pattern of the graph that ties two nodes if either is in the other's list; the lists are sorted."""
+    """Pattern of the graph that joins two nodes if either is in the other's list; the lists are sorted."""
     n, k = lists.shape
     back, names = _back_lists(lists)
     starts = np.zeros(n + 1, dtype=np.int64)
@@ -256,7 +269,7 @@ def _added(starts: Any, ends: Any, moved: Any, old: Any, lists: Any, changed: An
 
 
 @kernel
-def _mended(starts: Any, ends: Any, shared: Any, moved: Any, lists: Any, changed: Any) -> Any:
+def _update_edges(starts: Any, ends: Any, shared: Any, moved: Any, lists: Any, changed: Any) -> Any:
     """Edges and what they share after a change, row by row: old ones that are still true, and added ones."""
     n, k = lists.shape
     old = np.full(n, -1, dtype=np.int64)
@@ -331,7 +344,7 @@ def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any, reach: Any,
     return weights
 
 
-class Ties(NamedTuple):
+class SNNEdges(NamedTuple):
     """Which nodes are tied, and how many neighbours each two of them share.
 
     Attributes
@@ -351,14 +364,14 @@ class Ties(NamedTuple):
     n_neighbours: int
 
     @classmethod
-    def of(cls, near: NDArray[Any]) -> Ties:
-        """Return the ties between nodes, given the neighbours of each: an array of shape (n, k)."""
+    def of(cls, near: NDArray[Any]) -> SNNEdges:
+        """Return the edges between nodes, given the neighbours of each: an array of shape (n, k)."""
         lists = np.sort(near.astype(np.int32, copy=False), axis=1)
         starts, ends = _either_way(lists)
         return cls(starts, ends, _shared(lists, starts, ends), lists.shape[1])
 
-    def mended(self, moved: NDArray[Any], near: NDArray[np.int32], changed: NDArray[np.bool_]) -> Ties:
-        """Return the ties after a change, equal to those made from nothing.
+    def updated(self, moved: NDArray[Any], near: NDArray[np.int32], changed: NDArray[np.bool_]) -> SNNEdges:
+        """Return the edges after a change, equal to those built from nothing.
 
         Parameters
         ----------
@@ -369,11 +382,11 @@ class Ties(NamedTuple):
         changed : ndarray of shape (n,)
             Which nodes have other neighbours than before; True for new nodes.
         """
-        starts, ends, shared = _mended(self.starts, self.ends, self.shared, moved, near, changed)
-        return Ties(starts, ends, shared, self.n_neighbours)
+        starts, ends, shared = _update_edges(self.starts, self.ends, self.shared, moved, near, changed)
+        return SNNEdges(starts, ends, shared, self.n_neighbours)
 
-    def weighed(self, middle: Floats, farthest: Floats, counts: Floats, dimension: float) -> sparse.csr_matrix:
-        """Return the graph of these ties; see :func:`shared_neighbour_graph`.
+    def weighted_graph(self, middle: Floats, farthest: Floats, counts: Floats, dimension: float) -> sparse.csr_matrix:
+        """Return the graph of these edges; see :func:`shared_neighbour_graph`.
 
         Parameters
         ----------
@@ -415,4 +428,4 @@ def shared_neighbour_graph(positions: NDArray[Any], squared: Floats, counts: Flo
     """
     k = positions.shape[1]
     middle, farthest = (squared[:, k // 2 - 1], squared[:, k - 1]) if k > 1 else (counts, counts)
-    return Ties.of(positions).weighed(middle, farthest, counts, dimension_of(middle, farthest, k))
+    return SNNEdges.of(positions).weighted_graph(middle, farthest, counts, dimension_of(middle, farthest, k))

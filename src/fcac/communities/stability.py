@@ -111,7 +111,7 @@ def resampled_stability(points: Floats, mass: Floats, labels: Integers, n_cluste
     for strictness in _STRICTNESS:
         chosen = np.sort(generator.choice(n, size, replace=False))
         tree = hierarchy_of(np.ascontiguousarray(points[chosen]), mass[chosen], strictness=strictness)
-        found = tree.labels(None if n_clusters is None else min(n_clusters, len(tree.ties)))
+        found = tree.labels(None if n_clusters is None else min(n_clusters, len(tree.block_weights)))
         best, present = _best_jaccard(label[chosen], found, mass[chosen], n_names)
         total += best
         fits += present

@@ -1,4 +1,16 @@
-"""Names that last: which cluster of this round is which of the last, and what became of each."""
+"""Names that last: which cluster of this round is which of the last, and what became of each.
+
+Clusters of two rounds are matched by an optimal assignment of the records they share (Kuhn's Hungarian method, 1955),
+and the transitions are those of MONIC (Spiliopoulou and others 2006): born, died, split, merged, grew, shrank, moved.
+What differs: a name is kept only by a pair that shares most of the records of one of them, and records that new nodes
+bring are counted where the nearest old node was.
+
+References
+----------
+H. W. Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics Quarterly 2 (1955).
+M. Spiliopoulou, I. Ntoutsi, Y. Theodoridis, R. Schult, "MONIC: modeling and monitoring cluster transitions", KDD
+(2006).
+"""
 
 from __future__ import annotations
 
@@ -89,7 +101,7 @@ class Extent(NamedTuple):
         return [Move(round_, int(name), float(by)) for name, by in zip(both, moved, strict=True)]
 
 
-def carry_names(
+def match_clusters(
     labels: Integers, counts: Floats, origin: Integers, mass_before: dict[int, float], next_id: int, round_: int
 ) -> tuple[Integers, list[Change], int]:
     """Give the clusters of this round lasting ids, and tell what happened.
@@ -120,7 +132,7 @@ def carry_names(
     Examples
     --------
     >>> import numpy as np
-    >>> ids, changes, _ = carry_names(
+    >>> ids, changes, _ = match_clusters(
     ...     np.array([0, 0, 1]), np.array([5.0, 4.0, 7.0]), np.array([0, 1, -1]), {0: 5.0, 1: 4.0}, 2, 1
     ... )
     >>> ids.tolist(), [(c.kind, c.cluster, c.others) for c in changes]

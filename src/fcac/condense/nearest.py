@@ -21,7 +21,7 @@ from fcac._kernels import inner_kernel, kernel
 from fcac._typing import Floats, Integers
 from fcac.art.simd import lowest_bit
 from fcac.condense._tiles import LANES, box_distances, lanes_within, largest_of, least_of, point_distances
-from fcac.knn.box_tree import halve
+from fcac.knn.box_tree import partition_in_place
 
 # Above this many features boxes overlap so much that a matrix product is faster.
 BOX_FEATURES = 24
@@ -253,7 +253,7 @@ class NearestPoint:
             with np.errstate(over="ignore"):
                 copies = ((points - self._shift) * self._scale).astype(np.float32)
             names = np.arange(n, dtype=np.int32)
-            halve(copies, names, LANES, 0)
+            partition_in_place(copies, names, LANES, 0)
             self._used = 0
             self._put(names.astype(np.int64))
             self._used = -(-n // LANES) * LANES

@@ -1,9 +1,17 @@
 """Points put into boxes that hold what is near together, and exact nearest neighbours among them.
 
-Points are halved again and again until few are left, and each such handful gets the smallest box around it. A search
-looks into the nearest boxes first and never opens one that lies farther away than what is found already. The bound of
-a box is summed feature by feature in the same order as a distance, and rounding never turns an order around; so the
-bound is never above the computed distance of a point inside, and the result is exact, ties included.
+A k-d tree (Bentley 1975) with bounding boxes, flattened to its leaves: points are halved again and again until few are
+left, and each such handful gets the smallest box around it. A search looks into the nearest boxes first and never opens
+one that lies farther away than what is found already. What differs: the bound of a box is summed feature by feature in
+the same order as a distance, and rounding never turns an order around; so the bound is never above the computed
+distance of a point inside, and the result is exact, equal distances included. And the boxes also answer the reverse
+question, whose neighbour lists a new point would enter (reverse neighbours; Korn and Muthukrishnan 2000).
+
+References
+----------
+J. L. Bentley, "Multidimensional binary search trees used for associative searching", Communications of the ACM 18
+(1975).
+F. Korn, S. Muthukrishnan, "Influence sets based on reverse nearest neighbor queries", SIGMOD (2000).
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ _BOX = 48
 
 
 @inner_kernel
-def _scrambled(x: Any) -> Any:
+def _mix64(x: Any) -> Any:
     """A number that looks random, from another: the same everywhere, without a generator's state."""
     x = np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -37,9 +45,9 @@ def _direction(rows: Any, low: int, high: int, tree: int, out: Any) -> None:
     d = rows.shape[1]
     out[:] = 0
     if tree > 0:
-        draw = _scrambled(_scrambled(low) + np.uint64(high) + np.uint64(tree) * np.uint64(0x5851F42D4C957F2D))
+        draw = _mix64(_mix64(low) + np.uint64(high) + np.uint64(tree) * np.uint64(0x5851F42D4C957F2D))
         a = low + np.int64(draw % np.uint64(high - low))
-        b = low + np.int64(_scrambled(draw) % np.uint64(high - low))
+        b = low + np.int64(_mix64(draw) % np.uint64(high - low))
         apart = False
         for j in range(d):
             out[j] = rows[a, j] - rows[b, j]
@@ -72,7 +80,7 @@ def _swap(rows: Any, names: Any, value: Any, a: int, b: int) -> None:
 
 
 @kernel
-def halve(rows: Any, names: Any, leaf: int, tree: int) -> Any:
+def partition_in_place(rows: Any, names: Any, leaf: int, tree: int) -> Any:
     """Put rows (and their names) in the order of a tree, in place; returns where leaves begin, and the end."""
     n, d = rows.shape
     value = np.empty(n, dtype=np.float32)
@@ -233,7 +241,7 @@ def _search(
 
 
 @kernel
-def _search_reached(
+def _search_reverse(
     queries: Any,
     blocks: Any,
     held: Any,
@@ -287,7 +295,7 @@ def spatial_order(points: Floats, leaf: int = 64) -> Integers:
     """
     rows = single(points)
     names = np.arange(len(points), dtype=np.int32)
-    halve(rows, names, leaf, 0)
+    partition_in_place(rows, names, leaf, 0)
     return names.astype(np.int64)
 
 
@@ -298,7 +306,7 @@ def single(points: Floats) -> NDArray[np.float32]:
     return np.ascontiguousarray(centred / widest if widest > 0 else centred, dtype=np.float32)
 
 
-class Boxes:
+class BoxTree:
     """A set of points in boxes.
 
     Parameters
@@ -315,9 +323,9 @@ class Boxes:
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.knn.box_tree import Boxes
+    >>> from fcac.knn.box_tree import BoxTree
     >>> line = np.arange(100.0)[:, None]
-    >>> positions, squared = Boxes(line).nearest(np.array([[41.5]]), 3)
+    >>> positions, squared = BoxTree(line).nearest(np.array([[41.5]]), 3)
     >>> positions.tolist(), squared.tolist()
     ([[41, 42, 40]], [[0.25, 0.25, 2.25]])
     """
@@ -327,7 +335,7 @@ class Boxes:
         called, names = names, np.arange(n, dtype=np.int32)
         # a whole tree: as many boxes as a power of two, so that groups of boxes are branches of it
         depth = max(0, math.ceil(math.log2(n / _BOX)))
-        starts = halve(single(points), names, math.ceil(n / 2**depth), 0)
+        starts = partition_in_place(single(points), names, math.ceil(n / 2**depth), 0)
         n_boxes, size = len(starts) - 1, int(np.diff(starts).max())
         self.order: Integers = names.astype(np.int64)
         self._blocks = np.full((n_boxes, d, size), np.inf)
@@ -345,7 +353,7 @@ class Boxes:
         """Return the names of the points, in no order."""
         return self._held[self._held >= 0]
 
-    def renamed(self, moved: NDArray[Any]) -> Boxes:
+    def renamed(self, moved: NDArray[Any]) -> BoxTree:
         """Return the same boxes with other names for their points: ``moved`` gives one for each, or -1 to leave it out.
 
         Those who stay must keep their order.
@@ -390,7 +398,7 @@ class Boxes:
             in_ranges(search, m)
         return out_i, out_d
 
-    def reached_from(self, queries: Floats, reach: Floats) -> tuple[Integers, Integers, Floats]:
+    def reverse_neighbors(self, queries: Floats, reach: Floats) -> tuple[Integers, Integers, Floats]:
         """Return pairs (query, point, squared distance) where the point's own reach, squared, extends to the query.
 
         Parameters
@@ -399,7 +407,7 @@ class Boxes:
         reach : ndarray of shape (n,)
             Of each point; below zero for points that reach nobody.
         """
-        pairs: tuple[Integers, Integers, Floats] = _search_reached(
+        pairs: tuple[Integers, Integers, Floats] = _search_reverse(
             queries,
             self._blocks,
             self._held,

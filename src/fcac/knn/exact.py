@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fcac._kernels import inner_kernel, kernel
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
-from fcac.knn.box_tree import Boxes, insert
+from fcac.knn.box_tree import BoxTree, insert
 
 # Above this many features boxes overlap so much that matrix products are faster.
 _BOX_FEATURES = 20
@@ -77,10 +77,10 @@ class Searcher:
 
     def __init__(self, points: Floats) -> None:
         self.points = np.ascontiguousarray(points, dtype=np.float64)
-        self.boxes: Boxes | None = None
-        self._rest: Boxes | None = None
+        self.boxes: BoxTree | None = None
+        self._rest: BoxTree | None = None
         if self.points.shape[1] <= _BOX_FEATURES:
-            self.boxes = Boxes(self.points)
+            self.boxes = BoxTree(self.points)
             return
         self._centre = self.points.mean(axis=0)
         self._rough = np.ascontiguousarray(self.points - self._centre, dtype=np.float32)
@@ -115,7 +115,7 @@ class Searcher:
             self._by_screen(queries, own, out_i, out_d)
         return out_i, out_d
 
-    def mended(self, points: Floats, moved: NDArray[Any]) -> Searcher:
+    def updated(self, points: Floats, moved: NDArray[Any]) -> Searcher:
         """Return a searcher for points most of which are in this one, at less cost than a new one.
 
         Parameters
@@ -134,15 +134,15 @@ class Searcher:
             return Searcher(points)
         other = Searcher.__new__(Searcher)
         other.points, other.boxes = np.ascontiguousarray(points, dtype=np.float64), boxes
-        other._rest = Boxes(points[rest], rest) if len(rest) else None
+        other._rest = BoxTree(points[rest], rest) if len(rest) else None
         return other
 
-    def reached_from(self, queries: Floats, reach: Floats) -> tuple[Integers, Integers, Floats]:
+    def reverse_neighbors(self, queries: Floats, reach: Floats) -> tuple[Integers, Integers, Floats]:
         """Return pairs (query, point, squared distance) where the point's reach extends to the query; with boxes only.
 
-        See :meth:`fcac.knn.box_tree.Boxes.reached_from`.
+        See :meth:`fcac.knn.box_tree.BoxTree.reverse_neighbors`.
         """
-        parts = [part.reached_from(queries, reach) for part in (self.boxes, self._rest) if part is not None]
+        parts = [part.reverse_neighbors(queries, reach) for part in (self.boxes, self._rest) if part is not None]
         asker, asked, squared = (np.concatenate(pairs) for pairs in zip(*parts, strict=True))
         return asker, asked, squared
 

@@ -1,4 +1,9 @@
-"""Neighbour lists of a set of points, made from nothing or mended after a change of a few points.
+"""Neighbour lists of a set of points, built from nothing or updated after a change of a few points.
+
+An update gives exactly the lists that a new search would: lists that lost a point are searched again, and a new point
+enters the lists of those it is nearer to than their farthest neighbour (its reverse neighbours; Korn and Muthukrishnan,
+"Influence sets based on reverse nearest neighbor queries", SIGMOD 2000). What differs from dynamic indexes is that the
+lists are the product, not the index, so that an update costs what changed.
 
 Beside the lists only three distances are kept for each point: to its nearest neighbour, to the one in the middle of
 its list, and to the farthest. Others are measured again where they are needed.
@@ -19,7 +24,7 @@ from fcac.knn.exact import Searcher, nearest, squared_distance
 from fcac.knn.nn_descent import nearest_approximate
 
 
-class Lists(NamedTuple):
+class NeighborLists(NamedTuple):
     """Neighbours of every point.
 
     Attributes
@@ -29,7 +34,7 @@ class Lists(NamedTuple):
     squared : ndarray of shape (n, 3)
         Squared distances to the nearest, the middle one (number k // 2) and the farthest.
     changed : ndarray of shape (n,) or None
-        Which lists hold other points than before, if they were mended.
+        Which lists hold other points than before, if they were updated.
     """
 
     near: NDArray[np.int32]
@@ -37,21 +42,21 @@ class Lists(NamedTuple):
     changed: NDArray[np.bool_] | None = None
 
 
-def made(searcher: Searcher, k: int) -> Lists:
+def build_lists(searcher: Searcher, k: int) -> NeighborLists:
     """Return the exact lists of a searcher's points."""
     return _short(*searcher.nearest(searcher.points, k, own=np.arange(len(searcher.points))))
 
 
-def made_approximate(points: Floats, k: int) -> Lists:
+def build_lists_approximate(points: Floats, k: int) -> NeighborLists:
     """Return approximate lists of points."""
     return _short(*nearest_approximate(points, k))
 
 
-def _short(near: Integers, squared: Floats) -> Lists:
+def _short(near: Integers, squared: Floats) -> NeighborLists:
     k = near.shape[1]
     if not k:
-        return Lists(near.astype(np.int32), np.zeros((len(near), 3)))
-    return Lists(near.astype(np.int32), np.ascontiguousarray(squared[:, [0, max(k // 2 - 1, 0), k - 1]]))
+        return NeighborLists(near.astype(np.int32), np.zeros((len(near), 3)))
+    return NeighborLists(near.astype(np.int32), np.ascontiguousarray(squared[:, [0, max(k // 2 - 1, 0), k - 1]]))
 
 
 @kernel
@@ -138,7 +143,7 @@ def _refill(points: Any, near: Any, rows: Any, first: int, beyond: int, out_i: A
 
 
 @kernel
-def _reached_nearby(points: Any, near: Any, new: Any, reach: Any, starts: Any, ends: Any, moved: Any) -> Any:
+def _reverse_neighbors_nearby(points: Any, near: Any, new: Any, reach: Any, starts: Any, ends: Any, moved: Any) -> Any:
     """Pairs of a new point and one whose own reach extends to it, among those tied to the new one's neighbours before.
 
     Who has the new point within reach has most likely one of its neighbours in the list.
@@ -172,13 +177,13 @@ def _reached_nearby(points: Any, near: Any, new: Any, reach: Any, starts: Any, e
     return asker[:count], asked[:count], gaps[:count]
 
 
-def mended(
+def update_lists(
     searcher: Searcher,
-    before: Lists,
+    before: NeighborLists,
     moved: NDArray[Any],
     exact: bool = True,
     edges: tuple[NDArray[Any], NDArray[Any]] | None = None,
-) -> Lists:
+) -> NeighborLists:
     """Return the lists of a searcher's points, given those of an earlier set that shares most of its points.
 
     Only points that lost a neighbour, and new ones, are searched anew; all others are compared with the new points.
@@ -190,7 +195,7 @@ def mended(
     ----------
     searcher : Searcher
         Holds the points.
-    before : Lists
+    before : NeighborLists
     moved : ndarray of shape (n_old,)
         Where each earlier point is now; -1 if it is gone. Points that stayed keep their order.
     exact : bool, default=True
@@ -205,7 +210,7 @@ def mended(
     new = np.flatnonzero(is_new)
     changed = ~intact
     if not k:
-        return Lists(near, np.zeros((len(points), 3)), changed)
+        return NeighborLists(near, np.zeros((len(points), 3)), changed)
     search = new
     if exact:
         search = np.flatnonzero(changed)
@@ -218,21 +223,21 @@ def mended(
         search = np.sort(np.concatenate([new, rows[~full]]))
     _put(near, squared, search, *searcher.nearest(points[search], k, own=search))
     if not len(new):
-        return Lists(near, squared, changed)
+        return NeighborLists(near, squared, changed)
     # exact lists searched anew hold the new points already
     listens = intact if exact else ~np.isin(np.arange(len(points)), search)
     reach = np.where(listens, squared[:, 2], -1.0)
     if not exact and edges is not None:
-        asker, asked, gaps = _reached_nearby(points, near, new, reach, *edges, moved)
+        asker, asked, gaps = _reverse_neighbors_nearby(points, near, new, reach, *edges, moved)
     elif searcher.boxes is not None:
-        asker, asked, gaps = searcher.reached_from(points[new], reach)
+        asker, asked, gaps = searcher.reverse_neighbors(points[new], reach)
     else:
         rows = np.flatnonzero(listens)
         nearest_new, distance = nearest(points[new], points[rows], min(k, len(new)))
         closer, place = np.nonzero(distance <= squared[rows, 2:])
         asker, asked, gaps = nearest_new[closer, place], rows[closer], distance[closer, place]
     _insert_pairs(new[asker], asked, gaps, points, near, squared, changed)
-    return Lists(near, squared, changed)
+    return NeighborLists(near, squared, changed)
 
 
 def _put(near: NDArray[np.int32], squared: Floats, rows: Integers, found: Integers, gaps: Floats) -> None:

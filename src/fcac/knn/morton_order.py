@@ -1,8 +1,14 @@
-"""The distinct places of many nodes, in an order that keeps neighbours together and that a few new nodes do not upset.
+"""The distinct places of many nodes in Morton order, which keeps neighbours together and which new nodes do not upset.
 
-Every place has a code: the halves of space it lies in, widest feature first, again and again. Sorted by their codes,
-places that are near in space are mostly near in the order (and in memory), and the order of two of them depends on no
-third. So after a change most places only move up or down a little, and what was found out about them stays valid.
+Every place has a code: the halves of space it lies in, again and again (Morton 1966). Sorted by their codes, places
+that are near in space are mostly near in the order (and in memory), and the order of two of them depends on no third.
+So after a change most places only move up or down a little, and what was found out about them stays valid. What
+differs from the usual Z-order: a feature of larger spread is halved first and more often, and the grid is rounded so
+much that a few new nodes hardly ever change it.
+
+References
+----------
+G. M. Morton, "A computer oriented geodetic data base and a new technique in file sequencing", IBM (1966).
 """
 
 from __future__ import annotations
@@ -118,7 +124,7 @@ def _first_of(point_of: Any, n_points: int) -> Any:
     return first
 
 
-class Places:
+class MortonOrder:
     """The distinct places among nodes.
 
     Parameters
@@ -139,9 +145,9 @@ class Places:
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.knn.morton_order import Places, grid_of
+    >>> from fcac.knn.morton_order import MortonOrder, grid_of
     >>> nodes = np.array([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0]])
-    >>> places = Places(nodes, grid_of(nodes.mean(axis=0), nodes.var(axis=0), np.ones(2)))
+    >>> places = MortonOrder(nodes, grid_of(nodes.mean(axis=0), nodes.var(axis=0), np.ones(2)))
     >>> len(places.first), bool(places.point_of[0] == places.point_of[2])
     (2, True)
     """
@@ -173,7 +179,9 @@ class Places:
         self.first = _first_of(self.point_of, len(self._codes))
         return True
 
-    def mended(self, nodes: Floats, old_nodes: Floats, old: Integers, grid: Grid) -> tuple[Places, Integers] | None:
+    def updated(
+        self, nodes: Floats, old_nodes: Floats, old: Integers, grid: Grid
+    ) -> tuple[MortonOrder, Integers] | None:
         """Return the places of changed nodes and where each of the present places is among them, -1 if nowhere.
 
         The result equals that made from nothing. It is None where that would have to be done.
@@ -208,7 +216,7 @@ class Places:
         moved, fresh, n_points = _renumbered(used, -1 - found[sort[is_first]])
         if n_points < ORDER_FROM:
             return None
-        now = Places.__new__(Places)
+        now = MortonOrder.__new__(MortonOrder)
         now.grid = grid
         now._codes, now._keys = np.empty(n_points, dtype=np.uint64), np.empty(n_points, dtype=np.uint64)
         for held, earlier, added in ((now._codes, self._codes, codes), (now._keys, self._keys, keys)):

@@ -1,10 +1,16 @@
-"""Nearly nearest neighbours of very many points, in a cost that grows hardly faster than their number.
+"""NN-descent: nearly nearest neighbours of very many points, in a cost that grows hardly faster than their number.
 
-Points are halved again and again across some direction until few are left; points that end up together are compared.
-A few such trees, each with other directions, give every point a rough list. Then neighbours of neighbours are
-compared, round by round, until the lists hardly change: who is near to my neighbour is likely near to me.
+Random projection trees (Dasgupta and Freund 2008) start it: points are halved again and again across some direction
+until few are left, and points that end up together are compared. A few such trees, each with other directions, give
+every point a rough list. Then neighbours of neighbours are compared, round by round, until the lists hardly change: who
+is near to my neighbour is likely near to me (Dong, Moses and Li 2011). What differs: nothing is drawn at random, so
+that the same points give the same lists; all work is done on points put in the order of the first tree, so that what is
+near in space is near in memory; and known lists can be given to start from.
 
-All work is done on points put in the order of the first tree, so that what is near in space is near in memory.
+References
+----------
+W. Dong, C. Moses, K. Li, "Efficient k-nearest neighbor graph construction for generic similarity measures", WWW (2011).
+S. Dasgupta, Y. Freund, "Random projection trees and low dimensional manifolds", STOC (2008).
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ import numpy as np
 from fcac._kernels import inner_kernel, kernel
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
-from fcac.knn.box_tree import halve, insert, single, spatial_order
+from fcac.knn.box_tree import insert, partition_in_place, single, spatial_order
 
 # Trees beside the first, points left together in a leaf (at most), rounds of comparing neighbours of neighbours, and
 # the share of changed places below which no further round is worth its time.
@@ -34,7 +40,7 @@ def _gap(rows: Any, a: int, b: int) -> Any:
 
 
 @inner_kernel
-def _offer(near: Any, gaps: Any, fresh: Any, to: int, gap: Any, name: Any) -> None:
+def _push_neighbor(near: Any, gaps: Any, fresh: Any, to: int, gap: Any, name: Any) -> None:
     """Put a point into a list ordered by gap if it is nearer than the last and not in it."""
     last = near.shape[1] - 1
     if not gap < gaps[to, last]:
@@ -66,13 +72,13 @@ def _compare_leaves(
                     continue
                 gap = _gap(rows, a, b)
                 if wanted[name] and gap < gaps[name, last]:
-                    _offer(near, gaps, fresh, name, gap, other)
+                    _push_neighbor(near, gaps, fresh, name, gap, other)
                 if wanted[other] and gap < gaps[other, last]:
-                    _offer(near, gaps, fresh, other, gap, name)
+                    _push_neighbor(near, gaps, fresh, other, gap, name)
 
 
 @kernel
-def _explore(
+def _local_join(
     rows: Any, low: int, high: int, near: Any, fresh: Any, wanted: Any, out_near: Any, out_gaps: Any, out_fresh: Any
 ) -> None:
     """Offer the points low to high (those wanted) their neighbours' neighbours; reads one set of lists, writes another.
@@ -100,18 +106,18 @@ def _explore(
                     seen[w] = v
                     gap = _gap(rows, v, w)
                     if gap < out_gaps[v, k - 1]:
-                        _offer(out_near, out_gaps, out_fresh, v, gap, w)
+                        _push_neighbor(out_near, out_gaps, out_fresh, v, gap, w)
 
 
 @kernel
-def _tell_back(near: Any, gaps: Any, fresh: Any) -> Any:
+def _push_reverse(near: Any, gaps: Any, fresh: Any) -> Any:
     """Offer every point to its new neighbours; returns how many places are new."""
     n, k = near.shape
     for v in range(n):
         for m in range(k):
             u = near[v, m]
             if u >= 0 and fresh[v, m]:
-                _offer(near, gaps, fresh, u, gaps[v, m], v)
+                _push_neighbor(near, gaps, fresh, u, gaps[v, m], v)
     return fresh.sum()
 
 
@@ -221,7 +227,7 @@ def _by_trees(rows: Any, near: Any, gaps: Any, fresh: Any, seed: int) -> None:
     leaf = max(_LEAF, 2 * near.shape[1] + 2)
     for tree in range(_TREES + 1):
         scratch, names = rows.copy(), np.arange(len(rows), dtype=np.int32)
-        starts = halve(scratch, names, leaf, seed * 1000 + tree if tree else 0)
+        starts = partition_in_place(scratch, names, leaf, seed * 1000 + tree if tree else 0)
 
         def compare(first: int, beyond: int, leaves: Any = (scratch, names, starts)) -> None:
             _compare_leaves(*leaves, wanted, first, beyond, near, gaps, fresh)
@@ -233,7 +239,7 @@ def _by_neighbours(rows: Any, near: Any, gaps: Any, fresh: Any) -> None:
     """Compare neighbours of neighbours, round by round, until few places change."""
     at_first = 0
     for number in range(_ROUNDS):
-        n_fresh = _tell_back(near, gaps, fresh)
+        n_fresh = _push_reverse(near, gaps, fresh)
         at_first = at_first or n_fresh
         if number and n_fresh < _SETTLED * at_first:
             break
@@ -241,6 +247,6 @@ def _by_neighbours(rows: Any, near: Any, gaps: Any, fresh: Any) -> None:
         fresh[:] = False
 
         def explore(first: int, beyond: int, old: Any = (old_near, old_fresh, wanted)) -> None:
-            _explore(rows, first, beyond, *old, near, gaps, fresh)
+            _local_join(rows, first, beyond, *old, near, gaps, fresh)
 
         in_ranges(explore, len(near))
