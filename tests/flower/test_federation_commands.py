@@ -102,7 +102,17 @@ def test_a_site_does_not_start_undecided(
 def test_a_site_does_not_start_with_epsilon_and_no_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plain.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
     root = study_directory.init(tmp_path / "study", ["a"], tmp_path / "plain.toml")
-    command = ["federation", "site", str(root / "bundles" / "a"), "--data", str(tmp_path), "--epsilon", "1"]
+    command = [
+        "federation",
+        "site",
+        str(root / "bundles" / "a"),
+        "--data",
+        str(tmp_path),
+        "--epsilon",
+        "1",
+        "--budget",
+        "5",
+    ]
     assert run(command) == 1
     assert "bounds" in capsys.readouterr().err
 
@@ -112,7 +122,7 @@ def test_a_state_made_without_privacy_cannot_go_on_with_it(tmp_path: Path, capsy
     study.give({"a": blobs(50, 1)})
     study.play()
     command = ["federation", "site", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
-    assert run([*command, "--state", str(study.state("a")), "--epsilon", "1"]) == 1
+    assert run([*command, "--state", str(study.state("a")), "--epsilon", "1", "--budget", "5"]) == 1
     assert "start it anew" in capsys.readouterr().err
 
 
@@ -202,7 +212,11 @@ def test_a_site_says_what_is_wrong_before_it_starts(
     site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
     for extra, code, words in (
         (["--no-privacy"], 2, "nobody is there to agree"),
-        (["--epsilon", "1", "--record-id", "nobody", "--yes"], 2, "no column nobody, which was named for the ledger"),
+        (
+            ["--epsilon", "1", "--budget", "5", "--record-id", "nobody", "--yes"],
+            2,
+            "no column nobody, which was named for the ledger",
+        ),
         (["--no-privacy", "--record-id", "who"], 2, "they need --epsilon"),
         (["--epsilon", "1", "--record-id", "who", "--part-by-file"], 2, "give only one of"),
     ):
