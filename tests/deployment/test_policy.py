@@ -98,14 +98,14 @@ def test_twenty_rounds_in_a_row_cost_what_the_policy_allows(tmp_path: Path) -> N
     Policy(rounds_per_day=2).save(tmp_path / "state")
     write_csv(tmp_path / "data" / "rows.csv", blobs(200, 1), header=True)
     agent = agent_of(tmp_path, epsilon=1.0)
-    answered = 0
+    answered: list[int] = []
     for number in range(1, 21):
         try:
-            agent.contribute(number, number - 1)
-            answered += 1
+            agent.contribute(number, answered[-1] if answered else 0)
+            answered.append(number)
         except PolicyRefusal:
             continue
-    assert answered == 2
+    assert answered == [1, 2]
     assert len(Ledger.open(tmp_path / "state" / "ledger.db").entries()) == 2
     events = [entry["event"] for entry in AuditLog(tmp_path / "state").entries()]
     assert events.count("contributed") == 2

@@ -12,6 +12,7 @@ from fcac.cli import run
 from fcac.deployment import study as study_directory
 from fcac.deployment.settings import FederationSettings, Limits
 from fcac.estimators import models
+from fcac.flower.service import remember_state, site_settings, state_of, store_settings
 from testing.data import blobs, write_csv
 from testing.flower_study import SCHEMA, Study
 
@@ -101,7 +102,17 @@ def test_a_site_does_not_start_undecided(
 def test_a_site_does_not_start_with_epsilon_and_no_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plain.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
     root = study_directory.init(tmp_path / "study", ["a"], tmp_path / "plain.toml")
-    command = ["federation", "site", str(root / "bundles" / "a"), "--data", str(tmp_path), "--epsilon", "1"]
+    command = [
+        "federation",
+        "site",
+        str(root / "bundles" / "a"),
+        "--data",
+        str(tmp_path),
+        "--epsilon",
+        "1",
+        "--budget",
+        "5",
+    ]
     assert run(command) == 1
     assert "bounds" in capsys.readouterr().err
 
@@ -111,7 +122,7 @@ def test_a_state_made_without_privacy_cannot_go_on_with_it(tmp_path: Path, capsy
     study.give({"a": blobs(50, 1)})
     study.play()
     command = ["federation", "site", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
-    assert run([*command, "--state", str(study.state("a")), "--epsilon", "1"]) == 1
+    assert run([*command, "--state", str(study.state("a")), "--epsilon", "1", "--budget", "5"]) == 1
     assert "start it anew" in capsys.readouterr().err
 
 
@@ -200,14 +211,19 @@ def test_a_site_says_what_is_wrong_before_it_starts(
     data.write_text("x,y,who\n1,2,me\n")
     site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
     for extra, code, words in (
-        (["--epsilon", "1", "--record-id", "nobody"], 2, "no column nobody, which was named for the ledger"),
+        (["--no-privacy"], 2, "nobody is there to agree"),
+        (
+            ["--epsilon", "1", "--budget", "5", "--record-id", "nobody", "--yes"],
+            2,
+            "no column nobody, which was named for the ledger",
+        ),
         (["--no-privacy", "--record-id", "who"], 2, "they need --epsilon"),
         (["--epsilon", "1", "--record-id", "who", "--part-by-file"], 2, "give only one of"),
     ):
         assert run([*site, *extra]) == code
         assert words in capsys.readouterr().err
     (bundle / "node.key").unlink()
-    assert run([*site, "--no-privacy"]) == 1
+    assert run([*site, "--no-privacy", "--yes"]) == 1
     assert "has no node.key: has the site been revoked?" in capsys.readouterr().err
 
 
@@ -217,3 +233,49 @@ def test_a_server_listens_where_it_can_reach_itself(
     root = study_directory.init(tmp_path / "study", ["a"], schema)
     assert run(["federation", "server", str(root), "--host", "192.0.2.7"]) == 1
     assert "listen on 127.0.0.1 or 0.0.0.0" in capsys.readouterr().err
+
+
+def test_a_bundle_is_not_trusted(tmp_path: Path, schema: Path) -> None:
+    root = study_directory.init(tmp_path / "study", ["a"], schema)
+    bundle = root / "bundles" / "a"
+    good = (bundle / "bundle.toml").read_text()
+    for old, new, words in (
+        ('site = "a"', 'site = "../../a"', "site name"),
+        ('site = "a"', 'site = "\\u001b[31m"', "site name"),
+        ("insecure = false", 'insecure = "no"', "not the hub's to make"),
+        ('condenser = "reservoir"', 'condenser = "reservoir"\nstate = "/etc"', "not the hub's to make"),
+    ):
+        assert old in good
+        (bundle / "bundle.toml").write_text(good.replace(old, new))
+        with pytest.raises(ValueError, match=words) as error:
+            study_directory.read_bundle(bundle)
+        assert str(error.value).isprintable()
+    (bundle / "bundle.toml").write_text(good)
+    # where a site keeps its state is not the hub's to say
+    (tmp_path / "elsewhere").mkdir()
+    (bundle / "state-directory").write_text(str(tmp_path / "elsewhere"))
+    assert state_of(bundle, None) == bundle / "state"
+    (tmp_path / "data").mkdir()
+    settings = site_settings(bundle, tmp_path / "data", tmp_path / "elsewhere")
+    store_settings(settings)
+    remember_state(bundle, tmp_path / "elsewhere")
+    assert state_of(bundle, None) == (tmp_path / "elsewhere").resolve()
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o077 == 0
+
+
+def test_the_log_of_a_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study(tmp_path, names="a")
+    study.give({"a": blobs(50, 1)})
+    assert run(["federation", "log", str(study.state("a"))]) == 1
+    capsys.readouterr()
+    study.play()
+    assert run(["federation", "log", str(study.state("a"))]) == 0
+    assert "contributed: round 1" in capsys.readouterr().out
+    assert run(["federation", "log", str(study.state("a")), "--json", "--last", "1"]) == 0
+    assert '"event": "model received"' in capsys.readouterr().out
+    assert run(["federation", "log", str(study.state("a")), "--verify"]) == 0
+    assert "3 entries, none changed" in capsys.readouterr().out
+    path = study.state("a") / "audit.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"new_rows": 50', b'"new_rows": 51'))
+    assert run(["federation", "log", str(study.state("a")), "--verify"]) == 1
+    assert "line 2 was changed" in capsys.readouterr().err

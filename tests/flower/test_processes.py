@@ -22,7 +22,7 @@ import pytest
 
 from fcac import persistence
 from fcac.codebook import Codebook
-from fcac.deployment import certificates, study
+from fcac.deployment import certificates, invitations, study
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.deployment.site_agent import load_model
@@ -111,8 +111,8 @@ def three_rounds(names: str = "abc") -> list[dict[str, np.ndarray]]:
     return [{name: blobs(150, 10 * number + i) for i, name in enumerate(names)} for number in (1, 2, 3)]
 
 
-def reference_of(rounds: list[dict[str, np.ndarray]], kind: str = "cae-fc") -> Reference:
-    reference = Reference(kind)
+def reference_of(rounds: list[dict[str, np.ndarray]], kind: str = "cae-fc", min_rows: int = 3) -> Reference:
+    reference = Reference(kind, min_rows)
     for number, rows in enumerate(rounds, 1):
         reference.play(rows, number)
     return reference
@@ -238,10 +238,11 @@ def nothing_secret_is_in_a_log(made: Deployment) -> None:
     assert looked_at > 10
 
 
-def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_path: Path) -> None:
-    """The five commands a person types, as processes, ended by Ctrl-C."""
+def test_three_sites_join_and_play_three_rounds_from_the_command_line(tmp_path: Path) -> None:
+    """The commands people type at the hub and at sites that make their own keys, as processes, ended by Ctrl-C."""
     rounds = three_rounds()
-    expected = reference_of(rounds, "communities").server  # first, so that the processes find compiled kernels
+    # first, so that the processes find compiled kernels; five rows behind a node: the policy that a site begins with
+    expected = reference_of(rounds, "communities", min_rows=5).server
     (tmp_path / "schema.toml").write_text(SCHEMA)
     started: list[subprocess.Popen[bytes]] = []
     logs = {name: (tmp_path / f"{name}.out").open("wb") for name in ("server", "a", "b", "c")}
@@ -262,15 +263,27 @@ def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_p
         )
 
     address = f"127.0.0.1:{free_port()}"
-    command("init", "study", "--sites", "a,b,c", "--schema", "schema.toml", "--insecure", "--address", address)
+    command("init", "study", "--schema", "schema.toml", "--address", address)
     try:
         background("server", "server", "study")
+        assert wait_until(lambda: b"Server ready" in (tmp_path / "server.out").read_bytes(), PATIENCE, started[0])
         for name in "abc":
             (tmp_path / name).mkdir()
+            if name == "a":
+                line = next(line for line in command("invite", "study", "a").splitlines() if "invitation/1" in line)
+                (tmp_path / "invitation.txt").write_text(line + "\n")
+                joined = command("join", "invitation.txt", "--out", "bundle-a").splitlines()
+                # what both operators read out is the same; before it is accepted, the key opens nothing
+                assert joined[1].strip() in command("accept", "study", "a", "--yes")
+            else:  # the same without starting three programs
+                invitations.join(invitations.invite(tmp_path / "study", name), tmp_path / f"bundle-{name}")
+                invitations.accept(tmp_path / "study", name)
+            assert (tmp_path / f"bundle-{name}" / "node.key").stat().st_mode & 0o077 == 0
             background(
-                name, "site", f"study/bundles/{name}", "--data", name, "--state", f"state-{name}", "--no-privacy"
+                name, "site", f"bundle-{name}", "--data", name, "--state", f"state-{name}", "--no-privacy", "--yes"
             )
-        assert wait_until(lambda: b"Server ready" in (tmp_path / "server.out").read_bytes(), PATIENCE, started[0])
+        # no private key was ever at the hub
+        assert not list((tmp_path / "study").rglob("node.key"))
         for process, name in zip(started[1:], "abc", strict=True):
             assert wait_until(lambda n=name: b"Connected" in (tmp_path / f"{n}.out").read_bytes(), PATIENCE, process)
         for rows in rounds:
@@ -281,12 +294,13 @@ def test_three_sites_three_rounds_from_the_command_line_without_encryption(tmp_p
         hub = Hub(tmp_path / "study" / "state", FederationSettings.load(tmp_path / "study"))
         assert_same_server(hub.snapshot().server, expected)
         assert "rounds closed: 3" in command("status", "study")
-        command("label", "study/bundles/b", "--data", "b/rows.csv", "--out", "labels.csv")
+        assert "none changed" in command("log", "state-a", "--verify")
+        command("label", "bundle-b", "--data", "b/rows.csv", "--out", "labels.csv")
         assert len((tmp_path / "labels.csv").read_text().splitlines()) == 451
         for process in reversed(started):
             os.kill(process.pid, signal.SIGINT)
         assert [process.wait(PATIENCE) for process in started] == [0, 0, 0, 0]
-        assert not processes.is_healthy(tmp_path / "study", int(address.rpartition(":")[2]), insecure=True)
+        assert not processes.is_healthy(tmp_path / "study", int(address.rpartition(":")[2]), insecure=False)
     finally:
         for process in started:
             if process.poll() is None:

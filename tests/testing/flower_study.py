@@ -132,10 +132,10 @@ class Study:
 class Reference:
     """The same federation without any wire: sites and server called directly."""
 
-    def __init__(self, kind: str = "cae-fc") -> None:
+    def __init__(self, kind: str = "cae-fc", min_rows: int = 3) -> None:
         self.sites: dict[str, Site] = {}
         self.server = Server(kind)
-        self.condenser = condenser_for(readouts.find(kind).condenser, min_rows=3)
+        self.condenser = condenser_for(readouts.find(kind).condenser, min_rows=min_rows)
 
     def contribute(self, rows: Mapping[str, np.ndarray], round: int) -> list[Contribution]:
         return [

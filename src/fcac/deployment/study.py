@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fcac import persistence
+from fcac._text import plain
 from fcac.deployment import aggregated_study, certificates
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, Summing, check_site_name
@@ -154,8 +155,8 @@ def init(
         raise ValueError(f"--insecure is only for this machine: {host} is not a loopback address")
     if (root / FEDERATION_FILE).exists():
         raise ValueError(f"{root} already contains a federation: use 'add' for more sites, or another directory")
-    if not sites or len(set(sites)) != len(sites):
-        raise ValueError("--sites needs at least one name and no name twice, as in --sites a,b,c")
+    if len(set(sites)) != len(sites):
+        raise ValueError("--sites needs no name twice, as in --sites a,b,c")
     for site in sites:
         check_site_name(site)
     loaded = Schema.load(schema)
@@ -241,6 +242,47 @@ def add(root: Path, site: str) -> Path:
     return bundle
 
 
+def admit(root: Path, site: str, public: str) -> None:
+    """Let a site take part with a key of its own."""
+    settings = FederationSettings.load(root)
+    known = settings.members.get(site)
+    if known is not None and known.status == "active":
+        raise ValueError(f"site {site} already takes part")
+    if known is None:
+        path = root / FEDERATION_FILE
+        text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(check_site_name(site), public)
+        persistence.write_atomic(path, text.encode())
+    else:
+        _edit_member(root, site, {"status": "active", "key": public})
+    note(root, "added", site=site)
+
+
+def bundle_files(root: Path, site: str) -> dict[str, str]:
+    """Return the files of a site's bundle that hold no secret."""
+    settings = FederationSettings.load(root)
+    kind = readouts.find(settings.server).condenser
+    condenser = condenser_for(kind, settings.max_nodes, settings.min_rows, settings.forgetting)
+    text = _bundle_text(root, site, settings.name, settings.address, settings.insecure, condenser)
+    return {BUNDLE_FILE: text, "schema.toml": (root / "schema.toml").read_text("utf-8")}
+
+
+def note(root: Path, event: str, **facts: Any) -> None:
+    """Write to the hub's journal."""
+    _hub(root).note(event, **facts)
+
+
+def _bundle_text(root: Path, site: str, name: str, address: str, insecure: bool, condenser: Condenser) -> str:
+    encoders = fingerprints(Schema.load(root / "schema.toml"))
+    return _BUNDLE.format(
+        site=site,
+        name=name,
+        address=address,
+        insecure=str(insecure).lower(),
+        condensing=_in_words(_BUNDLE_CONDENSING, condenser),
+        encoders="".join(_ENCODER.format(**found) for found in encoders.values()),
+    )
+
+
 def _make_bundle(
     root: Path,
     site: str,
@@ -261,16 +303,7 @@ def _make_bundle(
         shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
         public = certificates.make_site_key(bundle / KEY_FILE)
         (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
-    condensing = _in_words(_BUNDLE_CONDENSING, condenser)
-    encoders = fingerprints(Schema.load(bundle / "schema.toml"))
-    text = _BUNDLE.format(
-        site=site,
-        name=name,
-        address=address,
-        insecure=str(insecure).lower(),
-        condensing=condensing,
-        encoders="".join(_ENCODER.format(**found) for found in encoders.values()),
-    )
+    text = _bundle_text(root, site, name, address, insecure, condenser)
     if summing is not None:
         text += aggregated_study.bundle_text(root, summing)
     (bundle / BUNDLE_FILE).write_text(text, "utf-8")
@@ -319,11 +352,21 @@ def revoke(root: Path, site: str) -> str:
 
 
 def read_bundle(bundle: str | Path) -> dict[str, Any]:
-    """Return the contents of a bundle's description."""
+    """Return the contents of a bundle's description, after checking it: it was written by the hub."""
     path = Path(bundle) / BUNDLE_FILE
     if not path.is_file():
         raise ValueError(f"{bundle} is not a site bundle: it has no {BUNDLE_FILE}")
-    return tomllib.loads(path.read_text("utf-8"))
+    try:
+        facts = tomllib.loads(path.read_text("utf-8"))
+        check_site_name(str(facts["site"]))
+        certificates.split_address(str(facts["address"]))
+        condensing = facts.get("condensing", {})
+        allowed = {"condenser", "max_nodes", "min_rows", "forgetting"}
+        if not isinstance(facts["insecure"], bool) or not isinstance(condensing, dict) or set(condensing) - allowed:
+            raise ValueError("it has settings that are not the hub's to make")
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path} cannot be used: {plain(str(error))}") from None
+    return {**facts, "federation": plain(str(facts.get("federation", "")), 100)}
 
 
 def _hub(root: Path) -> Hub:

@@ -162,7 +162,7 @@ def fleet_app(link: Link, authenticated: bool) -> Any:
     from fastapi import FastAPI
     from flwr.supercore.error import http_error_translator
     from flwr.supercore.protobuf.translation import ProtobufTranslationMiddleware
-    from flwr.supercore.routers import health
+    from flwr.supercore.routers.health import router as health_router
     from flwr.superlink.routers.fleet.node_auth import NodeAuthMiddleware
     from flwr.superlink.routers.fleet.router import router
     from starlette.middleware import Middleware
@@ -178,7 +178,7 @@ def fleet_app(link: Link, authenticated: bool) -> Any:
     app.state.linkstate_factory = link.factory
     app.state.enable_supernode_auth = authenticated
     app.state.fleet_event_log_plugin = None
-    app.include_router(health.router)
+    app.include_router(health_router)
     app.include_router(router)
     return app
 

@@ -29,6 +29,7 @@ from fcac.deployment.study import STATE
 from fcac.exceptions import FlowerError
 from fcac.flower.adapter import Link, fleet_app
 from fcac.flower.guard import Connections, FrontLimits, Gate, LimitedSocket, Visit, allow_connections
+from fcac.flower.join_desk import JoinDesk
 from fcac.flower.processes import stopped_by_signals
 
 Say = Callable[[str], None]
@@ -85,7 +86,7 @@ class HubServer:
             link = Link(self.root.resolve() / "server" / DATABASE)
             self.sync_keys(link)
             app = Gate(
-                fleet_app(link, not self.settings.insecure),
+                JoinDesk(fleet_app(link, not self.settings.insecure), self.root),
                 None if self.settings.insecure else self._sites.get,
                 self.limits,
                 self.connections,

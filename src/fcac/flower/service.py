@@ -292,11 +292,21 @@ def _in_words(entry: dict[str, Any]) -> str:
 
 
 def state_of(bundle: Path, state: Path | None) -> Path:
-    """Return the state directory of a site: the one given, the one last used with this bundle, or one inside it."""
-    pointer = bundle / "state-directory"
+    """Return the state directory of a site: the one given, the one last used with this bundle, or one inside it.
+
+    The note in the bundle counts only if the state directory it names was used with this bundle: a bundle comes from
+    the hub, and where this site keeps its state is not the hub's to say.
+    """
     if state is not None:
         return state
-    return Path(pointer.read_text("utf-8").strip()) if pointer.exists() else bundle / "state"
+    pointer = bundle / "state-directory"
+    if pointer.exists():
+        named = Path(pointer.read_text("utf-8").strip())
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            stored = json.loads((named / "settings.json").read_text("utf-8"))
+            if Path(stored["schema"]) == (bundle / "schema.toml").resolve():
+                return named
+    return bundle / "state"
 
 
 def remember_state(bundle: Path, state: Path) -> None:

@@ -37,10 +37,17 @@ StateOption = Annotated[
 
 def init(
     directory: Directory,
-    sites: Annotated[str, typer.Option("--sites", help="Names of the sites: a,b,c", show_default=False)],
     schema: Annotated[
         Path, typer.Option("--schema", help="Columns and bounds; see `fcac schema`.", show_default=False)
     ],
+    sites: Annotated[
+        str | None,
+        typer.Option(
+            "--sites",
+            help="Names of sites whose keys are made here: a,b,c. Without, sites join with keys of their own (invite).",
+            show_default=False,
+        ),
+    ] = None,
     address: Annotated[
         str, typer.Option("--address", help="Address at which sites reach the server, as host:port.")
     ] = "127.0.0.1:18000",
@@ -102,11 +109,15 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Create a federation: a directory with everything the server needs, and one bundle per site.
+    """Create a federation: a directory with everything the server needs.
 
-    Give each site its bundle (DIR/bundles/NAME) over a secure channel: it contains the site's private key.
+    Sites then join with keys of their own: [bold]invite[/bold] here, [bold]join[/bold] there, [bold]accept[/bold] here.
+    With [bold]--sites[/bold], keys are made here: give each site its bundle (DIR/bundles/NAME) over a secure channel,
+    since it contains the site's private key.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
+
+    fcac federation init study --schema schema.toml --address hub.example:8443
 
     fcac federation init study --sites north,south --schema schema.toml --address hub.example:8443
 
@@ -120,8 +131,12 @@ def init(
         raise BadUse(
             "--epsilon, --tolerance and --least belong to --aggregation secure; here each site chooses its own"
         )
-    names = [name.strip() for name in sites.split(",") if name.strip()]
-    with _plain_errors():
+    names = [name.strip() for name in (sites or "").split(",") if name.strip()]
+    if sites is not None and not names:
+        raise BadUse("--sites needs at least one name, as in --sites a,b,c")
+    if insecure and not names:
+        raise BadUse("--insecure: without keys there is nothing to join with; name the sites with --sites")
+    with PlainErrors():
         summing = None
         if aggregation == "secure":
             summing = aggregated_study.summing_for(len(names), epsilon, delta, tolerance, least)
@@ -130,6 +145,13 @@ def init(
             min_rows=min_rows, forgetting=forgetting, seed=seed, timeout=timeout, wait=wait,
             people_overlap=people_overlap, summing=summing,
         )  # fmt: skip
+    if not names:
+        say(f"Created {root / 'federation.toml'}.")
+        say(f"1. here:           fcac federation server {root}")
+        say(f"2. for each site:  fcac federation invite {root} NAME, and pass on what it prints")
+        say("3. at every site:  fcac federation join INVITATION")
+        say(f"4. here:           fcac federation accept {root} NAME, after comparing fingerprints aloud")
+        return
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     if insecure:
         note("note: no encryption and no keys: only for experiments on this machine")
@@ -152,7 +174,7 @@ def server(
     """Run the server until Ctrl-C. It notices sites that are added or revoked meanwhile."""
     from fcac.flower.hub_server import HubServer
 
-    with _plain_errors():
+    with PlainErrors():
         HubServer(directory, host, say).run()
         say("Stopping.")
 
@@ -210,6 +232,9 @@ def site(
         ),
     ] = None,
     read: opt.Read = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Agree, without being asked, to the columns and bounds that the study uses.")
+    ] = False,
 ) -> None:
     """Take part as a site until Ctrl-C: answer rounds with what is new in DATA.
 
@@ -245,12 +270,14 @@ def site(
     from fcac.deployment.site_agent import SiteAgent
     from fcac.flower import processes
     from fcac.flower.service import budget_of, remember_state, site_settings, state_of, store_settings
-    from fcac.flower.site_node import SiteNode
+    from fcac.flower.site_node import SiteNode, become
     from fcac.tables.read_options import ReadOptions
     from fcac.tables.sources import is_address
 
     folder = state_of(bundle, state)
-    with _plain_errors(), processes.stopped_by_signals():
+    from fcac.cli.commands.federation.consent import consent
+
+    with PlainErrors(), processes.stopped_by_signals():
         if not is_address(data) and not Path(data).exists():
             raise ValueError(f"--data {data}: there is no such file or directory")
         if part_by_file and is_address(data):
@@ -261,6 +288,7 @@ def site(
             part_column=part_column, part_by_file=part_by_file,
             read=ReadOptions.parse(read or [], query=query, new_by=new_by).to_dict(),
         )  # fmt: skip
+        consent(settings, yes)
         agent = SiteAgent(settings)
         agent.finder().check_columns()
         remember_state(bundle, folder)
@@ -270,12 +298,10 @@ def site(
             say(f"Rounds add up {_adding_up(settings)}; spent so far: {agent.spent() or 'nothing'}.")
         else:
             note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: the nodes it sends can reveal records.")
-        node = SiteNode(bundle, settings, store_settings(settings), say)
+        stored = store_settings(settings)
+        node = SiteNode(bundle, settings, stored, say)
         say(f"Connecting to {node.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
-        try:
-            node.run()
-        except KeyboardInterrupt:
-            say("Stopping.")
+        become(bundle, stored)
 
 
 def _adding_up(settings: Any) -> str:
@@ -313,7 +339,7 @@ def run(
     from fcac.flower import processes
     from fcac.flower.service import run_rounds
 
-    with _plain_errors(), processes.stopped_by_signals():
+    with PlainErrors(), processes.stopped_by_signals():
         try:
             while True:
                 started = time.monotonic()
@@ -345,7 +371,7 @@ def status(
     """Show sites, rounds, contributions, clusters, and the privacy spent as reported by the sites."""
     from fcac.deployment.status import describe
 
-    with _plain_errors():
+    with PlainErrors():
         if as_json:
             import json
 
@@ -395,7 +421,7 @@ def console(
         hooks = [Hook(target, hook_elsewhere) for target in hook or []]
     except ValueError as error:
         raise BadUse(f"--{error}") from None
-    with _plain_errors(), processes.stopped_by_signals():
+    with PlainErrors(), processes.stopped_by_signals():
         watched = Console(directory, port=port, hooks=hooks)
         watched.start()
         say(f"Console: {watched.address}")
@@ -439,7 +465,7 @@ def label(
     from fcac.tables.schema import Schema
 
     check_out(out, force)
-    with _plain_errors():
+    with PlainErrors():
         name = str(read_bundle(bundle)["site"])
         model = load_model(state_of(bundle, state))
         schema = Schema.load(bundle / "schema.toml")
@@ -458,7 +484,7 @@ def add(directory: Directory, site: SiteArgument) -> None:
     """Add a site, or re-admit one that was forgotten or revoked; this works while the server is running."""
     from fcac.deployment import study
 
-    with _plain_errors():
+    with PlainErrors():
         say(f"Site {site} takes part. Its bundle: {study.add(directory, site)}")
 
 
@@ -469,7 +495,7 @@ def forget(directory: Directory, site: SiteArgument) -> None:
     """
     from fcac.deployment import study
 
-    with _plain_errors():
+    with PlainErrors():
         known = study.forget(directory, site)
     say(f"Site {site} is forgotten{'' if known else ' (it had contributed nothing)'} and will not be asked again.")
     say(f"`fcac federation add {directory} {site}` re-admits it; `revoke` also blocks its key.")
@@ -479,7 +505,7 @@ def revoke(directory: Directory, site: SiteArgument) -> None:
     """Block a site's key; what it contributed stays in the model (see forget); works while the server runs."""
     from fcac.deployment import study
 
-    with _plain_errors():
+    with PlainErrors():
         study.revoke(directory, site)
     say(f"The key of {site} is revoked. A running server blocks it within seconds.")
 
@@ -488,7 +514,7 @@ def renew(directory: Directory) -> None:
     """Create a new server certificate from the same authority. Restart the server afterwards; sites change nothing."""
     from fcac.deployment import study
 
-    with _plain_errors():
+    with PlainErrors():
         study.renew(directory)
     say("The server has a new certificate: restart `fcac federation server`.")
 
@@ -512,7 +538,7 @@ def seconds(pace: str) -> float:
     return value
 
 
-class _plain_errors:
+class PlainErrors:
     """Report errors of a federation in one line."""
 
     def __enter__(self) -> None:
@@ -525,5 +551,15 @@ class _plain_errors:
             raise click.ClickException(str(error)) from error
 
 
-for _command in (init, server, site, run, status, console, label, add, forget, revoke, renew):
-    app.command(help=help_text(_command))(_command)
+def _register() -> None:
+    """Add all commands; those in files of their own use what is defined above."""
+    from fcac.cli.commands.federation.audit import log
+    from fcac.cli.commands.federation.join import accept, invite, join
+    from fcac.cli.commands.federation.rehearse import rehearse
+
+    own = (init, server, site, run, status, console, label, add, forget, revoke, renew)
+    for command in (*own, invite, join, accept, log, rehearse):
+        app.command(help=help_text(command))(command)
+
+
+_register()
