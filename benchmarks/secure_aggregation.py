@@ -83,7 +83,7 @@ def quality(sets, epsilons, n_seeds, n_sites):
 
 
 def cost(n_sites, n_cells=24, n_features=64):
-    """Seconds and bytes of the setting-up of a round and of one of its steps, all sites in this process."""
+    """Seconds of a processor, and bytes, of the setting-up of a round and of one of its steps, all sites in this process."""
     mechanism = NodeRelease(1, [[0, 1]] * n_features)
     tolerance = usual_tolerance(n_sites)
     study = SigningKey.new()
@@ -102,7 +102,7 @@ def cost(n_sites, n_cells=24, n_features=64):
 
     spent = {}
     for number in range(5):
-        start, sent, stage = time.perf_counter(), 0, hub.stage
+        start, sent, stage = time.process_time(), 0, hub.stage
         if number == 2:
             hub.begin_step(task)
         for name, question in hub.requests().items():
@@ -110,7 +110,7 @@ def cost(n_sites, n_cells=24, n_features=64):
             sent += len(question) + len(reply)
             hub.take(name, reply)
         hub.close_stage()
-        spent[stage] = (time.perf_counter() - start, sent / n_sites)
+        spent[stage] = (time.process_time() - start, sent / n_sites)
     plain = n_cells * (n_features + 1) * 8 + 500
     for stage, (seconds, size) in spent.items():
         print(f"{stage}: {seconds:.1f} s, {size:,.0f} bytes per site")

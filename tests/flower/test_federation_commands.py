@@ -43,6 +43,20 @@ def test_init_makes_everything(tmp_path: Path, schema: Path, capsys: pytest.Capt
     assert "already contains a federation" in capsys.readouterr().err
 
 
+def test_init_of_a_summed_study(tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "study"
+    arguments = ["--sites", "a,b,c,d", "--schema", str(schema), "--aggregation", "secure", "--epsilon", "2"]
+    assert run(["federation", "init", str(root), *arguments]) == 0
+    told = capsys.readouterr()
+    assert "--epsilon 2" in told.out
+    assert "study.key signs the list of sites" in told.err
+    summing = FederationSettings.load(root).summing
+    assert summing is not None
+    assert (summing.epsilon, summing.tolerance, summing.least) == (2.0, 1, 4)
+    assert stat.S_IMODE((root / "bundles" / "a" / "summing.key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((root / "ca" / "study.key").stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -52,6 +66,10 @@ def test_init_makes_everything(tmp_path: Path, schema: Path, capsys: pytest.Capt
         (["--sites", "../a"], "letters, digits"),
         (["--sites", "a", "--address", "nowhere"], "host:port"),
         (["--sites", "a", "--server", "magic"], "server must be one of"),
+        (["--sites", "a,b,c,d", "--aggregation", "secure"], "needs --epsilon"),
+        (["--sites", "a,b,c", "--aggregation", "secure", "--epsilon", "1"], "3 sites cannot"),
+        (["--sites", "a,b,c,d", "--aggregation", "safe"], "plain or secure"),
+        (["--sites", "a,b,c,d", "--epsilon", "1"], "belong to --aggregation secure"),
     ],
 )
 def test_init_says_what_is_wrong(

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from fcac._text import counted
+from fcac.aggregation.pooled import POOLED
 from fcac.federation.replay import SMALLEST_SHARE, Event
 from fcac.report import charts
 from fcac.report.cluster_style import ClusterStyle
@@ -243,10 +244,16 @@ def sites_section(data: ReportData) -> Markup:
     taking = [sum(k in s.participation for s in data.sites) for k in range(len(data.round_names))]
     if len(data.sites) > 1:
         notes.append(f"Sites per round: {min(taking)} to {max(taking)}." if min(taking) < max(taking) else "")
+    told = "Which sites took part in which round. A site that is away does not affect the others."
+    if any(site.name == POOLED for site in data.sites):
+        told = (
+            "The sites were summed before anyone saw (secure aggregation): there is one contributor for all of them. "
+            "Shares of single sites are known to nobody, so they are not shown."
+        )
     return section(
         "sites",
         "The sites",
-        "Which sites took part in which round. A site that is away does not affect the others.",
+        told,
         tag(
             "div",
             tag("div", grid, class_="scroll", tabindex="0", role="region", aria_label="Participation of sites"),
