@@ -83,7 +83,7 @@ def quality(sets, epsilons, n_seeds, n_sites):
 
 
 def cost(n_sites, n_cells=24, n_features=64):
-    """Seconds of a processor, and bytes, of the setting-up of a round and of one of its steps, all sites in this process."""
+    """Processor seconds and bytes of setting up a round and of one of its steps, all sites in this process."""
     mechanism = NodeRelease(1, [[0, 1]] * n_features)
     tolerance = usual_tolerance(n_sites)
     study = SigningKey.new()
