@@ -42,7 +42,7 @@ def test_what_is_agreed_is_near_the_truth_and_public():
 
 
 def test_every_site_pays_before_noise_is_drawn(tmp_path):
-    ledgers = {name: Ledger(tmp_path / f"{name}.db", budget=1.5, delta=1e-6) for name in "ab"}
+    ledgers = {name: Ledger(tmp_path / f"{name}.db", budget=1.2, delta=1e-6) for name in "ab"}
     tables = {name: site(seed) for seed, name in enumerate("ab")}
     agree(SCHEMA, tables, 1.0, ledgers=ledgers, sampler=InsecureTestSampler(0))
     with pytest.raises(BudgetExceeded, match="site a"):
