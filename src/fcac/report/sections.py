@@ -350,7 +350,7 @@ def _site_names(names: Sequence[str]) -> str:
 # ------------------------------------------------------------ what was done
 
 
-def done_section(done: Done) -> Markup:
+def done_section(done: Done, *, released: bool) -> Markup:
     """List what was done, so that it can be repeated."""
 
     def facts(pairs: Sequence[tuple[str, str]]) -> Markup:
@@ -369,6 +369,8 @@ def done_section(done: Done) -> Markup:
     return section(
         "done",
         "What was done",
-        "Enough to repeat it: the same rows with the same settings give the same clusters.",
+        "Enough to repeat it. "
+        + ("The noise of a private release is drawn anew each time, so that clusters can differ." if released else "")
+        + ("" if released else "The same rows with the same settings give the same clusters."),
         tag("div", parts, class_="panel stack"),
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcac._typing import Floats, Integers
-from fcac.communities.snn_graph import feature_scales
 from fcac.federation import Server
 from fcac.report.dots import MIN_ROWS, Dots, condense, plain_dots
 from fcac.report.layout import GraphLayout, graph_layout
@@ -54,7 +53,8 @@ def make_views(server: Server, names: list[str], d: int) -> Views:
         projection = Projection(np.eye(d, 2), np.zeros(d), np.ones(d), names[0], names[1] if d > 1 else "")
         return Views(GraphLayout(np.ones(d), np.zeros((0, d)), empty, np.zeros(0, np.int64)), projection)
     # distances as the read-out measures them: only communities scale features
-    scales = feature_scales(nodes, counts) if hasattr(server.readout, "model") else np.ones(d)
+    found = getattr(getattr(server.readout, "model", None), "feature_scales", None)
+    scales = np.ones(d) if found is None else np.asarray(found)
     return Views(graph_layout(nodes, counts, server.node_labels, scales), fit_projection(nodes, counts, names))
 
 
