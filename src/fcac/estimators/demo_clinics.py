@@ -23,10 +23,10 @@ _RIGHT_CODE = 0.97
 #: What the columns mean at all clinics; every constant is public knowledge.
 SCHEMA = Schema(
     [
-        Column("age", min=18, max=98, scaling="standard", center=50, spread=20),
-        Column("creatinine", min=30, max=400, scaling="standard", center=100, spread=60),
-        Column("HbA1c", min=20, max=130, scaling="standard", center=45, spread=15),
-        Column("diagnosis", categories=_CODES),
+        Column("age", kind="number", min=18, max=98, scaling="range"),
+        Column("creatinine", kind="number", min=30, max=400, scaling="range"),
+        Column("HbA1c", kind="number", min=20, max=130, scaling="range"),
+        Column("diagnosis", kind="category", categories=_CODES, scaling="range"),
     ],
     bounds_are_public=True,
 )

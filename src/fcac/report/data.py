@@ -276,8 +276,9 @@ def _cautions(
 ) -> list[str]:
     nodes = server.nodes
     variances = np.zeros(server.n_features or 0)
-    if len(nodes):
-        scaled = nodes * views.layout.scales
+    # where distances are measured through a map, columns are in balance
+    if len(nodes) and views.layout.metric.ndim == 1:
+        scaled = nodes * views.layout.metric
         weights = server.counts / max(int(server.counts.sum()), 1)
         variances = weights @ (scaled - weights @ scaled) ** 2
     return cautions(

@@ -52,10 +52,14 @@ def make_views(server: Server, names: list[str], d: int) -> Views:
         empty = np.zeros((0, 2))
         projection = Projection(np.eye(d, 2), np.zeros(d), np.ones(d), names[0], names[1] if d > 1 else "")
         return Views(GraphLayout(np.ones(d), np.zeros((0, d)), empty, np.zeros(0, np.int64)), projection)
-    # distances as the read-out measures them: only communities scale features
-    found = getattr(getattr(server.readout, "model", None), "feature_scales", None)
-    scales = np.ones(d) if found is None else np.asarray(found)
-    return Views(graph_layout(nodes, counts, server.node_labels, scales), fit_projection(nodes, counts, names))
+    # distances as the read-out measures them
+    communities = getattr(server.readout, "model", None)
+    metric = np.ones(d)
+    if communities is not None:
+        metric = communities.feature_scales if communities.feature_map is None else communities.feature_map
+    return Views(
+        graph_layout(nodes, counts, server.node_labels, np.asarray(metric)), fit_projection(nodes, counts, names)
+    )
 
 
 def make_dots(
