@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fcac._text import counted
+from fcac.communities.stability import DOUBTFUL
 from fcac.report import charts
 from fcac.report.columns import figure, percent
 from fcac.report.components import details, image, plot, section, shortened, table
@@ -192,8 +193,9 @@ def sure_section(data: ReportData) -> Markup | None:
                 "p",
                 "All clusters together: ",
                 tag("strong", f"{data.stability:.2f}"),
-                " on a scale from 0 (arbitrary) to 1 (no other reading comes close). It is computed from nodes "
-                "alone, without any labels.",
+                " on a scale from 0 (arbitrary) to 1 (found again whenever half of the nodes are clustered anew); "
+                f"values below {DOUBTFUL:g} are to be read with distrust. It is computed from nodes alone, without "
+                "any labels.",
             )
         )
     if told:
