@@ -53,7 +53,7 @@ $(VENV)/bin/python:
 
 # The demo needs the core only; the tests need every extra.
 $(VENV)/core.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
-	test -e $(VENV)/all.stamp || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	test -e $(VENV)/all.stamp || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[privacy]"
 	@echo "Compiling the kernels, once ..."
 	@$(BIN)/fcac demo --out $(VENV)/first-demo > $(VENV)/first-demo.log 2>&1 || { cat $(VENV)/first-demo.log; exit 1; }
 	touch $@

@@ -83,6 +83,41 @@ def test_dates_are_shown_as_months_and_days():
     assert column.shown(19_000.0) == "8 Jan 2022"
 
 
+def test_every_kind_of_column_is_decoded():
+    schema = Schema(
+        [
+            Column("age", kind="number", min=0, max=100, scaling="range"),
+            Column("smoker", kind="boolean"),
+            Column("stage", kind="ordinal", order=("mild", "moderate", "severe")),
+            Column("admitted", kind="date", since="2020-01-01"),
+            Column("seen", kind="date", parts=("month", "weekday")),
+            Column("code", kind="category", groups={"diabetes": ["E1"], "kidney": ["N1"]}),
+            Column("ward", kind="category"),  # without levels: its code means nothing to a reader
+        ]
+    )
+    day = ["2021-03-01", "2021-08-07"]
+    table = pa.table(
+        {
+            "age": [70.0, 20.0],
+            "smoker": ["yes", "no"],
+            "stage": ["moderate", "severe"],
+            "admitted": day,
+            "seen": day,
+            "code": ["N18", "E11"],
+            "ward": ["a", "b"],
+        }
+    )
+    rows = schema.apply(table)
+    columns = {column.name: column for column in columns_of(schema, schema.feature_names)}
+    assert list(columns) == ["age", "smoker", "stage", "admitted", "seen (month)", "seen (weekday)", "code"]
+    numbers = ("age", "smoker", "stage", "admitted")
+    shown = [[columns[name].shown(value) for value in columns[name].values(rows)] for name in numbers]
+    assert shown == [["70", "20"], ["100 %", "0 %"], ["moderate", "severe"], ["1 Mar 2021", "7 Aug 2021"]]
+    for name, expected in (("seen (month)", ["Mar", "Aug"]), ("seen (weekday)", ["Mon", "Sat"])):
+        assert [columns[name].categories[i] for i in columns[name].values(rows).argmax(axis=1)] == expected
+    assert columns["code"].values(rows) == pytest.approx(np.array([[0, 1], [1, 0]]))
+
+
 def test_features_without_a_schema_are_columns():
     columns = columns_of(None, ["a", "b"])
     assert [(c.name, c.kind, c.features) for c in columns] == [("a", "number", (0,)), ("b", "number", (1,))]

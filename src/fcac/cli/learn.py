@@ -42,13 +42,15 @@ def learn_and_save(
 
         model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
     save(model, out)
-    _summarise(model, tables, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    facts = {"rows_read": tables.n_read, "rows_dropped": tables.n_dropped, "seconds": seconds}
+    _summarise(model, tables, seconds)
     say(f"Model: {out}")
     if report is not None:
         from fcac.cli.commands.report import write_report
 
         # in later rounds, these rows are only a part of what the model has learned
-        write_report(model, report, tables if model.n_rounds_ == 1 else None)
+        write_report(model, report, tables if model.n_rounds_ == 1 else None, facts=facts)
         say(f"Report: {report}")
     elif model.n_rounds_ == 1:
         note(f"Next: fcac report {out} --out report.html")

@@ -9,6 +9,7 @@ import numpy as np
 
 from fcac._text import counted, listed
 from fcac._typing import Floats
+from fcac.communities.stability import DOUBTFUL
 from fcac.report.columns import ReportColumn, percent
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ _FEW_ROWS = 30
 _NEARLY_ALL = 0.9
 _MANY_NOVEL = 0.05
 _RULES = 0.8
-_UNSTABLE = 0.3
 _HARDLY_CONDENSED = 0.9
 _NOISY = 0.3
 _MAX_LISTED = 6
@@ -115,7 +115,7 @@ def _about_clusters(clusters: Sequence[Cluster], n_sites: int, site_rows: Mappin
                 f"{_named(alone)} {'comes' if len(alone) == 1 else 'come each'} nearly all from one site. That can be "
                 "a kind of row that only this site has, or the way in which it measures."
             )
-    weak = [c for c in clusters if c.stability is not None and c.stability < _UNSTABLE]
+    weak = [c for c in clusters if c.stability is not None and c.stability < DOUBTFUL]
     if weak:
         told.append(
             f"{_named(weak)} {'is' if len(weak) == 1 else 'are'} not stable: with slightly different rows "

@@ -105,10 +105,12 @@ def _column_line(profile: ColumnProfile, data: ReportData, cluster: Cluster, num
         return tag("li", name, chart, class_="cat")
     value = column.shown(profile.own.median if column.kind == "date" else profile.own.mean)
     usual = column.shown(profile.all.median if column.kind == "date" else profile.all.mean)
+    alone = len(data.read.clusters) == 1
+    compared = None if alone else tag("span", f" all {usual}", class_="all-value")
     return tag(
         "li",
         name,
-        tag("span", tag("b", value), tag("span", f" all {usual}", class_="all-value"), class_="value"),
+        tag("span", tag("b", value), compared, class_="value"),
         chart,
         data_t=in_words(profile, brief=len(data.read.clusters) > _MANY),
     )

@@ -25,7 +25,7 @@ from fcac.report.dots import MIN_ROWS, Dots
 from fcac.report.noise import node_noise
 from fcac.report.privacy_statement import PrivacyStatement, make_statement
 from fcac.report.profiles import Profiles, make_profiles
-from fcac.report.reading import Cluster, Reading, read_out
+from fcac.report.reading import Cluster, Reading, read_out, stability_of
 from fcac.report.tree import TreeData, make_tree
 from fcac.report.views import Views, make_dots, make_views
 
@@ -35,6 +35,8 @@ __all__ = ["Cluster", "Comparison", "Novelty", "Reading", "ReportData", "gather"
 _N_TELLING, _N_TELLING_OF_MANY, _MANY_CLUSTERS = 6, 3, 60
 # Columns told when pointing at a dot, and columns for which means of clusters are computed.
 _N_HOVER, _N_HOVER_OF_MANY, _N_LISTED = 5, 3, 10
+# Of more nodes it is not found out how stable clusters are: it would take minutes.
+_MOST_JUDGED = 20_000
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,12 @@ def gather(
     federation: bool | None = None,
     schema: Any = None,
     facts: Mapping[str, Any] | None = None,
+    stability: bool = True,
 ) -> ReportData:
-    """Compute the data of a report; for the parameters see :func:`fcac.report.write_report`."""
+    """Compute the data of a report; for the parameters see :func:`fcac.report.write_report`.
+
+    `stability` says whether to find out how stable clusters are, which takes several fits of half of the nodes.
+    """
     server, estimator = _server_of(model, "model")
     in_federation = estimator is None if federation is None else bool(federation)
     _check_rows_allowed(server, estimator, rows, in_federation)
@@ -126,7 +132,15 @@ def gather(
     views = make_views(server, names, d)
     counted = None if rows is None else count_rows(server, rows, estimator and estimator.novelty_reach())
     exact = None if counted is None else counted.by_cluster
-    read = read_out(server, known, views, exact, None if noise is None else noise.counts)
+    judged = stability and len(server.nodes) <= _MOST_JUDGED
+    read = read_out(
+        server,
+        known,
+        views,
+        exact,
+        None if noise is None else noise.counts,
+        stability=stability_of(server) if judged else None,
+    )
     profiles = make_profiles(
         columns,
         known.nodes,
@@ -167,7 +181,7 @@ def gather(
         ),
         federation=in_federation,
         exact_counts=not any(may_be_shared(entry.privacy) for batch in history for entry in batch),
-        stability=overall_stability(server),
+        stability=overall_stability(server) if judged else None,
         novelty=None if counted is None else counted.novelty,
         comparison=None if compare is None else _compare(server, read, views, compare),
         released=server.released,
@@ -276,8 +290,9 @@ def _cautions(
 ) -> list[str]:
     nodes = server.nodes
     variances = np.zeros(server.n_features or 0)
-    if len(nodes):
-        scaled = nodes * views.layout.scales
+    # where distances are measured through a map, columns are in balance
+    if len(nodes) and views.layout.metric.ndim == 1:
+        scaled = nodes * views.layout.metric
         weights = server.counts / max(int(server.counts.sum()), 1)
         variances = weights @ (scaled - weights @ scaled) ** 2
     return cautions(

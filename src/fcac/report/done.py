@@ -80,10 +80,10 @@ def what_was_done(
 
 
 def _settings(server: Server, estimator: FCAC | None, federation: bool) -> list[tuple[str, str]]:
-    wanted = server.n_clusters_wanted
+    wanted, title = server.n_clusters_wanted, type(server.readout).title
     listed = [
         ("Where", "sites sent contributions to a server" if federation else "all sites in one process"),
-        ("Server", f"{server.kind}: {type(server.readout).title}"),
+        ("Server", server.kind if title == server.kind else f"{server.kind}: {title}"),
         ("Seed of the server", str(server.random_state)),
         ("Number of clusters", f"{wanted}, as asked" if wanted else "found"),
     ]

@@ -30,7 +30,7 @@ def place_labels(
     width: int,
     height: int,
     *,
-    letter: float = 7.0,
+    letter: float = 7.8,
     line: float = 17.0,
 ) -> list[LabelPlace]:
     """Place labels one after the other, each at the free place nearest to its anchor.

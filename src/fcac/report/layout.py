@@ -44,16 +44,16 @@ class GraphLayout:
 
     Attributes
     ----------
-    scales : array of shape (d,)
-        Factor of every feature in the distance.
-    points : array of shape (p, d)
-        In scaled features.
+    metric : array of shape (d,) or (d, m)
+        Factor of every feature in the distance, or a matrix to the coordinates in which distances are measured.
+    points : array of shape (p, d) or (p, m)
+        In those coordinates.
     places : array of shape (p, 2)
     point_of : array of shape (n,)
         Point of every node that was laid out.
     """
 
-    scales: Floats
+    metric: Floats
     points: Floats
     places: Floats
     point_of: Integers
@@ -68,7 +68,7 @@ class GraphLayout:
         if not len(nodes) or not len(self.points):
             return np.zeros((len(nodes), 2))
         k = min(_PLACED_BETWEEN, len(self.points))
-        distance, near = _nearest(nodes * self.scales, self.points, k)
+        distance, near = _nearest(_measured(nodes, self.metric), self.points, k)
         least = 1e-6 * float(distance.max(initial=0.0)) or 1.0
         weight = 1 / np.maximum(distance, least) ** 2
         weight /= weight.sum(axis=1, keepdims=True)
@@ -76,7 +76,7 @@ class GraphLayout:
         return between
 
 
-def graph_layout(nodes: Floats, counts: Floats, labels: Integers, scales: Floats) -> GraphLayout:
+def graph_layout(nodes: Floats, counts: Floats, labels: Integers, metric: Floats) -> GraphLayout:
     """Lay out nodes by their neighbourhood graph.
 
     Parameters
@@ -85,8 +85,8 @@ def graph_layout(nodes: Floats, counts: Floats, labels: Integers, scales: Floats
     counts : array of shape (n,)
     labels : array of shape (n,)
         Clusters. They only see to it that nodes of different clusters are never laid out as one.
-    scales : array of shape (d,)
-        Factor of every feature in the distance.
+    metric : array of shape (d,) or (d, m)
+        Factor of every feature in the distance, or a matrix to the coordinates in which distances are measured.
 
     Returns
     -------
@@ -103,14 +103,19 @@ def graph_layout(nodes: Floats, counts: Floats, labels: Integers, scales: Floats
     >>> bool(np.linalg.norm(left.mean(0) - right.mean(0)) > 2 * left.std())
     True
     """
-    points, point_of = nodes * scales, np.arange(len(nodes))
+    points, point_of = _measured(nodes, metric), np.arange(len(nodes))
     if len(points) > MAX_POINTS:
         point_of = bisected(points, counts, labels, MAX_POINTS)
         mass = np.bincount(point_of, weights=counts)
         member = sparse.csr_matrix((counts / mass[point_of], (point_of, np.arange(len(points)))))
         points = member @ points
     points, same = np.unique(points, axis=0, return_inverse=True)
-    return GraphLayout(scales, points, _laid_out(points), same.ravel()[point_of])
+    return GraphLayout(metric, points, _laid_out(points), same.ravel()[point_of])
+
+
+def _measured(nodes: Floats, metric: Floats) -> Floats:
+    measured: Floats = nodes * metric if metric.ndim == 1 else nodes @ metric
+    return measured
 
 
 def _laid_out(points: Floats) -> Floats:

@@ -64,7 +64,8 @@ def _categories(profile: ColumnProfile) -> str:
     words = "/".join(_short(profile.column.categories[c]) for c in named)
     together = sum(float(shares[c]) for c in named)
     if named and together >= _MOSTLY:
-        return f"{'all' if together >= 0.995 else 'mostly'} {words}"
+        # noised shares near a bound are moved to it: that all have it is not known
+        return f"{'all' if together >= 0.995 and profile.error is None else 'mostly'} {words}"
     if profile.effect > 0 and profile.category >= 0:
         return f"more {_short(profile.column.categories[profile.category])}"
     return f"hardly any {_short(profile.column.categories[profile.category])}" if profile.category >= 0 else ""

@@ -31,7 +31,7 @@ def notebook_html(model: FCAC | Server) -> str:
     model : FCAC or Server
         Fitted.
     """
-    data = gather(model)
+    data = gather(model, stability=False)
     picture = small_network(data.read.dots, data.read.style, data.read.dots.points, width=480, height=360, numbers=True)
     return tag("div", tag("style", Markup(_STYLE)), picture, _listed(data), class_="fcac-shown")
 

@@ -50,7 +50,16 @@ def hull(points: Floats, radius: float) -> list[Floats]:
     grid = np.stack(np.meshgrid(*(low[j] + _CELL * np.arange(n[j]) for j in range(2)), indexing="ij"), axis=-1)
     distance = cKDTree(points).query(grid.reshape(-1, 2), distance_upper_bound=2 * radius)[0]
     # nearness instead of distance, so that the inside is high
-    return _polygons(-np.minimum(distance, 2 * radius).reshape(n), -radius, low)
+    found = _polygons(-np.minimum(distance, 2 * radius).reshape(n), -radius, low)
+    areas = [_signed_area(polygon) for polygon in found]
+    outer = np.sign(max(areas, key=abs, default=1.0))
+    # small holes between dots mean nothing; they go round the other way
+    return [p for p, area in zip(found, areas, strict=True) if area * outer > 0 or abs(area) > (4 * radius) ** 2]
+
+
+def _signed_area(polygon: Floats) -> float:
+    x, y = polygon.T
+    return 0.5 * float(x @ np.roll(y, -1) - y @ np.roll(x, -1))
 
 
 def _density(points: Floats, weights: Floats, radius: float) -> tuple[Floats, Floats]:

@@ -54,7 +54,7 @@ def page(data: ReportData, title: str | None = None) -> str:
         ("sites", "Sites", history.sites_section(data)),
         ("novelty", "Novelty", sections.novelty_section(data)),
         ("privacy", "Privacy", sections.privacy_section(data.privacy)),
-        ("done", "What was done", sections.done_section(data.done)),
+        ("done", "What was done", sections.done_section(data.done, released=data.released)),
     ]
     present = [(name, label, content) for name, label, content in parts if content is not None]
     links = [tag("li", tag("a", label, href=f"#{name}")) for name, label, _ in present]

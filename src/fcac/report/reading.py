@@ -74,6 +74,7 @@ def read_out(
     count_noise: Floats | None,
     *,
     own: bool = True,
+    stability: Mapping[int, float] | None = None,
 ) -> Reading:
     """Return what a server made of the contributions.
 
@@ -89,6 +90,8 @@ def read_out(
         Known standard deviation of the noise in the counts of `known`.
     own : bool
         Whether the views were made from this server's nodes.
+    stability : mapping of cluster to float, optional
+        See :func:`stability_of`.
     """
     labels = labels_of(server, known)
     estimated = rows_by_cluster(labels, known.counts)
@@ -97,7 +100,7 @@ def read_out(
     nodes_in = {int(label): int(n) for label, n in zip(node_labels, n_nodes, strict=True)}
     order = sorted({*estimated, *rows, *nodes_in}, key=lambda label: (-rows.get(label, 0), label))
     total = sum(rows.values())
-    stability = stability_of(server)
+    stability = stability or {}
     clusters = [
         Cluster(
             label,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fcac._text import counted
+from fcac.communities.stability import DOUBTFUL
 from fcac.report import charts
 from fcac.report.columns import figure, percent
 from fcac.report.components import details, image, plot, section, shortened, table
@@ -192,8 +193,9 @@ def sure_section(data: ReportData) -> Markup | None:
                 "p",
                 "All clusters together: ",
                 tag("strong", f"{data.stability:.2f}"),
-                " on a scale from 0 (arbitrary) to 1 (no other reading comes close). It is computed from nodes "
-                "alone, without any labels.",
+                " on a scale from 0 (arbitrary) to 1 (found again whenever half of the nodes are clustered anew); "
+                f"values below {DOUBTFUL:g} are to be read with distrust. It is computed from nodes alone, without "
+                "any labels.",
             )
         )
     if told:
@@ -350,7 +352,7 @@ def _site_names(names: Sequence[str]) -> str:
 # ------------------------------------------------------------ what was done
 
 
-def done_section(done: Done) -> Markup:
+def done_section(done: Done, *, released: bool) -> Markup:
     """List what was done, so that it can be repeated."""
 
     def facts(pairs: Sequence[tuple[str, str]]) -> Markup:
@@ -369,6 +371,8 @@ def done_section(done: Done) -> Markup:
     return section(
         "done",
         "What was done",
-        "Enough to repeat it: the same rows with the same settings give the same clusters.",
+        "Enough to repeat it. "
+        + ("The noise of a private release is drawn anew each time, so that clusters can differ." if released else "")
+        + ("" if released else "The same rows with the same settings give the same clusters."),
         tag("div", parts, class_="panel stack"),
     )

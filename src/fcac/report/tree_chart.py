@@ -118,7 +118,7 @@ def _chart(data: ReportData, tree: TreeData) -> Markup:
         line,
         texts,
         ticks,
-        tag("text", "clusters", x=4, y=12, class_="tick"),
+        tag("text", "clusters", x=4, y=12, class_="tick head"),
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         class_="tree follow",
         aria_hidden="true",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcac._typing import Floats, Integers
-from fcac.communities.snn_graph import feature_scales
 from fcac.federation import Server
 from fcac.report.dots import MIN_ROWS, Dots, condense, plain_dots
 from fcac.report.layout import GraphLayout, graph_layout
@@ -53,9 +52,14 @@ def make_views(server: Server, names: list[str], d: int) -> Views:
         empty = np.zeros((0, 2))
         projection = Projection(np.eye(d, 2), np.zeros(d), np.ones(d), names[0], names[1] if d > 1 else "")
         return Views(GraphLayout(np.ones(d), np.zeros((0, d)), empty, np.zeros(0, np.int64)), projection)
-    # distances as the read-out measures them: only communities scale features
-    scales = feature_scales(nodes, counts) if hasattr(server.readout, "model") else np.ones(d)
-    return Views(graph_layout(nodes, counts, server.node_labels, scales), fit_projection(nodes, counts, names))
+    # distances as the read-out measures them
+    communities = getattr(server.readout, "model", None)
+    metric = np.ones(d)
+    if communities is not None:
+        metric = communities.feature_scales if communities.feature_map is None else communities.feature_map
+    return Views(
+        graph_layout(nodes, counts, server.node_labels, np.asarray(metric)), fit_projection(nodes, counts, names)
+    )
 
 
 def make_dots(

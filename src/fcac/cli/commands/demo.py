@@ -1,4 +1,4 @@
-"""``fcac demo``: the paper's three Gaussians, round by round."""
+"""``fcac demo``: the paper's three Gaussians, round by round, and a mixed table under privacy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from fcac._text import counted, duration
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, say
+from fcac.cli.console import BadUse, note, say
 
 
 def demo(
@@ -21,7 +21,7 @@ def demo(
     server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
     show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
-    """See it work: three Gaussians arrive at two sites over three rounds, and nothing is forgotten.
+    """See it work: three Gaussians arrive at two sites over three rounds, then patients of three clinics under privacy.
 
     [bold]Example[/bold]
 
@@ -75,13 +75,35 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
     other = _other_server(model)
     say(f"  the same nodes, read by the {other.kind} server: {counted(other.n_clusters, 'cluster')}")
     together = {site: np.concatenate(blocks) for site, blocks in rows.items()}
-    write_report(model, path, rows=together, title="FCAC demo", compare=other)
+    write_report(model, path, together, title="FCAC demo", compare=other)
+    clinics = _clinics(out, seed)
+    if clinics is not None:
+        say(f"Report of the clinics: {clinics.resolve()}")
     say(f"Done in {duration(time.monotonic() - started)}. Model: {out / 'model.fcac'}. Report:")
     if show:
         import webbrowser
 
         webbrowser.open(path.resolve().as_uri())
     say(str(path.resolve()))
+
+
+def _clinics(out: Path, seed: int) -> Path | None:
+    """Cluster a small mixed table across three clinics under privacy, and write its report."""
+    from importlib.util import find_spec
+
+    from fcac.estimators.demo_clinics import EPSILON, N_PATIENTS, fit_clinics
+    from fcac.report import write_report
+
+    if find_spec("opendp") is None:
+        note("The second part, a mixed table under privacy, needs the extra: pip install 'fcac[privacy]'")
+        return None
+    say(f"Three clinics, {N_PATIENTS:,} patients each: age, creatinine, HbA1c, diagnosis; epsilon = {EPSILON:g}.")
+    model = fit_clinics(seed)
+    sent = sum(len(item.nodes) for item in model.server_.log[-1])
+    say(f"  {counted(sent, 'noised node')} sent, {counted(model.n_clusters_, 'cluster')} at the server")
+    path = out / "clinics.html"
+    write_report(model, path, title="Three clinics, under privacy")
+    return path
 
 
 def _other_server(model: Any) -> Any:
