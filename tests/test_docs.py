@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Their names are for the programs behind the commands, not for users.
-NOT_IN_REFERENCE = ("fcac.cli", "fcac.flower")
+NOT_IN_REFERENCE = ("fcac.cli", "fcac.flower", "fcac.deployment")
 
 
 class Block(NamedTuple):
@@ -313,7 +313,7 @@ def public_names() -> set[str]:
         if any(part.startswith("_") for part in info.name.split(".")) or info.name.startswith(NOT_IN_REFERENCE):
             continue
         module = importlib.import_module(info.name)
-        if hasattr(module, "__all__"):
+        if hasattr(module, "__all__") and info.ispkg:  # modules say with it what they pass on to others
             names |= {f"{info.name}.{name}" for name in module.__all__}
         elif info.name in USER_MODULES:
             names |= {

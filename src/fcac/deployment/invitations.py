@@ -66,7 +66,7 @@ def fingerprint(public: str) -> str:
     --------
     >>> from fcac.deployment.invitations import fingerprint
     >>> fingerprint("ecdsa-sha2-nistp384 AAAA")
-    'VEYM SATK IURG 4CCN DDNF'
+    'OCPI BSEE Q6RE CHQ6 4TP3'
     """
     digest = hashlib.sha256(base64.b64decode(public.split()[1])).digest()
     text = base64.b32encode(digest).decode()[:20]

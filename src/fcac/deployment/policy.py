@@ -215,8 +215,9 @@ def described(schema: Schema) -> list[str]:
     Examples
     --------
     >>> from fcac.deployment.policy import described
-    >>> from fcac.tables.schema import Schema
-    >>> described(Schema(["age", "ward"], bounds=[[0, 120], [0, 9]]))
+    >>> from fcac.tables.schema import Column, Schema
+    >>> columns = [Column("age", min=0, max=120), Column("ward", min=0, max=9)]
+    >>> described(Schema(columns, bounds_are_public=True))
     ['age from 0 to 120', 'ward from 0 to 9']
     """
     bounds = schema.bounds

@@ -227,6 +227,8 @@ class Described:
 
     def _score(self, X: Any = None, y: Any = None) -> float:
         check_is_fitted(self, "server_")
+        if X is not None:
+            self._rows_to_read(X)  # rows of another kind are an error here as everywhere
         return float(self.server_.readout.stability_score)  # type: ignore[attr-defined]
 
 
