@@ -35,9 +35,9 @@ _SMOOTH_SHARE = 0.3
 _BOTTLENECK = 0.7
 # How many errors the score must exceed zero by, per unit of the logarithm of the number of nodes in both parts: the
 # more nodes, the more places there are where a border may seem to run, and a search for communities finds the thinnest
-# of them. 2.6 errors for two parts of a hundred nodes each, 4.1 for four thousand nodes. Chosen on single clusters and
+# of them. 3.2 errors for two parts of a hundred nodes each, 5.0 for four thousand nodes. Chosen on single clusters and
 # toy data of 100 to 100,000 rows: a constant that is right at one size is wrong at others.
-_ERRORS_PER_LOG = 0.5
+_ERRORS_PER_LOG = 0.6
 # Error of the score if one node carries the border and stands for one record, squared, and what is left of it if nodes
 # stand for very many records: then records are known exactly, but not where the nodes are. Measured on single clusters
 # in 1 to 100 dimensions.
