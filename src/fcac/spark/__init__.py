@@ -4,12 +4,11 @@ For one owner whose tables outgrow a machine. A site, or a partition where there
 states of partitions are merged in a tree on the executors; the driver finds the clusters. The model is the same `FCAC`
 as everywhere. Needs the extra ``spark`` (pyspark 4 and a Java runtime) on the driver and fcac on the executors.
 
-Examples
---------
->>> from fcac import spark                                             # doctest: +SKIP
->>> frame = session.read.parquet("lake/visits")                        # doctest: +SKIP
->>> model = spark.fit(frame, site_column="clinic")                     # doctest: +SKIP
->>> spark.predict(model, frame).groupBy("label").count().show()        # doctest: +SKIP
+In a Spark session::
+
+    frame = session.read.parquet("lake/visits")
+    model = fcac.spark.fit(frame, site_column="clinic")
+    fcac.spark.predict(model, frame).groupBy("label").count().show()
 """
 
 from __future__ import annotations
