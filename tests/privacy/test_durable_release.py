@@ -138,7 +138,7 @@ def test_a_crash_between_charge_and_store_pays_again_and_is_not_taken_for_a_repe
 
 
 def test_errors_leave_no_charge_and_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="infinite|infinity"):
+    with pytest.raises(ValueError, match=r"infinite|infinity"):
         release_once(mechanism(tmp_path), ROWS + np.inf, None, "A", 1, tmp_path / "1")
     assert not (tmp_path / "1").exists()
     assert mechanism(tmp_path).ledger.entries() == []
