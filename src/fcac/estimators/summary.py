@@ -228,7 +228,7 @@ class Described:
     def _score(self, X: Any = None, y: Any = None) -> float:
         check_is_fitted(self, "server_")
         if X is not None:
-            self._rows_to_read(X)  # rows of another kind are an error here as everywhere
+            self._rows_to_read(X)  # type: ignore[attr-defined]  # rows of another kind are an error here too
         return float(self.server_.readout.stability_score)  # type: ignore[attr-defined]
 
 
