@@ -69,7 +69,7 @@ class Tree:
     joins : list of (int, int)
         Communities joined, in order (the second vanishes into the first), down to one.
     n_joined : int
-        How many of the joins the rule makes; the others are made only for who wants fewer clusters.
+        How many of the joins the rule makes. The others are for users who ask for fewer clusters.
     stability : ndarray
         Between 0 and 1 for each cluster of ``labels()``: how far its borders and its own joins are from being decided
         otherwise in this one fit; :mod:`fcac.communities.stability` asks other fits. NaN where nodes are too few to
@@ -156,7 +156,7 @@ def few_nodes_tree(graph: sparse.csr_matrix, search: Search, records_per_node: f
 
 
 def finished(tree: Tree, made: list[tuple[int, int]]) -> Tree:
-    """Return a tree with the joins that the rule makes, and after them those for who wants fewer clusters."""
+    """Return a tree with the joins that the rule makes, followed by those for users who ask for fewer clusters."""
     tree.n_joined = len(made)
     tree.joins = _joins_by_size(tree, made)
     tree.stability = np.full(tree.n_clusters, np.nan)
@@ -242,7 +242,7 @@ def _joins_by_strength(tree: Tree) -> tuple[list[tuple[int, int]], list[float], 
 
 
 def _joins_by_size(tree: Tree, made: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Go on from the joins made, for who wants fewer clusters: least loss first.
+    """Continue from the joins already made, for users who ask for fewer clusters: least loss first.
 
     What strength cannot tell apart any more, this decides. As in Ward's rule, the loss is the squared distance of two
     clusters times the harmonic mean of their sizes, so that small ones join before large ones do. For the squared
