@@ -5,8 +5,8 @@ set a real one apart, and each is the logarithm of a ratio that is 1 on average 
 
 - a *gap*: nodes at the border have less of their weight on the other side than a plane through a smooth region leaves;
 - a *dip*: nodes lie less densely in the middle of edges that cross the border than in the middle of edges inside the
-  less dense of the two parts. What lies thinly around a cluster has no density peak of its own: its border is denser
-  than itself, the dip is negative, and speaks against a border;
+  less dense of the two parts. Sparse points around a cluster have no density peak of their own: their border is denser
+  than they are, so the dip is negative and speaks against a border;
 - a *bottleneck*: the border carries less weight than the weakest cuts through the middle of the two parts.
 
 The score, their sum, is compared with its own error, which falls with the square root of the number of nodes that

@@ -44,7 +44,7 @@ class Communities:
     Parameters
     ----------
     n_clusters : int, optional
-        Number of clusters, for who knows it.
+        Number of clusters, if it is known.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
         "auto" takes exact neighbours unless there are over 100,000 nodes of more than ten features.
     blocks : sequence of Block, optional

@@ -98,7 +98,7 @@ class Groups:
     joins : list of (int, int)
         Units joined, in order down to one; the second vanishes into the first.
     n_joined : int
-        How many of the joins raised the evidence; the others are for who wants fewer groups.
+        How many of the joins raised the evidence; the others are for users who ask for fewer groups.
     stability : ndarray
         Between 0 and 1 for every group: how sure it is that joining it to another would lower the evidence, and that
         so would taking back its last join.

@@ -144,7 +144,7 @@ def cluster_noisy_nodes(
     count_deviation : array-like of shape (n,) or float
         Standard deviation of the noise of the counts.
     n_clusters : int, optional
-        Number of clusters, for who knows it.
+        Number of clusters, if it is known.
 
     Returns
     -------

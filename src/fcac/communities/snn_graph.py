@@ -3,7 +3,7 @@
 Two nodes are joined if either is among the other's nearest, and the edge weighs by how many neighbours they share
 (Jarvis and Patrick 1973; as a weighted graph Ertöz, Steinbach and Kumar 2003). What differs: nodes stand for different
 numbers of records, so an edge also weighs the mass it stands for; and it weighs less between places of different
-density, because what lies thinly around a dense cluster has its neighbours there without belonging to it.
+density, because sparse points around a dense cluster have their neighbours in it without belonging to it.
 
 References
 ----------
@@ -412,7 +412,7 @@ def shared_neighbour_graph(positions: NDArray[Any], squared: Floats, counts: Flo
     (Jaccard), times the mass it stands for: a node's mass is the square root of its records, and each unit of mass
     spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
     little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the ratio
-    of the densities: what lies thinly around a dense cluster has its neighbours there, but does not belong to it.
+    of the densities: sparse points around a dense cluster have their neighbours in it, but do not belong to it.
 
     Parameters
     ----------
