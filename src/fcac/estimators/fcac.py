@@ -12,40 +12,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Integral, Interval
 from sklearn.utils.validation import check_is_fitted
 
-from fcac._rows import Rows, arrow_if_polars, column_names
 from fcac._sites import SiteName, plain_site, site_order
-from fcac._typing import Booleans, Floats, Integers
+from fcac._typing import Floats, Integers
 from fcac.art.clusterers import _threads
 from fcac.codebook import Codebook
 from fcac.condense import Trail
-from fcac.condense.sample import RowSample
-from fcac.estimators.columns import in_order, warn_of_names, without_column
-from fcac.estimators.frames import as_schema, encoded, features, is_table_of
+from fcac.estimators.columns import warn_of_names
+from fcac.estimators.frames import as_schema, encoded
 from fcac.estimators.lineage import (
-    STRUCTURAL,
-    as_table,
-    moves_from_json,
-    moves_to_json,
-    rows_of,
-    told_before_latest,
     told_by,
 )
-from fcac.estimators.row_labels import Places, labels_by_trail
+from fcac.estimators.row_labels import Places
 from fcac.estimators.showing import Shown
-from fcac.estimators.site_rows import SiteRows, is_dict_of_sites, rows_by_site
+from fcac.estimators.site_rows import SiteRows, rows_by_site
+from fcac.estimators.storage import Stored
 from fcac.estimators.summary import Described
 from fcac.federation import Server, Site, play_round, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
-from fcac.federation.asking import calibrate, samples_of
-from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
+from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
 from fcac.novelty import Calibration
-from fcac.persistence.pack_many import pack_many, unpack_many
-from fcac.tables.schema import Schema, schema_in
-
-_FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
+from fcac.tables.schema import Schema
 
 
-class FCAC(Described, Shown, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
     """Federated clustering via adaptive resonance theory: sites condense, a server clusters, nobody says how many.
 
     Every site runs CA+ over its own rows, in one pass, and contributes its nodes; the server learns all sites' nodes.
@@ -440,169 +429,6 @@ class FCAC(Described, Shown, TransformerMixin, ClusterMixin, BaseEstimator):
 
     # ------------------------------------------------------------ reading
 
-    def _rows_to_read(self, X: Any) -> Rows:
-        check_is_fitted(self, "server_")
-        X, names = arrow_if_polars(X), getattr(self, "feature_names_in_", None)
-        schema = self.schema_
-        if schema is not None and is_table_of(X, schema, None if names is None else list(names), self._by_schema):
-            return Rows(features(X, schema), self, allow_gaps=True)
-        if names is not None:
-            if self._site_column not in names:
-                X = without_column(X, self._site_column)
-            X = in_order(X, list(names))
-        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps)
-        if not self._by_schema:
-            warn_of_names(self, column_names(X))
-        if rows.n_features != self.n_features_in_:
-            raise ValueError(
-                f"X has {rows.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
-            )
-        return rows
-
-    def predict(self, X: Any) -> Integers:
-        """Return the cluster of each row, by the server's model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        labels : ndarray of shape (n,)
-        """
-        rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.predict(b, _threads(len(b))) for b in rows.blocks()])
-
-    def score_samples(self, X: Any) -> Floats:
-        """Return minus the distance of each row to the nearest node: low means novel.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        scores : ndarray of shape (n,)
-        """
-        rows = self._rows_to_read(X)
-        return -np.concatenate([self.server_.distance_to_nearest(b, _threads(len(b))) for b in rows.blocks()])
-
-    def is_novel(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
-        """Tell for each row whether it is unlike anything seen; see :mod:`fcac.novelty`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        alpha : float, optional
-            Rate of false alarms, 0.01 by default: of fresh rows from what was learned, about this share is called
-            novel. With `NodeRelease`, and for models of earlier versions, there are no rows to measure it by: then
-            the default is the reach of the server's own nodes, and a rate that is asked for is a guess from nodes.
-
-        Returns
-        -------
-        novel : ndarray of bool, shape (n,)
-        """
-        return self.label_rows(X, alpha)[2]
-
-    def label_rows(self, X: Any, alpha: float | None = None) -> tuple[Integers, Floats, NDArray[np.bool_]]:
-        """Cluster, distance to the nearest node, and novelty of every row, from one search."""
-        rows = self._rows_to_read(X)
-        reach = self.novelty_reach(alpha)
-        parts = [self.server_.label_rows(b, _threads(len(b)), reach) for b in rows.blocks()]
-        label, distance, novel = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return label, distance, novel
-
-    def novelty_reach(self, alpha: float | None = None) -> float | None:
-        """Return the distance to the nearest node beyond which a row is novel, at a rate of false alarms.
-
-        Parameters
-        ----------
-        alpha : float, optional
-            As in :meth:`is_novel`.
-
-        Returns
-        -------
-        reach : float or None
-            None where it is another one for every node: that is ``server_.reach``.
-        """
-        check_is_fitted(self, "server_")
-        if self._calibration is None:
-            samples = self._samples()
-            # an export of all nodes measures as the model does
-            self._calibration = (
-                self.server_.readout.export(True) if samples is None else calibrate(self.server_.readout, samples),
-            )
-        (found,) = self._calibration
-        if isinstance(found, Codebook):
-            return None if alpha is None else float(found.reach_for(alpha)[0])
-        return None if found is None else found.reach(alpha)
-
-    def _samples(self) -> dict[SiteName, RowSample] | None:
-        """Samples of all sites' rows; None unless every site that contributed has one."""
-        samples = samples_of(self.sites_)
-        return samples if samples is not None and set(samples) >= set(self.server_.sites) else None
-
-    def predict_with_confidence(self, X: Any) -> tuple[Integers, Floats]:
-        """Return the cluster of each row and how firmly it belongs; for ``server="communities"``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        labels : ndarray of shape (n,)
-        confidence : ndarray of shape (n,)
-            Share of the votes of the nearest nodes for that cluster, between 0 and 1.
-        """
-        rows = self._rows_to_read(X)
-        parts = [self.server_.readout.predict_with_confidence(b) for b in rows.blocks()]
-        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-
-    def clusters_at(self, level: int) -> Integers:
-        """Return another cut of the hierarchy: a label for every node of the server; for ``server="communities"``.
-
-        Parameters
-        ----------
-        level : int
-            Number of clusters wanted.
-        """
-        check_is_fitted(self, "server_")
-        return self.server_.readout.clusters_at(level)
-
-    @property
-    def lineage_(self) -> list[Any]:
-        """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``."""
-        check_is_fitted(self, "server_")
-        return list(self.server_.readout.lineage)
-
-    def lineage_table(self) -> Any:
-        """Return what happened to clusters over rounds as a table; for ``server="communities"``.
-
-        Returns
-        -------
-        table : DataFrame, or list of dict without pandas
-            One row per event: ``round``, ``event`` (born, grew, shrank, split, merged, died or moved), ``cluster``,
-            ``others`` (that went into it or came out of it), ``rows_before``, ``rows_after``, and ``moved``: how far
-            the cluster's centre has moved, in units of the cluster's spread. "moved" has a row of its own from a
-            quarter of a spread on.
-        """
-        return as_table(rows_of(self.lineage_, self.server_.readout.moves))
-
-    def changed(self) -> list[Any]:
-        """Return the events of the latest call that changed which clusters there are: born, died, split or merged.
-
-        Returns
-        -------
-        changes : list of Change
-            Empty if there are the same clusters as before.
-        """
-        return [change for change in self.lineage_[self._told[0] :] if change.kind in STRUCTURAL]
-
-    def events_of_latest(self) -> list[dict[str, Any]]:
-        """Return the rows of :meth:`lineage_table` that are of the latest call."""
-        return rows_of(self.lineage_[self._told[0] :], self.server_.readout.moves[self._told[1] :])
-
     def transform(self, X: Any) -> Floats:
         """Return the distance of each row to every node of the server.
 
@@ -641,148 +467,5 @@ class FCAC(Described, Shown, TransformerMixin, ClusterMixin, BaseEstimator):
         """
         return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema).labels_
 
-    @property
-    def n_rounds_(self) -> int:
-        """Rounds played."""
-        check_is_fitted(self, "server_")
-        return self.server_.n_rounds
-
-    @property
-    def n_clusters_(self) -> int:
-        """Number of clusters."""
-        check_is_fitted(self, "server_")
-        return self.server_.n_clusters
-
-    @property
-    def labels_(self) -> Integers:
-        """Clusters of the rows of the last call, computed when first asked for from the rows as passed."""
-        check_is_fitted(self, "server_")
-        if self._last_labels is None:
-            if self._last_rows is None:
-                raise AttributeError("labels_ is not kept with a loaded or streamed model: use predict")
-            rows = self._last_rows
-            parts = [rows[name] for name in rows] if is_dict_of_sites(rows) else [rows]
-            followed = None if self._trails is None else labels_by_trail(self.server_, self.sites_, *self._trails)
-            if followed is None:
-                self._last_labels = np.concatenate([self.predict(part) for part in parts])
-            else:
-                self._last_labels = self._search_at_borders(parts, *followed)
-            self._trails = None
-        return self._last_labels
-
-    def _search_at_borders(self, parts: Sequence[Any], labels: Integers, sure: Booleans) -> Integers:
-        """Fill in what `predict` says of the rows whose cluster is not sure."""
-        start = 0
-        for block in (block for part in parts for block in self._rows_to_read(part).blocks()):
-            doubtful = start + np.flatnonzero(~sure[start : start + len(block)])
-            if len(doubtful):
-                labels[doubtful] = self.server_.predict(block[doubtful - start], _threads(len(doubtful)))
-            start += len(block)
-        return labels
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "server_")
-
-    def __getstate__(self) -> dict[str, Any]:
-        # copies and pickles carry labels, not the caller's rows; with NodeRelease not even labels, which were not
-        # released
-        private = hasattr(self.privacy, "release")
-        if getattr(self, "_last_rows", None) is not None and not private:
-            _ = self.labels_
-        state: dict[str, Any] = dict(super().__getstate__())
-        if "_last_rows" in state:
-            state["_last_rows"] = state["_trails"] = None
-            if private:
-                state["_last_labels"] = None
-        return state
-
-    def export(self, *, share_nodes: bool = False) -> Codebook:
-        """Return only what `predict` needs, without site states, counts or contributions.
-
-        Parameters
-        ----------
-        share_nodes : bool, default=False
-            With ``server="communities"`` the nodes behind the clusters are the sites' own, which can be raw records.
-            They are given out only if every contribution came from `NodeRelease` or with ``share_nodes=True``;
-            otherwise a condensed codebook is.
-
-        Returns
-        -------
-        Codebook
-        """
-        check_is_fitted(self, "server_")
-        names = getattr(self, "feature_names_in_", None)
-        columns = None if names is None else [str(n) for n in names]
-        return self.server_.export(share_nodes, columns, self.schema_, self._samples())
-
-    # ------------------------------------------------------------ storage
-
-    def _storable_params(self) -> dict[str, Any]:
-        # settings that 0.1.0 did not have are stored only if they were touched, so that its files stay as they are
-        usual = type(self)().get_params(deep=False)
-        given = self.get_params(deep=False).items()
-        params: dict[str, Any] = {name: value for name, value in given if name in _FIRST or value != usual[name]}
-        if params["privacy"] is not None:
-            from fcac.privacy.mechanisms import to_params
-
-            params["privacy"] = to_params(params["privacy"])
-        if not isinstance(params["random_state"], int | np.integer | None):
-            params["random_state"] = None  # the seed drawn from it is stored with the server
-        return params
-
-    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        check_is_fitted(self, "server_")
-        if self.site is not None:
-            raise ValueError("site: a model whose sites condense in a way of their own cannot be saved; leave site out")
-        server_meta, server_arrays = self.server_.to_parts()
-        sites_meta, sites_arrays = pack_many([site.to_parts() for site in self.sites_.values()])
-        names = getattr(self, "feature_names_in_", None)
-        meta: dict[str, Any] = {
-            "n_features": self.n_features_in_,
-            "feature_names": None if names is None else [str(name) for name in names],
-            "server": server_meta,
-            "sites": sites_meta,
-        }
-        if isinstance(self._site_condenser, ReservoirCondenser | AgingCondenser):
-            meta["max_nodes"] = self._site_condenser.max_nodes  # files without it are of CA+ sites
-        elif self._site_condenser != CA_PLUS:
-            meta["sample_rows"] = True  # new sites keep a sample of their rows
-        if self.server_.readout.moves and self._site_condenser != CA_PLUS:  # files of 0.1.0 do not have it
-            meta["moves"] = moves_to_json(self.server_.readout.moves)
-        if self._site_column is not None:
-            meta["site_column"] = self._site_column
-        if self.schema_ is not None:
-            meta["schema"] = self.schema_.to_toml()
-        if self._by_schema:
-            meta["by_schema"] = True  # tables are read by the schema even if its columns are named like the features
-        arrays = {f"server.{name}": array for name, array in server_arrays.items()}
-        arrays.update({f"sites.{name}": array for name, array in sites_arrays.items()})
-        return meta, arrays
-
-    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        def under(prefix: str) -> dict[str, NDArray[Any]]:
-            return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-
-        server = Server.from_parts(meta["server"], under("server."))
-        condenser: Condenser = CA_PLUS if not meta.get("sample_rows") else condenser_for("ca-plus")
-        if "max_nodes" in meta:
-            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting)
-        sites = {}
-        for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
-            site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)
-            sites[site.name] = site
-        if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
-            raise ValueError("the server in this file does not fit its parameters")
-        self.schema_, self._by_schema = schema_in(meta), bool(meta.get("by_schema", False))
-        if self.schema_ is not None and self.schema_.n_features != meta["n_features"]:
-            raise ValueError("the schema in this file does not fit its nodes")
-        names = meta["feature_names"]
-        if names is not None:
-            if not isinstance(names, list) or len(names) != meta["n_features"]:
-                raise ValueError("the feature names in this file do not fit its nodes")
-            self._keep_names([str(name) for name in names])
-        column = meta.get("site_column")
-        self._site_column = None if column is None else str(column)
-        server.readout.moves = moves_from_json(meta.get("moves", []))
-        self._adopt(server, sites, int(meta["n_features"]), condenser, told_before_latest(server.readout))
-        self._last_rows = None
