@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fcac._text import counted, duration
 from fcac.cli.console import BadUse, Progress, note, say
+from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:
     from fcac.tables import Tables
@@ -102,5 +103,5 @@ def _say_privacy(model: Any) -> None:
             say("Ledger, " + ledger.summary_line(site))
         if len(sites) > _MOST_SITES:
             say(f"Ledger: {len(sites) - _MOST_SITES} more sites that cost less; `fcac ledger` lists all")
-    elif hasattr(mechanism, "release"):
+    elif isinstance(mechanism, NodeMechanism):
         note("note: without --ledger, the costs of later rounds are not added up")

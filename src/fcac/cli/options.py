@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fcac.cli.console import BadUse
+from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 
 if TYPE_CHECKING:
     from fcac.tables import Tables
@@ -229,9 +230,9 @@ def open_data(
     )
 
 
-def check_simulated(sites: int | None, mechanism: Any) -> None:
+def check_simulated(sites: int | None, mechanism: AnyMechanism | None) -> None:
     """Refuse simulated sites with a release: where a row is dealt to depends on the other rows."""
-    if sites is not None and hasattr(mechanism, "release"):
+    if sites is not None and isinstance(mechanism, NodeMechanism):
         raise BadUse(
             "--sites deals out rows to simulated sites by their position, so one row more moves most of the others and "
             "--epsilon could not be promised: name sites by --site-column or by files, or leave out --epsilon"

@@ -38,6 +38,7 @@ from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
 from fcac.federation.condenser import Condenser
 from fcac.privacy.budget_groups import group_for
+from fcac.privacy.mechanism import AnyMechanism
 from fcac.privacy.record_ids import ids_in_form
 from fcac.tables.new_rows import Cursor, NewRowFinder
 from fcac.tables.read_options import ReadOptions
@@ -74,7 +75,7 @@ class SiteAgent:
         Overrides the mechanism of the settings; for tests.
     """
 
-    def __init__(self, settings: SiteSettings, mechanism: Any = None) -> None:
+    def __init__(self, settings: SiteSettings, mechanism: AnyMechanism | None = None) -> None:
         self.settings = settings
         self.state = Path(settings.state)
         check_same(settings.encoders)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fcac._typing import Floats, Integers
 from fcac.estimators.fcac import FCAC
+from fcac.privacy.mechanism import AnyMechanism
 
 GAUSSIANS = ("A", "B", "C")
 N_POINTS = 15_000
@@ -113,7 +113,7 @@ def demo_data(seed: int = 0) -> Iterator[DemoRound]:
 def run_demo(
     seed: int = 0,
     server: str = "communities",
-    privacy: Any = None,
+    privacy: AnyMechanism | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> DemoResult:
     """Play the three rounds.

@@ -31,6 +31,7 @@ from fcac.federation import Server, Site, play_round, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
 from fcac.novelty import Calibration
+from fcac.privacy.mechanism import AnyMechanism
 from fcac.tables.schema import Schema
 
 
@@ -128,7 +129,7 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         self,
         *,
         server: str = "communities",
-        privacy: Any = None,
+        privacy: AnyMechanism | None = None,
         aggregation: str = "plain",
         n_clusters: int | None = None,
         max_nodes: int | None = None,

@@ -25,6 +25,7 @@ from fcac.estimators.site_rows import is_dict_of_sites
 from fcac.federation import Server, Site
 from fcac.federation.asking import calibrate, samples_of
 from fcac.novelty import Calibration
+from fcac.privacy.mechanism import AnyMechanism
 from fcac.tables.schema import Schema
 
 
@@ -35,7 +36,7 @@ class ReadsRows(BaseEstimator):
     sites_: dict[SiteName, Site]
     schema_: Schema | None
     n_features_in_: int
-    privacy: Any
+    privacy: AnyMechanism | None
     _calibration: tuple[Calibration | Codebook | None] | None
     _last_labels: Integers | None
     _trails: tuple[dict[SiteName, Trail], Places] | None

@@ -12,6 +12,7 @@ from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
 from fcac.estimators.columns import in_order, take_site_column
+from fcac.privacy.mechanism import NodeMechanism
 from fcac.tables.schema import Schema
 
 
@@ -53,7 +54,7 @@ class SiteRows(Mapping[SiteName, Any]):
             wanted = self.feature_names if names is None else names
             self.table = X = {n: in_order(rows, wanted, f"site {n}") for n, rows in X.items()}
             # a site under a private release answers every round, rows or not
-            silent = hasattr(estimator.privacy, "release")
+            silent = isinstance(estimator.privacy, NodeMechanism)
             tables = {
                 plain_site(n): Rows(rows, estimator, allow_empty=silent, allow_gaps=gaps) for n, rows in X.items()
             }

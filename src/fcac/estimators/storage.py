@@ -17,6 +17,7 @@ from fcac.estimators.reading import ReadsRows
 from fcac.federation import Server, Site
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.persistence.pack_many import pack_many, unpack_many
+from fcac.privacy.mechanism import NodeMechanism
 from fcac.tables.schema import schema_in
 
 _FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
@@ -28,7 +29,7 @@ class Stored(ReadsRows):
     def __getstate__(self) -> dict[str, Any]:
         # copies and pickles carry labels, not the caller's rows; with NodeRelease not even labels, which were not
         # released
-        private = hasattr(self.privacy, "release")
+        private = isinstance(self.privacy, NodeMechanism)
         if getattr(self, "_last_rows", None) is not None and not private:
             _ = self.labels_
         state: dict[str, Any] = dict(super().__getstate__())

@@ -20,6 +20,7 @@ from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server
 from fcac.federation.site import Site
 from fcac.privacy.cell_statistics import person_weights
+from fcac.privacy.mechanism import AnyMechanism
 from fcac.privacy.mechanisms.node_release import NodeRelease, Prepared
 from fcac.privacy.record_ids import canonical_id
 from fcac.privacy.released_state import ReleasedState
@@ -29,7 +30,7 @@ from fcac.privacy.zcdp import rho_from_epsilon, show
 Fault = Callable[[str, str, int, bytes], bytes | None]
 
 
-def check_pooled(privacy: Any) -> NodeRelease:
+def check_pooled(privacy: AnyMechanism | None) -> NodeRelease:
     """Return the mechanism if its sites can be summed; only totals with noise can."""
     if not isinstance(privacy, NodeRelease):
         raise ValueError(
@@ -109,7 +110,7 @@ def play_pooled_round(
     server: Server,
     sites: dict[SiteName, Site],
     data: Mapping[SiteName, Any],
-    privacy: Any,
+    privacy: AnyMechanism | None,
     *,
     tolerance: int | None = None,
     round: int | None = None,

@@ -21,7 +21,9 @@ from fcac.condense import Reservoir, Trail
 from fcac.condense.sample import RowSample
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser
 from fcac.federation.contribution import Contribution
+from fcac.privacy.mechanism import AnyMechanism, NodeMechanism, RowMechanism
 from fcac.privacy.mechanisms import statement
+from fcac.privacy.released_state import ReleasedState
 
 _STATE_FILE = "site.fcac"
 _USUAL = ReservoirCondenser()
@@ -72,18 +74,18 @@ class Site:
     def __init__(
         self,
         name: SiteName,
-        privacy: Any = None,
+        privacy: AnyMechanism | None = None,
         state_dir: str | os.PathLike[str] | None = None,
         condenser: Condenser | None = None,
     ) -> None:
         self.name = plain_site(name)
-        if privacy is not None and not (hasattr(privacy, "perturb") or hasattr(privacy, "release")):
+        if privacy is not None and not isinstance(privacy, RowMechanism | NodeMechanism):
             raise TypeError(f"privacy must be a mechanism with perturb or release, got {type(privacy).__name__}")
         self.privacy = privacy
         self.state_dir = None if state_dir is None else Path(state_dir)
         self.round = 0
         self.condenser = _USUAL if condenser is None else condenser
-        if self.condenser.ages and hasattr(privacy, "release"):
+        if self.condenser.ages and isinstance(privacy, NodeMechanism):
             raise ValueError("forgetting: what NodeRelease has released cannot grow old; leave out one of the two")
         self._state: Any = None
         self._released: Any = None
@@ -145,7 +147,7 @@ class Site:
 
     def roll_back(self, token: tuple[Any, ...]) -> None:
         """Return to a checkpoint in memory. What is on disk, a ledger's charges above all, stays."""
-        if self.state_dir is None and not hasattr(self.privacy, "release"):
+        if self.state_dir is None and not isinstance(self.privacy, NodeMechanism):
             self.condenser, self._state, self._released, self.round = token
 
     def discard(self) -> None:
@@ -213,8 +215,8 @@ class Site:
         released = self._released
         if self.privacy is not None:
             rows = self._joined_rows()
-            if hasattr(self.privacy, "release"):
-                released = self._release(rows, number, partition)
+            if isinstance(self.privacy, NodeMechanism):
+                released = self._release(self.privacy, rows, number, partition)
             elif len(rows):
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
                 block = np.ascontiguousarray(noised, dtype=np.float64)
@@ -228,20 +230,27 @@ class Site:
             self._store(number, state, released)
         self._state, self._released, self.round = state, released, number
 
-    def _release(self, rows: NDArray[np.float64], number: int, partition: str | None) -> Any:
+    def _release(
+        self, mechanism: NodeMechanism, rows: NDArray[np.float64], number: int, partition: str | None
+    ) -> ReleasedState:
         """Release privately; with a state directory a round that was drawn before is found, not drawn again."""
         name = str(self.name)
         # other node mechanisms need not know of ledgers, so what was not named is not passed
         given = {"record_ids": self._draft_ids, "partition": partition}
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         if self.state_dir is None:
-            return self.privacy.release(rows, self._released, site=name, round=number, **named)[2]
-        from fcac.privacy import release_once
+            return mechanism.release(rows, self._released, site=name, round=number, **named)[2]
+        from fcac.privacy import NodeRelease, release_once
 
+        if not isinstance(mechanism, NodeRelease):
+            raise TypeError(
+                "privacy: a site with a state directory must find a draw again after a crash, which only NodeRelease "
+                f"does, got {type(mechanism).__name__}; give NodeRelease, or leave out state_dir"
+            )
         path = self.state_dir / f"release-{number:06d}.fcac"
-        return release_once(self.privacy, rows, self._released, name, number, path, **named).state
+        return release_once(mechanism, rows, self._released, name, number, path, **named).state
 
-    def adopt(self, released: Any, round: int) -> None:
+    def adopt(self, released: ReleasedState, round: int) -> None:
         """Take over a release that was made elsewhere: the sum of all sites, under secure aggregation."""
         if round <= self.round:
             raise ValueError(f"round {round} is over: site {self.name} has answered round {self.round} already")
@@ -256,7 +265,7 @@ class Site:
         if record_ids is not None and partition is not None:
             raise ValueError("give record_ids or partition, not both")
         if getattr(self.privacy, "ledger", None) is None and (
-            partition is not None or not hasattr(self.privacy, "release")
+            partition is not None or not isinstance(self.privacy, NodeMechanism)
         ):
             raise ValueError(
                 f"site {self.name}: record_ids and partition say how a ledger adds up: "
@@ -400,7 +409,7 @@ class Site:
         cls,
         meta: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
-        privacy: Any = None,
+        privacy: AnyMechanism | None = None,
         condenser: Condenser | None = None,
     ) -> Site:
         """Rebuild a site from :meth:`to_parts`."""
@@ -420,15 +429,13 @@ class Site:
             known = (AgingCondenser.of_parts(aging),)
         found = next((condenser for condenser in known if meta.get(condenser.key) is not None), None)
         if found is not None:
-            if self.privacy is not None and hasattr(self.privacy, "release"):
+            if isinstance(self.privacy, NodeMechanism):
                 raise ValueError(f"site {self.name} has nodes from rounds without NodeRelease; start it anew")
             # a site goes on with the condenser it began with, whatever it is asked for now
             self.condenser, self._state = found, found.from_parts(meta[found.key], arrays)
         if meta.get("released") is not None:
-            if self.privacy is None or not hasattr(self.privacy, "release"):
+            if not isinstance(self.privacy, NodeMechanism):
                 raise ValueError(f"site {self.name} has released state; go on with NodeRelease")
-            from fcac.privacy import ReleasedState
-
             self._released = ReleasedState.from_parts(meta["released"], arrays)
         self.round = number
 

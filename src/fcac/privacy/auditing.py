@@ -24,6 +24,7 @@ from scipy.stats import beta, norm
 from fcac._typing import Floats, Integers
 from fcac.privacy.cell_release import Outcome, Step
 from fcac.privacy.cell_statistics import N_RINGS, UNIT, WEIGHT, ring_edges, to_grid
+from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.mechanisms.local_noise import LEVELS, STRIDE, Channel, LocalNoise
 from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
@@ -205,7 +206,7 @@ def audit(
     return _judge(mechanism, pairs, n_runs)
 
 
-def _judge(mechanism: Any, pairs: list[AuditedPair], n_runs: int) -> AuditResult:
+def _judge(mechanism: Mechanism, pairs: list[AuditedPair], n_runs: int) -> AuditResult:
     if isinstance(mechanism, NodeRelease):
         measure, promised = "mu", separation(mechanism.rho)
         found = max(pair.mu_of_one for pair in pairs)
@@ -227,7 +228,7 @@ def _judge(mechanism: Any, pairs: list[AuditedPair], n_runs: int) -> AuditResult
     return AuditResult(holds, measure, promised, found, pairs, n_runs, f"{words} ({n_runs} runs per side).")
 
 
-def _views(mechanism: Any) -> dict[str, _View]:
+def _views(mechanism: Mechanism) -> dict[str, _View]:
     if isinstance(mechanism, NodeRelease):
         return _release_views(mechanism)
     if isinstance(mechanism, LocalNoise):

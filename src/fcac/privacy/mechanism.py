@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from fcac._typing import Floats
 from fcac.privacy._plain import PlainObject
+from fcac.privacy.released_state import ReleasedState
 
 #: "central": what leaves a site is differentially private, so nodes may be shown to anybody. "local": every record is
 #: differentially private before it is learned. "none": noise without a guarantee.
@@ -57,7 +59,7 @@ class Mechanism(PlainObject):
             settings[field] = value.tolist() if isinstance(value, np.ndarray) else value
         return settings
 
-    def statement(self, n_releases: int, state: Any = None) -> dict[str, Any]:
+    def statement(self, n_releases: int, state: ReleasedState | None = None) -> dict[str, Any]:
         """Return the short privacy statement that is sent with a contribution; it never depends on rows.
 
         Parameters
@@ -68,3 +70,27 @@ class Mechanism(PlainObject):
             The released state of a node mechanism, which knows what was spent.
         """
         return {"mechanism": type(self).__name__, "epsilon": float(self.epsilon), "rounds": n_releases}
+
+
+@runtime_checkable
+class RowMechanism(Protocol):
+    """What a site asks of a mechanism that puts noise on rows, which are then condensed as usual."""
+
+    def perturb(self, X: Any, site: str | int | None = None, round: int = 1) -> Floats:
+        """Return noised rows."""
+        ...
+
+
+@runtime_checkable
+class NodeMechanism(Protocol):
+    """What a site asks of a mechanism that makes the nodes itself, so that only nodes with noise leave the site."""
+
+    def release(
+        self, X: Any, state: ReleasedState | None = None, site: str = "site", round: int = 1
+    ) -> tuple[Floats, Floats, ReleasedState]:
+        """Return nodes, counts, and the state for the next round."""
+        ...
+
+
+#: What `Site(privacy=...)` and `FCAC(privacy=...)` take, beside None.
+AnyMechanism = RowMechanism | NodeMechanism

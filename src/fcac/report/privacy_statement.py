@@ -12,6 +12,7 @@ from fcac._sites import SiteName
 from fcac.federation import Contribution
 from fcac.federation.log import Entry
 from fcac.privacy import mechanisms, statements
+from fcac.privacy.mechanism import AnyMechanism
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,11 @@ class PrivacyStatement:
 
 
 def make_statement(
-    history: Sequence[Sequence[Entry]], latest: Sequence[Contribution], mechanism: Any, *, federation: bool
+    history: Sequence[Sequence[Entry]],
+    latest: Sequence[Contribution],
+    mechanism: AnyMechanism | None,
+    *,
+    federation: bool,
 ) -> PrivacyStatement:
     """State what is guaranteed for the records behind these contributions, and what is not.
 
@@ -263,7 +268,7 @@ def _paper_figures(latest: Sequence[Contribution]) -> list[tuple[str, str]]:
     return [*figures, *_single_figures(latest)]
 
 
-def _description(mechanism: Any) -> dict[str, Any]:
+def _description(mechanism: AnyMechanism | None) -> dict[str, Any]:
     if mechanism is None or not hasattr(mechanism, "describe"):
         return {}
     described: dict[str, Any] = mechanism.describe()

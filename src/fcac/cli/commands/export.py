@@ -9,6 +9,7 @@ import typer
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, check_out, note, say
+from fcac.privacy.mechanism import NodeMechanism
 
 
 def export(
@@ -39,6 +40,6 @@ def export(
     save(book, out)
     clusters = counted(len(set(book.labels.tolist())), "cluster")
     say(f"Exported {counted(len(book.nodes), 'labelled node')} of {clusters}; no site states, no contributions.")
-    if known.privacy is None or not hasattr(known.privacy, "release"):
+    if not isinstance(known.privacy, NodeMechanism):
         note("note: without --epsilon, a node can still be close to a record; see the privacy guide before sharing it")
     say(f"Codebook: {out}")

@@ -11,7 +11,8 @@ import re
 from importlib import import_module
 from typing import Any
 
-from fcac.privacy.mechanism import Mechanism
+from fcac.privacy.mechanism import AnyMechanism, Mechanism
+from fcac.privacy.released_state import ReleasedState
 
 _registered: dict[str, type[Mechanism]] = {}
 
@@ -55,7 +56,7 @@ def may_be_shared(statement: dict[str, Any] | None) -> bool:
     return mechanism is not None and mechanism.guarantee == "central"
 
 
-def to_params(mechanism: Any) -> dict[str, Any]:
+def to_params(mechanism: AnyMechanism) -> dict[str, Any]:
     """Return the settings of a mechanism for a model file."""
     if not isinstance(mechanism, Mechanism):
         raise TypeError(
@@ -64,7 +65,7 @@ def to_params(mechanism: Any) -> dict[str, Any]:
     return {"mechanism": type(mechanism).__name__, "settings": mechanism.to_settings()}
 
 
-def from_params(stored: Any) -> Any:
+def from_params(stored: Any) -> Mechanism:
     """Rebuild a mechanism from :func:`to_params`."""
     from fcac.privacy.ledger import Ledger
 
@@ -77,10 +78,10 @@ def from_params(stored: Any) -> Any:
     return found(**settings)
 
 
-def statement(mechanism: Any, n_releases: int, state: Any = None) -> dict[str, Any]:
+def statement(mechanism: AnyMechanism | None, n_releases: int, state: ReleasedState | None = None) -> dict[str, Any]:
     """Return a site's privacy statement, with or without a mechanism, about what it has released."""
     if mechanism is None:
         return {"mechanism": "none"}
     if not isinstance(mechanism, Mechanism):
-        return Mechanism.statement(mechanism, n_releases)
+        return {"mechanism": type(mechanism).__name__, "rounds": n_releases}
     return mechanism.statement(n_releases, state)
