@@ -23,7 +23,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcac import CAE, CAEFC, CAPlus, load, save
-from fcac.art import clusterers
+from fcac.art import network_clusterer
 from fcac.art.network import Network
 from fcac.estimators.models import from_bytes, to_bytes
 from fcac.exceptions import DegenerateBandwidthWarning
@@ -34,7 +34,7 @@ from plain_numpy import PlainNetwork
 MODELS = [CAPlus, CAE, CAEFC]
 modest, thorough = settings(max_examples=25), settings(max_examples=1500)
 
-quiet = pytest.mark.filterwarnings("ignore::fcac.art.clusterers.DegenerateBandwidthWarning")
+quiet = pytest.mark.filterwarnings("ignore::fcac.exceptions.DegenerateBandwidthWarning")
 
 
 # ---------------------------------------------------------------- data
@@ -640,7 +640,7 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     model = CAEFC().fit(X)
     results = []
     for n_threads in (1, 2, 3, 16):
-        monkeypatch.setattr(clusterers, "_threads", lambda n_rows, n=n_threads: n)
+        monkeypatch.setattr(network_clusterer, "threads_for", lambda n_rows, n=n_threads: n)
         results.append((model.predict(X), model.score_samples(X), model.transform(X[:4000])))
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):

@@ -20,7 +20,7 @@ HERE = Path(__file__).parents[1] / "data" / "traces"
 # below this, a decision of the reference came too close to going the other way to bind another program
 FRAGILE = 1e-12
 
-pytestmark = pytest.mark.filterwarnings("ignore::fcac.art.clusterers.DegenerateBandwidthWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fcac.exceptions.DegenerateBandwidthWarning")
 
 
 def traces() -> list[Path]:

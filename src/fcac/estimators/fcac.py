@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
-from fcac.art.clusterers import _threads
+from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
 from fcac.condense import Trail
 from fcac.estimators.columns import warn_of_names
@@ -442,7 +442,7 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         distances : ndarray of shape (n, n_nodes)
         """
         rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.distances(b, _threads(len(b))) for b in rows.blocks()])
+        return np.concatenate([self.server_.distances(b, threads_for(len(b))) for b in rows.blocks()])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return a name for every column of :meth:`transform`."""

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from fcac._rows import Rows, arrow_if_polars, column_names
 from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
-from fcac.art.clusterers import _threads
+from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
 from fcac.condense import Trail
 from fcac.condense.sample import RowSample
@@ -72,7 +72,7 @@ class ReadsRows(BaseEstimator):
         labels : ndarray of shape (n,)
         """
         rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.predict(b, _threads(len(b))) for b in rows.blocks()])
+        return np.concatenate([self.server_.predict(b, threads_for(len(b))) for b in rows.blocks()])
 
     def score_samples(self, X: Any) -> Floats:
         """Return minus the distance of each row to the nearest node: low means novel.
@@ -86,7 +86,7 @@ class ReadsRows(BaseEstimator):
         scores : ndarray of shape (n,)
         """
         rows = self._rows_to_read(X)
-        return -np.concatenate([self.server_.distance_to_nearest(b, _threads(len(b))) for b in rows.blocks()])
+        return -np.concatenate([self.server_.distance_to_nearest(b, threads_for(len(b))) for b in rows.blocks()])
 
     def is_novel(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
         """Tell for each row whether it is unlike anything seen; see :mod:`fcac.novelty`.
@@ -109,7 +109,7 @@ class ReadsRows(BaseEstimator):
         """Cluster, distance to the nearest node, and novelty of every row, from one search."""
         rows = self._rows_to_read(X)
         reach = self.novelty_reach(alpha)
-        parts = [self.server_.label_rows(b, _threads(len(b)), reach) for b in rows.blocks()]
+        parts = [self.server_.label_rows(b, threads_for(len(b)), reach) for b in rows.blocks()]
         label, distance, novel = (np.concatenate(part) for part in zip(*parts, strict=True))
         return label, distance, novel
 
@@ -239,7 +239,7 @@ class ReadsRows(BaseEstimator):
         for block in (block for part in parts for block in self._rows_to_read(part).blocks()):
             doubtful = start + np.flatnonzero(~sure[start : start + len(block)])
             if len(doubtful):
-                labels[doubtful] = self.server_.predict(block[doubtful - start], _threads(len(doubtful)))
+                labels[doubtful] = self.server_.predict(block[doubtful - start], threads_for(len(doubtful)))
             start += len(block)
         return labels
 

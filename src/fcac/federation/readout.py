@@ -176,49 +176,12 @@ class ReadOut(ABC):
         """Take over a state of :meth:`to_parts`; whatever does not fit the log is a ``ValueError``."""
 
 
-class LatestNodes(ReadOut):
-    """Base for servers that cluster the latest nodes of every site at once; distances are Euclidean.
-
-    A site's newer contribution takes the place of its older one, since a site always sends its whole model; a late one
-    of an earlier round changes nothing. A subclass says with :meth:`cluster` which nodes belong together.
-    """
+class CodebookReadOut(ReadOut):
+    """Base for servers that keep their nodes in a codebook, which answers all questions; distances are Euclidean."""
 
     def __init__(self, n_clusters: int | None = None) -> None:
         super().__init__(n_clusters)
-        self._latest: dict[SiteName, Contribution] = {}
         self._book: Codebook | None = None
-
-    @abstractmethod
-    def cluster(self, nodes: Floats, counts: Floats) -> Integers:
-        """Return a label for every node.
-
-        Parameters
-        ----------
-        nodes : array of shape (n, d)
-        counts : array of shape (n,)
-            Rows behind each node.
-        """
-
-    def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
-        latest = dict(self._latest)
-        for item in batch:
-            if len(item.nodes) and (item.site not in latest or item.round >= latest[item.site].round):
-                latest[item.site] = item
-        self._adopt(latest)
-
-    def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> Self:
-        other = type(self)(self.n_clusters_wanted)
-        other._adopt({name: item for name, item in self._latest.items() if name != site})
-        return other
-
-    def _adopt(self, latest: dict[SiteName, Contribution]) -> None:
-        book = None
-        if latest:
-            items = [latest[site] for site in site_order(latest)]
-            nodes = np.concatenate([item.nodes for item in items])
-            counts = np.concatenate([item.counts for item in items]).astype(np.float64)
-            book = Codebook(nodes, self.cluster(nodes, counts), counts=counts)
-        self._latest, self._book = latest, book
 
     def _codebook(self) -> Codebook:
         if self._book is None:
@@ -257,6 +220,50 @@ class LatestNodes(ReadOut):
 
         distances: Floats = cdist(X, self.nodes)
         return distances
+
+
+class LatestNodes(CodebookReadOut):
+    """Base for servers that cluster the latest nodes of every site at once.
+
+    A site's newer contribution takes the place of its older one, since a site always sends its whole model; a late one
+    of an earlier round changes nothing. A subclass says with :meth:`cluster` which nodes belong together.
+    """
+
+    def __init__(self, n_clusters: int | None = None) -> None:
+        super().__init__(n_clusters)
+        self._latest: dict[SiteName, Contribution] = {}
+
+    @abstractmethod
+    def cluster(self, nodes: Floats, counts: Floats) -> Integers:
+        """Return a label for every node.
+
+        Parameters
+        ----------
+        nodes : array of shape (n, d)
+        counts : array of shape (n,)
+            Rows behind each node.
+        """
+
+    def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
+        latest = dict(self._latest)
+        for item in batch:
+            if len(item.nodes) and (item.site not in latest or item.round >= latest[item.site].round):
+                latest[item.site] = item
+        self._adopt(latest)
+
+    def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> Self:
+        other = type(self)(self.n_clusters_wanted)
+        other._adopt({name: item for name, item in self._latest.items() if name != site})
+        return other
+
+    def _adopt(self, latest: dict[SiteName, Contribution]) -> None:
+        book = None
+        if latest:
+            items = [latest[site] for site in site_order(latest)]
+            nodes = np.concatenate([item.nodes for item in items])
+            counts = np.concatenate([item.counts for item in items]).astype(np.float64)
+            book = Codebook(nodes, self.cluster(nodes, counts), counts=counts)
+        self._latest, self._book = latest, book
 
     def export(self, share_nodes: bool) -> Codebook:
         book = self._codebook()

@@ -77,6 +77,21 @@ class Kind(ABC):
         return features
 
 
+class NotClustered(Kind):
+    """Base of the kinds that a schema may name but that never become a feature."""
+
+    reads = "nothing"
+
+    def feature_names(self, column: Column) -> list[str]:
+        return []
+
+    def bounds(self, column: Column) -> list[tuple[float, float]] | None:
+        return []
+
+    def encode(self, column: Column, values: Any) -> Encoded:
+        return Encoded(np.empty((0, len(whole_array(values)))))
+
+
 def spread_of(column: Column) -> float:
     """Return the spread that a column is given so that it counts as much as a number of the same scaling."""
     return STANDARD_SPREAD if column.scaling in ("standard", "log") else RANGE_SPREAD

@@ -26,15 +26,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from fcac._sites import SiteName
-from fcac._typing import Booleans, Floats, Integers
+from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
 from fcac.federation.condenser import Condenser, Parts
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
-from fcac.federation.readout import ReadOut, Shuffler
+from fcac.federation.readout import CodebookReadOut, Shuffler
 from fcac.federation.readouts import register
 from fcac.federation.readouts.cae_fc import hand_over
 from fcac.paper.networks import ASOINN, GNG, GWR, SOINNPlus
@@ -81,7 +80,7 @@ class NetworkCondenser(Condenser):
         raise ValueError(_CANNOT)
 
 
-class NetworkReadOut(ReadOut):
+class NetworkReadOut(CodebookReadOut):
     """A growing network learns every round's nodes, in the order of the paper's server; distances are Euclidean."""
 
     network: ClassVar[GrowingNetwork]
@@ -91,7 +90,6 @@ class NetworkReadOut(ReadOut):
     def __init__(self, n_clusters: int | None = None) -> None:
         super().__init__(n_clusters)
         self._state: NetworkState | None = None
-        self._book: Codebook | None = None
 
     def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
         if self._state is None:
@@ -111,45 +109,9 @@ class NetworkReadOut(ReadOut):
             fresh.take(batch, shuffler)
         return fresh
 
-    def _codebook(self) -> Codebook:
-        if self._book is None:
-            raise ValueError("this server has no contributions yet")
-        return self._book
-
-    @property
-    def nodes(self) -> Floats:
-        return self._codebook().nodes
-
-    @property
-    def counts(self) -> Integers:
-        counts = self._codebook().counts
-        assert counts is not None
-        return counts.astype(np.int64)
-
-    @property
-    def node_labels(self) -> Integers:
-        return self._codebook().labels
-
     @property
     def edges(self) -> Integers:
         return np.empty((0, 2), np.int64) if self._state is None else self._state.edges
-
-    @property
-    def reach(self) -> Floats:
-        return self._codebook().reach
-
-    def predict(self, X: Floats, n_threads: int) -> Integers:
-        return self._codebook().predict(X)
-
-    def label_rows(self, X: Floats, n_threads: int) -> tuple[Integers, Floats, Booleans]:
-        return self._codebook().label_rows(X)
-
-    def distance_to_nearest(self, X: Floats, n_threads: int) -> Floats:
-        return self._codebook().nearest(X)[1]
-
-    def distances(self, X: Floats, n_threads: int) -> Floats:
-        distances: Floats = cdist(X, self.nodes)
-        return distances
 
     def export(self, share_nodes: bool) -> Codebook:
         return self._codebook().replace(counts=None)

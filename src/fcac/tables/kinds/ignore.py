@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from fcac.tables.kind import Encoded, Kind, whole_array
-
-if TYPE_CHECKING:
-    from fcac.tables.column import Column
+from fcac.tables.kind import NotClustered
 
 
-class Ignore(Kind):
+class Ignore(NotClustered):
     """Left out. A column that a schema does not list is left out too; this says that somebody meant it."""
-
-    reads = "nothing"
-
-    def feature_names(self, column: Column) -> list[str]:
-        return []
-
-    def bounds(self, column: Column) -> list[tuple[float, float]] | None:
-        return []
-
-    def encode(self, column: Column, values: Any) -> Encoded:
-        return Encoded(np.empty((0, len(whole_array(values)))))
