@@ -16,7 +16,7 @@ def main(bundle: Path, file: Path, site: str) -> None:
 
     from fcac.deployment.study import read_bundle
     from fcac.flower import messages
-    from fcac.flower.adapter import FleetConnection
+    from fcac.flower.fleet_client import FleetConnection
 
     connection = FleetConnection(read_bundle(bundle)["address"], bundle / "ca.crt", bundle / "node.key")
     connection.connect()

@@ -1,6 +1,7 @@
 """Transport of a federation's messages by Flower. Only code that uses ``flwr`` is here; see `fcac.deployment`.
 
-- :mod:`fcac.flower.adapter`: all that is used of Flower beyond its public interface.
+- :mod:`fcac.flower.adapter` (hub) and :mod:`fcac.flower.fleet_client` (site): all that is used of Flower beyond its
+  public interface.
 - :mod:`fcac.flower.hub_server`, :mod:`fcac.flower.guard`: the hub's process, and what protects it from the network.
 - :mod:`fcac.flower.site_node`: a site's process; :mod:`fcac.flower.client_app`: its answers, as a ``ClientApp``.
 - :mod:`fcac.flower.server_app`, :mod:`fcac.flower.round_runner`: the hub's side of a round.

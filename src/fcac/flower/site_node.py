@@ -26,7 +26,7 @@ from fcac.deployment.settings import SiteSettings
 from fcac.deployment.site_agent import write_log
 from fcac.deployment.study import KEY_FILE, read_bundle
 from fcac.exceptions import FlowerError
-from fcac.flower.adapter import HEARTBEAT_SECONDS, FleetConnection, HubAway, HubRefuses, KeyInUse
+from fcac.flower.fleet_client import HEARTBEAT_SECONDS, FleetConnection, HubAway, HubRefuses, KeyInUse
 
 Say = Callable[[str], None]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fcac.cli.commands.federation import Directory, PlainErrors, SiteArgument
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, SiteArgument
 from fcac.cli.console import say
 
 

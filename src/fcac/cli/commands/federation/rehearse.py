@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fcac.cli.commands.federation import PlainErrors
+from fcac.cli.commands.federation.shared import PlainErrors
 from fcac.cli.console import say
 
 

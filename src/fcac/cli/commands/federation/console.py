@@ -1,0 +1,67 @@
+"""``fcac federation console``: watch and steer a federation in the browser, at the hub."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from fcac.cli.commands.federation.shared import Directory, PlainErrors
+from fcac.cli.console import BadUse, say
+
+
+def console(
+    directory: Directory,
+    port: Annotated[
+        int, typer.Option("--port", help="Port on this machine; 0 takes a free one.", min=0, max=65535)
+    ] = 0,
+    hook: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--hook",
+            help="Command, or address on this machine, that is told when a site is away, a contribution is rejected, a "
+            "budget is low, or a cluster is born, merged or dies (repeatable).",
+            show_default=False,
+        ),
+    ] = None,
+    hook_elsewhere: Annotated[
+        bool, typer.Option("--hook-elsewhere", help="Allow hooks that are addresses of other machines.")
+    ] = False,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
+) -> None:
+    """Watch a federation in the browser, at the hub: rounds, sites, events, clusters; start and stop rounds.
+
+    It listens on this machine only. The address holds a token; whoever has it can press the buttons. Programs read
+    [bold]/facts[/bold] (JSON) and [bold]/metrics[/bold] (Prometheus) with the token as bearer.
+
+    [bold]Examples[/bold]
+
+    fcac federation console study
+
+    fcac federation console study --port 8900 --no-open --hook ./tell-us.sh
+    """
+    from fcac.deployment.console import Console
+    from fcac.deployment.console.hooks import Hook
+    from fcac.flower import processes
+
+    try:
+        hooks = [Hook(target, hook_elsewhere) for target in hook or []]
+    except ValueError as error:
+        raise BadUse(f"--{error}") from None
+    with PlainErrors(), processes.stopped_by_signals():
+        watched = Console(directory, port=port, hooks=hooks)
+        watched.start()
+        say(f"Console: {watched.address}")
+        say("Ctrl-C ends it; the federation goes on.")
+        if show:
+            import webbrowser
+
+            webbrowser.open(watched.address)
+        try:
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            say("The console is closed.")
+        finally:
+            watched.close()

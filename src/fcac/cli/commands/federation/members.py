@@ -1,0 +1,45 @@
+"""``fcac federation add``, ``forget``, ``revoke`` and ``renew``: who takes part, and the hub's certificate."""
+
+from __future__ import annotations
+
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, SiteArgument
+from fcac.cli.console import say
+
+
+def add(directory: Directory, site: SiteArgument) -> None:
+    """Add a site, or re-admit one that was forgotten or revoked; this works while the server is running."""
+    from fcac.deployment import study
+
+    with PlainErrors():
+        say(f"Site {site} takes part. Its bundle: {study.add(directory, site)}")
+
+
+def forget(directory: Directory, site: SiteArgument) -> None:
+    """Remove a site's contributions from the model, exactly, and do not ask it again; works while the server runs.
+
+    Models that sites have already fetched, and backups, are not changed.
+    """
+    from fcac.deployment import study
+
+    with PlainErrors():
+        known = study.forget(directory, site)
+    say(f"Site {site} is forgotten{'' if known else ' (it had contributed nothing)'} and will not be asked again.")
+    say(f"`fcac federation add {directory} {site}` re-admits it; `revoke` also blocks its key.")
+
+
+def revoke(directory: Directory, site: SiteArgument) -> None:
+    """Block a site's key; what it contributed stays in the model (see forget); works while the server runs."""
+    from fcac.deployment import study
+
+    with PlainErrors():
+        study.revoke(directory, site)
+    say(f"The key of {site} is revoked. A running server blocks it within seconds.")
+
+
+def renew(directory: Directory) -> None:
+    """Create a new server certificate from the same authority. Restart the server afterwards; sites change nothing."""
+    from fcac.deployment import study
+
+    with PlainErrors():
+        study.renew(directory)
+    say("The server has a new certificate: restart `fcac federation server`.")

@@ -1,0 +1,144 @@
+"""``fcac federation site``: take part as a site until it is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fcac.cli import options as opt
+from fcac.cli.commands.federation.shared import Bundle, DataOption, PlainErrors, StateOption
+from fcac.cli.console import BadUse, note, say
+
+
+def site(
+    bundle: Bundle,
+    data: DataOption,
+    state: StateOption = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", help="Privacy cost of one round; needs bounds in the schema.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            help="Privacy cost allowed over all rounds. Needed with a new ledger: there is no default.",
+            show_default=False,
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option("--delta", help="At most 1e-5.")] = 1e-6,
+    no_privacy: Annotated[
+        bool, typer.Option("--no-privacy", help="Send nodes without noise; they can reveal single records.")
+    ] = False,
+    record_id: Annotated[
+        str | None,
+        typer.Option(
+            "--record-id",
+            help="Column that identifies the person of each row: promise and costs are then per person.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    part_column: Annotated[
+        str | None,
+        typer.Option(
+            "--part-column",
+            help="Column that names the part of the data a row belongs to (a day), defined without looking at values: "
+            "the costs of different parts do not add up.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    part_by_file: Annotated[
+        bool, typer.Option("--part-by-file", help="Every file is such a part (one file per day).")
+    ] = False,
+    query: opt.Query = None,
+    new_by: Annotated[
+        str | None,
+        typer.Option(
+            "--new-by",
+            help="For databases: a column whose values only grow, which tells the rows that are new.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    read: opt.Read = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Agree, without being asked, to the columns and bounds that the study uses.")
+    ] = False,
+) -> None:
+    """Take part as a site until Ctrl-C: answer rounds with what is new in DATA.
+
+    New files, and lines added at the end of files, are new; in a database, rows are new whose value in the column
+    [bold]--new-by[/bold] is above that of the last round. Rows never leave; with [bold]--epsilon[/bold], what leaves
+    is differentially private per record, and each round is charged to the ledger in the state directory. The site
+    decides this, not the server. The costs of rounds add up, unless you name a record id or parts.
+
+    [bold]Examples[/bold]
+
+    fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --budget 4
+
+    fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --budget 4 --record-id patient
+
+    fcac federation site north --data /data/tables --state /var/lib/fcac --no-privacy
+
+    fcac federation site north --data postgresql://host/db --query visits.sql --new-by visit_id --epsilon 1 --budget 4
+    """
+    if (epsilon is None) != no_privacy:
+        raise BadUse(
+            "choose --epsilon E (with bounds in the schema) or --no-privacy"
+            if epsilon is None
+            else "give --epsilon or --no-privacy, not both"
+        )
+    if epsilon is None and budget is not None:
+        raise BadUse("--budget needs --epsilon")
+    if epsilon is None and (record_id or part_column or part_by_file):
+        raise BadUse("--record-id, --part-column and --part-by-file determine how costs add up: they need --epsilon")
+    if sum([record_id is not None, part_column is not None, part_by_file]) > 1:
+        raise BadUse("give only one of --record-id, --part-column and --part-by-file")
+    if epsilon is not None and not epsilon > 0:
+        raise BadUse("--epsilon must be above 0")
+    from fcac.cli.commands.federation.consent import consent
+    from fcac.deployment.site_agent import SiteAgent
+    from fcac.flower import processes
+    from fcac.flower.service import budget_of, remember_state, site_settings, state_of, store_settings
+    from fcac.flower.site_node import SiteNode, become
+    from fcac.tables.read_options import ReadOptions
+    from fcac.tables.sources import is_address
+
+    folder = state_of(bundle, state)
+    with PlainErrors(), processes.stopped_by_signals():
+        if not is_address(data) and not Path(data).exists():
+            raise ValueError(f"--data {data}: there is no such file or directory")
+        if part_by_file and is_address(data):
+            raise ValueError("--part-by-file: a database has no files; name the parts by --part-column")
+        total, origin = (None, "") if epsilon is None else budget_of(folder, epsilon, budget)
+        settings = site_settings(
+            bundle, data, folder, epsilon=epsilon, budget=total, delta=delta, record_id=record_id,
+            part_column=part_column, part_by_file=part_by_file,
+            read=ReadOptions.parse(read or [], query=query, new_by=new_by).to_dict(),
+        )  # fmt: skip
+        consent(settings, yes)
+        agent = SiteAgent(settings)
+        agent.finder().check_columns()
+        remember_state(bundle, folder)
+        if settings.private:
+            cost = f"each round costs eps = {epsilon:g} at delta = {delta:g}"
+            say(f"Site {settings.name}: {cost}; budget {total:g} ({origin}).")
+            say(f"Rounds add up {_adding_up(settings)}; spent so far: {agent.spent() or 'nothing'}.")
+        else:
+            note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: the nodes it sends can reveal records.")
+        stored = store_settings(settings)
+        node = SiteNode(bundle, settings, stored, say)
+        say(f"Connecting to {node.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
+        become(bundle, stored)
+
+
+def _adding_up(settings: Any) -> str:
+    if settings.record_id is not None:
+        return f"per person (column {settings.record_id})"
+    if settings.part_column is not None:
+        return f"per part (column {settings.part_column})"
+    return "per file" if settings.part_by_file else "for everybody"
