@@ -1,89 +1,99 @@
-"""Secure aggregation measured: quality of the clusters, and what a step costs in time and bytes.
+"""Secure aggregation measured: quality of the clusters, what a step costs, and a hundred sites over TLS.
 
-    python benchmarks/secure_aggregation.py quality [--sets digits] [--epsilons 0.5 1 2 4] [--seeds 16]
+    python benchmarks/secure_aggregation.py quality [--sets digits] [--sites 10] [--seeds 16] [--data-dir DATA]
+    python benchmarks/secure_aggregation.py quality --sites 180 --equal --seeds 8 --sampler test
     python benchmarks/secure_aggregation.py cost [--sites 100]
 
-Quality is measured on sums with the noise that the sites' shares add up to, without masks: masks cancel exactly (tests
-compare the two bit for bit), so the figures are those of the protocol, and rows may be divided among sites at will.
+Every figure goes through the whole protocol: keys, masks, shares and totals of ``FCAC(aggregation="secure")``, with the
+noise of every site drawn by OpenDP. With ``--sampler test`` a repeatable generator draws noise of the same scale, much
+faster. Results are printed as they come and, with ``--out``, added to a file of JSON lines.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import adjusted_mutual_info_score
 
-from fcac.aggregation import Collector, Member, Roster, SigningKey
+from fcac import FCAC
+from fcac.aggregation import Assignment, Collector, Member, Roster, SigningKey
 from fcac.aggregation.masks import BITS
-from fcac.aggregation.pooled import POOLED, PooledGrowth, read_task, share_scales, site_vector, terms, to_task
+from fcac.aggregation.pooled import PooledGrowth, read_task, site_vector, terms, to_task
 from fcac.aggregation.roster import fewest_sites, usual_tolerance
-from fcac.federation import Server, Site
-from fcac.federation.pooled import pooled_contribution
+from fcac.federation import Contribution
 from fcac.privacy import NodeRelease
-from fcac.privacy.bounds import to_unit
-from fcac.privacy.cell_statistics import cell_totals, to_grid
+from fcac.privacy.cell_statistics import to_grid
+from fcac.privacy.samplers import InsecureTestSampler, OpenDPSampler
+from fcac.tables.partition import dirichlet
+
+Table = tuple[np.ndarray, np.ndarray, list[list[float]]]
+Say = Callable[[dict[str, Any]], None]
 
 
-def tables(name):
-    """Rows, classes and public bounds of a set."""
+def table(name: str, data_dir: Path | None) -> Table:
+    """Return rows, classes and public bounds of a set."""
     if name == "digits":
         X, y = load_digits(return_X_y=True)
-        return X, y, [[0, 16]] * X.shape[1]
+        return X, y, [[0, 16]] * 64
     if name == "blobs":  # the larger set: 40,000 rows, 16 features, 12 clusters of different width
         widths = np.linspace(0.4, 1.6, 12)
         X, y = make_blobs(40_000, 16, centers=12, cluster_std=widths, center_box=(-4, 4), random_state=7)
-        return X, y, [[-10, 10]] * 16
-    from sklearn.datasets import fetch_openml
-
-    X, y = fetch_openml(name, version=1, return_X_y=True, as_frame=False)
-    return X.astype(float), y, [[0, 100]] * X.shape[1]
-
-
-def released(X, bounds, epsilon, n_sites):
-    """Nodes of one round over all sites."""
-    mechanism = NodeRelease(epsilon, bounds)
-    rows, growth = to_grid(to_unit(X, mechanism.bounds)), PooledGrowth(mechanism, None, 1)
-    certain = n_sites - usual_tolerance(n_sites)
-    while growth.request is not None:
-        request = growth.request
-        totals, scales = (
-            cell_totals(rows, request.codebook, request.bases, request.radius),
-            share_scales(request, certain),
-        )
-        add, wide = mechanism.sampler.add_noise, math.sqrt(n_sites)
-        parts = [add(totals.counts, wide * scales.counts), add(totals.sums, wide * scales.sums).ravel()]
-        if scales.rings is not None:
-            parts.append(add(totals.rings, wide * scales.rings))
-        growth.take(np.concatenate(parts), n_sites, certain)
-    pooled = Site(POOLED, mechanism)
-    pooled.adopt(growth.released, 1)
-    return pooled_contribution(pooled, n_sites, usual_tolerance(n_sites))
+        return np.clip(X, -10, 10), y, [[-10, 10]] * 16
+    if data_dir is None:
+        raise SystemExit(f"{name}: give --data-dir, a folder with {name}.npz (arrays X and y)")
+    with np.load(data_dir / f"{name}.npz", allow_pickle=False) as stored:
+        return stored["X"].astype(float), stored["y"], [[0, 100]] * stored["X"].shape[1]
 
 
-def quality(sets, epsilons, n_seeds, n_sites):
-    """Agreement with the classes, mean and standard error over repeated draws."""
-    for name in sets:
-        X, y, bounds = tables(name)
-        for epsilon in epsilons:
-            scores, clusters = [], []
-            for _ in range(n_seeds):
-                server = Server(random_state=0)
-                server.absorb([released(X, bounds, epsilon, n_sites)])
-                scores.append(adjusted_mutual_info_score(y, server.predict(X)))
-                clusters.append(server.n_clusters)
-            error = np.std(scores) / math.sqrt(n_seeds)
-            print(
-                f"{name} eps {epsilon:g}: AMI {np.mean(scores):.3f} +- {error:.3f}, {np.mean(clusters):.1f} clusters",
-                flush=True,
-            )
+def dealt(y: np.ndarray, n_sites: int, equal: bool, seed: int) -> np.ndarray:
+    """Return the site of every row: as many rows at each, or different mixes and sizes (Dirichlet 0.5)."""
+    if equal:
+        return np.random.default_rng(seed).permutation(np.arange(len(y)) % n_sites)
+    site = np.empty(len(y), dtype=np.int64)
+    for number, rows in enumerate(dirichlet(y, n_sites, 0.5, seed)):
+        site[rows] = number
+    return site
 
 
-def cost(n_sites, n_cells=24, n_features=64):
-    """Processor seconds and bytes of setting up a round and of one of its steps, all sites in this process."""
+def quality(given: argparse.Namespace, say: Say) -> None:
+    """Agreement with the classes, seed by seed, then mean and standard error."""
+    for name in given.sets:
+        X, y, bounds = table(name, given.data_dir)
+        for epsilon in given.epsilons:
+            scores = []
+            for seed in range(given.first_seed, given.first_seed + given.seeds):
+                begin = time.process_time()
+                noise = OpenDPSampler() if given.sampler == "opendp" else InsecureTestSampler(1000 * seed + 7)
+                mechanism = NodeRelease(epsilon, bounds, sampler=noise)
+                model = FCAC(privacy=mechanism, aggregation="secure", random_state=0)
+                model.fit(X, groups=dealt(y, given.sites, given.equal, seed))
+                scores.append(float(adjusted_mutual_info_score(y, model.predict(X))))
+                say({
+                    "set": name, "sites": given.sites, "equal": given.equal, "sampler": given.sampler,
+                    "epsilon": epsilon, "seed": seed, "ami": round(scores[-1], 4), "clusters": model.n_clusters_,
+                    "seconds": round(time.process_time() - begin, 1),
+                })  # fmt: skip
+            say({
+                "set": name, "sites": given.sites, "sampler": given.sampler, "epsilon": epsilon, "seeds": len(scores),
+                "mean": round(float(np.mean(scores)), 4), "worst": round(min(scores), 4),
+                "error": round(float(np.std(scores)) / math.sqrt(len(scores)), 4),
+            })  # fmt: skip
+
+
+def cost(n_sites: int, say: Say, n_cells: int = 24, n_features: int = 64) -> None:
+    """Processor seconds and bytes of setting up a round and of two of its steps, all sites in this process.
+
+    Bytes are divided into payload (the codebook down, the masked numbers up) and all that the protocol adds: keys,
+    sealed shares, lists of sites, signatures, frames.
+    """
     mechanism = NodeRelease(1, [[0, 1]] * n_features)
     tolerance = usual_tolerance(n_sites)
     study = SigningKey.new()
@@ -94,42 +104,71 @@ def cost(n_sites, n_cells=24, n_features=64):
     rng = np.random.default_rng(0)
     rows = to_grid(rng.random((10, n_features)))
     request = PooledGrowth(mechanism, None, 1).request
+    assert request is not None
     words = to_grid(rng.random((n_cells, n_features)))
-    task = to_task(request._replace(codebook=words, bases=words))
+    # as in a usual step: a quarter of the cells have just been split and start from the other half's base
+    bases = words.copy()
+    bases[-n_cells // 4 :] = bases[: n_cells // 4]
+    task = to_task(request._replace(codebook=words, bases=bases))
+    plain = len(Contribution("site-00000", 1, from_unit(words), np.full(n_cells, 10.0)).to_bytes())
 
-    def work(assigned):
+    def work(assigned: Assignment) -> Any:
         return site_vector(rows, read_task(assigned, mechanism), assigned.certain_shares, mechanism.sampler)
 
-    spent = {}
-    for number in range(5):
-        start, sent, stage = time.process_time(), 0, hub.stage
-        if number == 2:
+    totals: dict[str, tuple[float, float]] = {}
+    for _ in range(8):
+        if hub.stage == "mask":
             hub.begin_step(task)
+        begin, sent, stage = time.process_time(), 0, f"{hub.stage} {hub.step}"
         for name, question in hub.requests().items():
             reply = members[name].answer(question, work)
             sent += len(question) + len(reply)
             hub.take(name, reply)
         hub.close_stage()
-        spent[stage] = (time.process_time() - start, sent / n_sites)
-    plain = n_cells * (n_features + 1) * 8 + 500
-    for stage, (seconds, size) in spent.items():
-        print(f"{stage}: {seconds:.1f} s, {size:,.0f} bytes per site")
-    step = [spent[stage] for stage in ("mask", "confirm", "reveal")]
-    print(
-        f"{n_sites} sites, a step: {sum(s for s, _ in step):.1f} s, {sum(b for _, b in step):,.0f} bytes per site "
-        f"({sum(b for _, b in step) / plain:.1f} times a plain contribution); modulo 2**{BITS}"
-    )
+        totals[stage] = (time.process_time() - begin, sent / n_sites)
+        say({"sites": n_sites, "stage": stage, "seconds": round(totals[stage][0], 1), "bytes": round(sent / n_sites)})
+    payload = len(task) + 8 * (n_cells * (n_features + 1) + 10)
+    for name, stages in (("set up", "join 0, share 0"), ("step 1", "1"), ("step 2", "2")):
+        mine = [totals[stage] for stage in totals if stage in stages.split(", ") or stage.endswith(stages)]
+        size = sum(part for _, part in mine)
+        say({
+            "sites": n_sites, "what": name, "seconds": round(sum(part for part, _ in mine), 1), "bytes": round(size),
+            "payload": 0 if name == "set up" else payload, "plain": plain, "times plain": round(size / plain, 2),
+            "payload, times plain": 0 if name == "set up" else round(payload / plain, 2), "modulo": f"2**{BITS}",
+        })  # fmt: skip
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def from_unit(words: np.ndarray) -> np.ndarray:
+    """Return grid points as nodes."""
+    return words / 2.0**16
+
+
+def main() -> None:
+    """Measure what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["quality", "cost"])
     parser.add_argument("--sets", nargs="+", default=["digits"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1.0, 2.0, 4.0])
     parser.add_argument("--seeds", type=int, default=16)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--sites", type=int, default=10)
+    parser.add_argument("--equal", action="store_true", help="as many rows at every site, instead of Dirichlet 0.5")
+    parser.add_argument("--sampler", choices=["opendp", "test"], default="opendp")
+    parser.add_argument("--data-dir", type=Path, help="folder with NAME.npz for sets that are not made here")
+    parser.add_argument("--out", type=Path, help="file of JSON lines to which results are added")
     given = parser.parse_args()
+
+    def say(found: dict[str, Any]) -> None:
+        print(json.dumps(found), flush=True)
+        if given.out is not None:
+            with given.out.open("a") as stream:
+                stream.write(json.dumps(found) + "\n")
+
     if given.what == "quality":
-        quality(given.sets, given.epsilons, given.seeds, given.sites)
+        quality(given, say)
     else:
-        cost(given.sites)
+        cost(given.sites, say)
+
+
+if __name__ == "__main__":
+    main()

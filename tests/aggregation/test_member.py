@@ -5,7 +5,8 @@ import pytest
 from aggregation_parties import TERMS, Parties
 
 from fcac.aggregation import Collector, Member, Roster, SigningKey
-from fcac.aggregation.messages import REPLY, REQUEST, Message, as_places
+from fcac.aggregation.messages import REPLY, REQUEST, Message, as_bits, as_rows
+from fcac.aggregation.neighbours import witnesses_for
 from fcac.exceptions import AggregationRefused
 
 NAME = "site-000"
@@ -17,6 +18,10 @@ def changed(request, **values):
     for name, value in values.items():
         (message.arrays if isinstance(value, np.ndarray) else message.meta)[name] = value
     return message.to_bytes(REQUEST)
+
+
+def bits(places, parties):
+    return as_bits(places, len(parties.roster.names))
 
 
 def request_at(parties, stages):
@@ -57,14 +62,14 @@ def test_a_step_with_two_sites():
     parties = Parties(4, 1)
     request = request_at(parties, 1)
     with pytest.raises(AggregationRefused, match="2 sites take part; this study needs at least 4"):
-        parties.members[NAME].answer(changed(request, joined=as_places([0, 1])))
+        parties.members[NAME].answer(changed(request, joined=bits([0, 1], parties)))
 
 
 def test_a_step_of_fewer_than_the_noise_was_made_for():
     parties = Parties(7, 2)
     request = request_at(parties, 2)
     with pytest.raises(AggregationRefused, match="4 of 7 sites; fewer than 5 would have too little noise"):
-        parties.answer(NAME, changed(request, active=as_places([0, 1, 2, 3])))
+        parties.answer(NAME, changed(request, active=bits([0, 1, 2, 3], parties)))
     assert parties.drawn == []
 
 
@@ -82,14 +87,14 @@ def test_different_lists_of_sites_to_different_sites():
     parties.stage()
     requests = parties.hub.requests()
     other = dict(requests)
-    parties.answer(NAME, changed(requests[NAME], joined=as_places([0, 1, 2, 3]), adverts=_first(requests[NAME], 3)))
+    parties.answer(NAME, changed(requests[NAME], joined=bits([0, 1, 2, 3], parties), adverts=_first(requests[NAME], 3)))
     for name in list(other)[1:]:
         parties.hub.take(name, parties.answer(name, other[name]))
     parties.hub.close_stage()
     parties.hub.begin_step(b"task")
     sealed = Message.from_bytes(parties.hub.requests()["site-001"], REQUEST)
-    assert sealed.arrays["active"].tolist() == [1, 2, 3, 4]
-    request = changed(parties.hub._ask_mask(0).to_bytes(REQUEST), active=as_places([0, 1, 2, 3]))
+    assert sealed.places("active", 5) == [1, 2, 3, 4]
+    request = changed(parties.hub._ask_mask(0).to_bytes(REQUEST), active=bits([0, 1, 2, 3], parties))
     rows = Message.from_bytes(request, REQUEST).arrays["sealed"][:3]
     with pytest.raises(AggregationRefused, match="told of another list of sites"):
         parties.answer(NAME, changed(request, sealed=rows))
@@ -112,13 +117,13 @@ def test_a_message_that_the_hub_drops():
     parties = Parties(4, 1)
     request = request_at(parties, 3)
     with pytest.raises(AggregationRefused, match="has not arrived, though it answered"):
-        parties.answer(NAME, changed(request, survivors=as_places([1, 2, 3])))
+        parties.answer(NAME, changed(request, survivors=bits([1, 2, 3], parties)))
 
 
 def test_different_survivors_to_different_sites():
     parties = Parties(5, 1)
     requests_before = request_at(parties, 3)
-    parties.answer(NAME, changed(requests_before, survivors=as_places([0, 1, 2, 3])))
+    parties.answer(NAME, changed(requests_before, survivors=bits([0, 1, 2, 3], parties)))
     for name, request in list(parties.hub.requests().items())[1:]:
         parties.hub.take(name, parties.answer(name, request))
     parties.hub.close_stage()
@@ -130,8 +135,24 @@ def test_too_few_confirmations():
     parties = Parties(7, 2)
     request = request_at(parties, 4)
     rows = Message.from_bytes(request, REQUEST).arrays["signatures"][:4]
-    with pytest.raises(AggregationRefused, match=r"4 sites confirm .* 5 must"):
-        parties.answer(NAME, changed(request, signers=as_places([0, 1, 2, 3]), signatures=rows))
+    with pytest.raises(AggregationRefused, match=r"4 sites confirm .* 5 of the 7 witnesses must"):
+        parties.answer(NAME, changed(request, signers=bits([0, 1, 2, 3], parties), signatures=rows))
+
+
+def test_only_witnesses_confirm():
+    """Among twelve sites four are witnesses; the hub cannot do with the signatures of others, even of its colluders."""
+    parties = Parties(12, 1)
+    request = request_at(parties, 4)
+    hub = parties.hub
+    drawn = witnesses_for(hub.joined, 1, hub._context)
+    assert (len(drawn.places), drawn.needed) == (4, 3)
+    assert Message.from_bytes(request, REQUEST).places("signers", 12) == drawn.places[:3]
+    others = [place for place in range(12) if place not in drawn.places]
+    signed = [parties.keys[f"site-{place:03d}"].sign(hub._survivors_text()) for place in others]
+    fake = changed(request, signers=bits(others, parties), signatures=as_rows(signed))
+    with pytest.raises(AggregationRefused, match=r"8 sites confirm .* 3 of the 4 witnesses must"):
+        parties.answer(NAME, fake)
+    assert parties.answer(NAME, request)
 
 
 def test_a_replayed_round_and_a_replayed_step():

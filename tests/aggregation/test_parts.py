@@ -9,7 +9,7 @@ import pytest
 from fcac.aggregation import Roster, SigningKey
 from fcac.aggregation.keys import AgreementKey, new_seed, seal, unseal
 from fcac.aggregation.masks import expand, from_residues, most_rows, to_residues
-from fcac.aggregation.messages import REQUEST, Message, MessageError, as_places
+from fcac.aggregation.messages import REQUEST, Message, MessageError, as_bits
 from fcac.aggregation.neighbours import FAILURE_BITS, circle_for, neighbourhoods
 from fcac.aggregation.noise import distance_to_gaussian, share_scale, summed_rho
 from fcac.aggregation.roster import fewest_sites
@@ -111,11 +111,12 @@ def test_rosters():
 
 
 def test_messages_are_checked():
-    message = Message("mask", 1, {"a": "text"}, {"sites": as_places([3, 1])})
+    message = Message("mask", 1, {"a": "text"}, {"sites": as_bits([3, 1], 4)})
     read = Message.from_bytes(message.to_bytes(REQUEST), REQUEST)
     assert read.places("sites", 4) == [1, 3]
     for broken in (
         lambda: read.places("sites", 3),
+        lambda: read.places("sites", 9),
         lambda: read.places("others", 4),
         lambda: read.number("a"),
         lambda: read.blob("a"),

@@ -8,6 +8,7 @@ import pytest
 from fcac.aggregation import Assignment
 from fcac.aggregation.pooled import PooledGrowth, read_task, share_scales, site_vector, step_cost, terms, to_task
 from fcac.exceptions import AggregationRefused
+from fcac.persistence import pack, unpack
 from fcac.privacy import NodeRelease
 from fcac.privacy.cell_release import noise_scales
 from fcac.privacy.cell_statistics import to_grid
@@ -44,6 +45,24 @@ def test_site_computes_the_cost_itself():
         read_task(Assignment(growth.task(), 1, 6, 5), NodeRelease(2, [[0, 1]]))
     with pytest.raises(AggregationRefused, match="cannot be read"):
         read_task(Assignment(b"nonsense", 1, 6, 5), mechanism)
+
+
+def test_a_task_holds_every_base_once():
+    """Cells that are their own base cost nothing; the base that two halves have in common is sent once."""
+    mechanism = NodeRelease(2, BOUNDS)
+    words = np.array([[1, 2], [3, 4], [5, 6], [1, 2]])
+    for bases, n_words in ((words, 4), (words[[0, 0, 2, 2]], 4), (np.array([[9, 9], [9, 9], [5, 6], [7, 7]]), 6)):
+        request = PooledGrowth(mechanism, None, 1).request._replace(codebook=words, bases=bases)
+        task = to_task(request)
+        read = read_task(Assignment(task, 1, 6, 5), mechanism)
+        assert np.array_equal(read.codebook, words)
+        assert np.array_equal(read.bases, bases)
+        meta, arrays = unpack(task, kind="aggregation-task")
+        assert len(arrays["words"]) == n_words
+    for wrong in (-1, 6):
+        arrays["base_of"][0] = wrong
+        with pytest.raises(AggregationRefused, match="does not fit"):
+            read_task(Assignment(pack("aggregation-task", meta, arrays), 1, 6, 5), mechanism)
 
 
 def test_summed_noise_has_the_promised_scale():

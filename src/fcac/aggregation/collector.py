@@ -17,7 +17,7 @@ from fcac._typing import Integers
 from fcac.aggregation import messages
 from fcac.aggregation.keys import AgreementKey, digest, is_signed
 from fcac.aggregation.masks import BITS, Residues, from_residues, own_mask
-from fcac.aggregation.member import majority, own_mark, pair_mask
+from fcac.aggregation.member import own_mark, pair_mask
 from fcac.aggregation.messages import (
     CONFIRM,
     JOIN,
@@ -30,7 +30,7 @@ from fcac.aggregation.messages import (
     Message,
     MessageError,
 )
-from fcac.aggregation.neighbours import Circle, circle_for, neighbourhoods
+from fcac.aggregation.neighbours import Circle, Witnesses, circle_for, neighbourhoods, witnesses_for
 from fcac.aggregation.roster import Roster
 from fcac.aggregation.shares import SHARE_BYTES, combine
 from fcac.exceptions import TooFewSites
@@ -82,6 +82,7 @@ class Collector:
         self._sealed: dict[int, dict[int, bytes]] = {}
         self._marks: dict[int, list[bytes]] = {}
         self._circle: Circle | None = None
+        self._witnesses = Witnesses([], 0)
         self._context = self._step_context = self._task = b""
         self._size = 0
         self._masked: dict[int, Residues] = {}
@@ -169,6 +170,9 @@ class Collector:
                 f"{len(places)} of {len(self.joined)} sites {what}; at least {self.certain_shares} are needed"
             )
 
+    def _bits(self, places: list[int]) -> NDArray[np.uint8]:
+        return messages.as_bits(places, len(self.roster.names))
+
     # ------------------------------------------------------------ join, share
 
     def _ask_join(self, place: int) -> Message:
@@ -191,6 +195,7 @@ class Collector:
         self._adverts = {place: answers[place].rows("advert", 1)[0] for place in self.joined}
         self._circle = circle_for(len(self.joined), self.roster.tolerance)
         self._context = messages.context_id(self._session, self.joined, self._adverts_mark())
+        self._witnesses = witnesses_for(self.joined, self.roster.tolerance, self._context)
         circles = neighbourhoods(len(self.joined), self._circle.n_neighbours, self._context)
         self._near = {
             place: [self.joined[i] for i in circle] for place, circle in zip(self.joined, circles, strict=True)
@@ -203,7 +208,7 @@ class Collector:
     def _ask_share(self, place: int) -> Message:
         adverts = [self._adverts[other] for other in self._near[place]]
         arrays: dict[str, NDArray[Any]] = {
-            "joined": messages.as_places(self.joined),
+            "joined": self._bits(self.joined),
             "adverts": messages.as_rows(adverts),
         }
         return Message(SHARE, 0, {"session": self._session.hex(), "adverts_mark": self._adverts_mark().hex()}, arrays)
@@ -225,7 +230,7 @@ class Collector:
 
     def _ask_mask(self, place: int) -> Message:
         arrays: dict[str, NDArray[Any]] = {
-            "active": messages.as_places(self.active),
+            "active": self._bits(self.active),
             "task": np.frombuffer(self._task, dtype=np.uint8),
         }
         if self.step == 1:
@@ -248,7 +253,7 @@ class Collector:
         self.stage = CONFIRM
 
     def _ask_confirm(self, place: int) -> Message:
-        arrays: dict[str, NDArray[Any]] = {"survivors": messages.as_places(self.survivors)}
+        arrays: dict[str, NDArray[Any]] = {"survivors": self._bits(self.survivors)}
         return Message(CONFIRM, self.step, {"session": self._session.hex()}, arrays)
 
     def _check_confirm(self, place: int, reply: Message) -> None:
@@ -261,15 +266,16 @@ class Collector:
         return messages.survivors_text(self._step_context, self.survivors)
 
     def _close_confirm(self, answers: Mapping[int, Message]) -> None:
-        needed = majority(len(self.joined), self.roster.tolerance)
-        if len(answers) < needed:
-            raise TooFewSites(f"{len(answers)} sites confirm the list of vectors; at least {needed} must")
-        self._signatures = {place: answers[place].rows("signature", 1)[0] for place in sorted(answers)}
+        needed = self._witnesses.needed
+        present = [place for place in self._witnesses.places if place in answers]
+        if len(present) < needed:
+            raise TooFewSites(f"{len(present)} witnesses confirm the list of vectors; at least {needed} must")
+        self._signatures = {place: answers[place].rows("signature", 1)[0] for place in present[:needed]}
         self.stage = REVEAL
 
     def _ask_reveal(self, place: int) -> Message:
         arrays: dict[str, NDArray[Any]] = {
-            "signers": messages.as_places(list(self._signatures)),
+            "signers": self._bits(list(self._signatures)),
             "signatures": messages.as_rows(messages.sorted_by_place(self._signatures)),
         }
         return Message(REVEAL, self.step, {"session": self._session.hex()}, arrays)

@@ -7,8 +7,6 @@ requests can be stored (:meth:`Member.to_bytes`), so that a process may end afte
 
 from __future__ import annotations
 
-import math
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,17 +18,13 @@ from fcac.aggregation import messages
 from fcac.aggregation.keys import AgreementKey, SigningKey, derive, digest, is_signed, new_seed, seal, unseal
 from fcac.aggregation.masks import Residues, expand, own_mask, to_residues
 from fcac.aggregation.messages import CONFIRM, JOIN, MASK, REPLY, REQUEST, REVEAL, SHARE, Advert, Message, MessageError
-from fcac.aggregation.neighbours import circle_for, neighbourhoods
+from fcac.aggregation.neighbours import circle_for, neighbourhoods, witnesses_for
 from fcac.aggregation.roster import Roster
 from fcac.aggregation.shares import SHARE_BYTES, split
 from fcac.exceptions import AggregationRefused
 from fcac.persistence import pack, unpack
 
 _KIND = "aggregation-member"
-
-#: Signatures are checked until a false majority is ruled out up to this probability, in bits.
-_SURE_BITS = 40
-_CHECK_ALL = 32
 
 
 class Assignment(NamedTuple):
@@ -314,17 +308,17 @@ class Member:
         self._check_step(session, request, CONFIRM)
         signers = request.places("signers", len(roster.names))
         signatures = request.rows("signatures", len(signers), messages.SIGNATURE)
-        needed = majority(len(session.joined), roster.tolerance)
-        if len(signers) < needed or not set(signers) <= set(session.survivors):
+        witnesses = witnesses_for(session.joined, roster.tolerance, session.context)
+        if len(signers) < witnesses.needed or not set(signers) <= set(witnesses.places) & set(session.survivors):
             raise AggregationRefused(
-                f"{len(signers)} sites confirm the list of vectors that have arrived; {needed} must, so that the hub "
-                "cannot tell different sites different lists"
+                f"{len(signers)} sites confirm the list of vectors that have arrived; {witnesses.needed} of the "
+                f"{len(witnesses.places)} witnesses must, so that the hub cannot tell different sites different lists"
             )
         text = messages.survivors_text(session.step_context, session.survivors)
-        for i in _sample(len(signers), needed):
-            if not is_signed(roster.keys[roster.names[signers[i]]], signatures[i], text):
+        for place, signature in zip(signers, signatures, strict=True):
+            if not is_signed(roster.keys[roster.names[place]], signature, text):
                 raise AggregationRefused(
-                    f"site {roster.names[signers[i]]} has not confirmed this list: "
+                    f"site {roster.names[place]} has not confirmed this list: "
                     "the hub has told different sites different lists"
                 )
         shares = [
@@ -397,15 +391,6 @@ class Member:
         self._session = _Session(**held)
 
 
-def majority(n_joined: int, tolerance: int) -> int:
-    """Return how many sites must confirm a list: two lists cannot both have that many honest signatures.
-
-    >>> majority(10, 3)
-    7
-    """
-    return (n_joined + tolerance) // 2 + 1
-
-
 def own_mark(seed: bytes, context: bytes) -> bytes:
     """Return a commitment to the seed of an own mask, by which the hub recognises wrong shares."""
     return derive(seed, b"fcac own mark" + context)
@@ -420,14 +405,6 @@ def _sealing_key(key: AgreementKey, advert: bytes, context: bytes, source: int, 
     """Return the key for what one site sends to another through the hub."""
     purpose = b"fcac seal" + context + source.to_bytes(4, "big") + target.to_bytes(4, "big")
     return key.agree(Advert.from_bytes(advert).sealing, purpose)
-
-
-def _sample(n_signatures: int, needed: int) -> list[int]:
-    """Return which signatures to check: all, or so many, chosen in secret, that a false majority is noticed."""
-    if n_signatures <= _CHECK_ALL or needed > n_signatures:
-        return list(range(n_signatures))
-    enough = math.ceil(_SURE_BITS / math.log2(n_signatures / (needed - 1)))
-    return secrets.SystemRandom().sample(range(n_signatures), min(enough, n_signatures))
 
 
 def _as_json(value: Any) -> Any:

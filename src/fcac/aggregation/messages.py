@@ -76,11 +76,11 @@ class Message(NamedTuple):
     def places(self, name: str, n_members: int) -> list[int]:
         """Return a list of members, by their places in the roster: ascending, none twice."""
         array = self.arrays.get(name)
-        if array is None or array.dtype != np.int32 or array.ndim != 1:
+        if array is None or array.dtype != np.uint8 or array.ndim != 1:
             raise MessageError(f"the message lacks the sites {name!r}")
-        found: list[int] = array.tolist()
-        if found != sorted(set(found)) or (found and not 0 <= found[0] <= found[-1] < n_members):
-            raise MessageError(f"the sites {name!r} are not members of the roster, in order")
+        found: list[int] = np.flatnonzero(np.unpackbits(array)).tolist()
+        if len(array) != (n_members + 7) // 8 or (found and found[-1] >= n_members):
+            raise MessageError(f"the sites {name!r} are not members of the roster")
         return found
 
     def rows(self, name: str, n_rows: int, width: int | None = None) -> list[bytes]:
@@ -99,8 +99,15 @@ def as_rows(items: Sequence[bytes]) -> Bytes2D:
     return np.frombuffer(b"".join(items), dtype=np.uint8).reshape(len(items), width)
 
 
+def as_bits(members: Sequence[int], n_members: int) -> NDArray[np.uint8]:
+    """Return a list of members as a message carries it: one bit for every member of the roster."""
+    present = np.zeros(n_members, dtype=np.uint8)
+    present[list(members)] = 1
+    return np.packbits(present)
+
+
 def as_places(members: Sequence[int]) -> NDArray[np.int32]:
-    """Return members as an array, ascending."""
+    """Return members as an array, ascending: the form that is hashed."""
     return np.array(sorted(members), dtype=np.int32)
 
 

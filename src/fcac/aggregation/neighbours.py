@@ -7,6 +7,7 @@ As in Bell, Bonawitz, Gascon, Lepoint and Raykova, *Secure Single-Server Aggrega
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -64,6 +65,42 @@ def circle_for(n_sites: int, tolerance: int) -> Circle:
     if size <= 3 * bad:
         return Circle(size, bad, size - bad)
     return Circle(size, bad, (size + bad) // 2 + 1)
+
+
+class Witnesses(NamedTuple):
+    """Sites whose signatures show that everybody was told the same list.
+
+    Attributes
+    ----------
+    places : list of int
+    needed : int
+        Signatures that must be shown. Two lists cannot both have so many, since an honest site signs one list per step.
+    """
+
+    places: list[int]
+    needed: int
+
+
+def witnesses_for(joined: Sequence[int], tolerance: int, public_seed: bytes) -> Witnesses:
+    """Return the witnesses of a round: all its sites or, among many, as many as a site has neighbours.
+
+    Drawn at random, k of n sites have no more bad ones among them than the k neighbours of a site, of whom
+    :func:`circle_for` bounds the bad ones by b. Of k witnesses at least k - b answer, and (k + b) / 2 + 1 are needed.
+
+    Examples
+    --------
+    >>> from fcac.aggregation.neighbours import witnesses_for
+    >>> witnesses_for([0, 2, 3, 7], 1, b"seed")
+    Witnesses(places=[0, 2, 3, 7], needed=3)
+    >>> drawn = witnesses_for(range(1000), 100, b"seed")
+    >>> len(drawn.places), drawn.needed
+    (128, 86)
+    """
+    n_sites, circle = len(joined), circle_for(len(joined), tolerance)
+    if circle.n_neighbours >= n_sites - 1:
+        return Witnesses(sorted(joined), (n_sites + tolerance) // 2 + 1)
+    order = sorted(joined, key=lambda site: digest(b"fcac witness", public_seed, site.to_bytes(8, "big")))
+    return Witnesses(sorted(order[: circle.n_neighbours]), (circle.n_neighbours + circle.n_bad) // 2 + 1)
 
 
 def _stays_connected(n_sites: int, tolerance: int, size: int) -> bool:

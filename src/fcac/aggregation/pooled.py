@@ -85,9 +85,15 @@ def share_scales(request: Request, n_shares: int) -> Scales:
 
 def to_task(request: Request) -> bytes:
     """Return what the hub sends to all sites in a step."""
+    # Most cells are their own base, and the halves of a split cell have one in common: other bases are sent once.
+    words = list(request.codebook)
+    place = {word.tobytes(): i for i, word in reversed(list(enumerate(words)))}
+    for base in request.bases:
+        if place.setdefault(base.tobytes(), len(words)) == len(words):
+            words.append(base)
+    base_of = np.array([place[base.tobytes()] for base in request.bases], dtype=np.int32)
     # grid points need 17 bits
-    words = {"codebook": request.codebook.astype(np.int32), "bases": request.bases.astype(np.int32)}
-    return pack(_KIND, {"radius": request.radius}, words)
+    return pack(_KIND, {"radius": request.radius}, {"words": np.array(words, dtype=np.int32), "base_of": base_of})
 
 
 def read_task(assigned: Assignment, mechanism: NodeRelease) -> Request:
@@ -95,17 +101,18 @@ def read_task(assigned: Assignment, mechanism: NodeRelease) -> Request:
     n_features = len(mechanism.bounds)
     try:
         meta, arrays = unpack(assigned.task, kind=_KIND)
-        codebook, bases, radius = arrays["codebook"], arrays["bases"], int(meta["radius"])
-        fits = codebook.dtype == bases.dtype == np.int32 and codebook.shape == bases.shape
-        codebook, bases = codebook.astype(np.int64), bases.astype(np.int64)
+        words, base_of, radius = arrays["words"], arrays["base_of"], int(meta["radius"])
+        fits = words.dtype == base_of.dtype == np.int32 and words.ndim == 2 and words.shape[1] == n_features
+        fits = fits and base_of.ndim == 1 and 1 <= len(base_of) <= min(len(words), _MOST_CELLS)
     except (ValueError, KeyError, TypeError) as error:
         raise AggregationRefused(f"the task cannot be read: {error}") from None
-    if not fits or codebook.ndim != 2 or codebook.shape[1] != n_features or not 1 <= len(codebook) <= _MOST_CELLS:
+    if not fits or len(words) > 2 * _MOST_CELLS or not (base_of.min() >= 0 and base_of.max() < len(words)):
         raise AggregationRefused("the task's codebook does not fit this site's features")
-    if max(np.abs(codebook).max(), np.abs(bases).max()) > UNIT // 2 or not 1 <= radius <= widest_radius(n_features):
+    words = words.astype(np.int64)
+    if np.abs(words).max() > UNIT // 2 or not 1 <= radius <= widest_radius(n_features):
         raise AggregationRefused("the task's codebook or radius lies outside the bounds")
     rho = step_cost(mechanism, assigned.step, assigned.n_steps)
-    return Request(codebook, bases, radius, rho, assigned.step == assigned.n_steps)
+    return Request(words[: len(base_of)], words[base_of], radius, rho, assigned.step == assigned.n_steps)
 
 
 def site_vector(
