@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from fcac.aggregation import SigningKey
-from fcac.aggregation.messages import REQUEST, Message
+from fcac.aggregation.messages import REQUEST, Message, as_bits
 from fcac.aggregation.pooled import POOLED
 from fcac.deployment import study as studies
 from fcac.deployment.aggregated_study import read_key, read_roster, summing_for
+from fcac.deployment.pooled_agent import PooledAgent
 from fcac.deployment.pooled_hub import PooledHub
 from fcac.deployment.settings import SiteSettings
 from fcac.deployment.site_agent import SiteAgent, load_model
 from fcac.deployment.status import describe
-from fcac.exceptions import TooFewSites
+from fcac.exceptions import AggregationRefused, TooFewSites
 from fcac.flower import messages
 from fcac.privacy import Ledger
 from testing.flower_study import Study
@@ -175,6 +176,123 @@ def test_site_refuses_a_forged_roster_and_says_why(summed):
     assert "not signed by the key of this study" in _log(summed, "a")
     assert {event[0] for event in summed.events("unavailable")} == {"unavailable"}
     assert _ledger(summed, "a").entries() == []
+
+
+@pytest.mark.parametrize("attempt", ["two sites", "dropped", "another task"])
+def test_site_refuses_a_hub_that_tampers_and_says_why(summed, attempt, monkeypatch):
+    """The hub changes what it asks site a in one stage; a says why in its log, and the hub learns nothing from it."""
+    stage, step, reason = {
+        "two sites": ("share", 0, "2 sites take part; this study needs at least 4"),
+        "dropped": ("confirm", 1, "this site's vector has not arrived, though it answered"),
+        "another task": ("mask", 2, "stage 'mask 1' was asked twice with different content: keys of a step are used"),
+    }[attempt]
+    shipped, asked = PooledHub.requests, {}
+
+    def tampering(self):
+        wanted = shipped(self)
+        if "done" in asked:
+            raise KeyboardInterrupt
+        collector = self.collector
+        if "a" in wanted:
+            asked[collector.stage, collector.step] = wanted["a"]
+        if (collector.stage, collector.step) == (stage, step):
+            message = Message.from_bytes(asked["mask", 1] if attempt == "another task" else wanted["a"], REQUEST)
+            if attempt == "another task":
+                message.arrays["task"] = Message.from_bytes(wanted["a"], REQUEST).arrays["task"]
+            else:
+                name, places = ("joined", [0, 1]) if attempt == "two sites" else ("survivors", [1, 2, 3, 4])
+                message.arrays[name] = as_bits(places, 5)
+            wanted["a"], asked["done"] = message.to_bytes(REQUEST), b""
+        return wanted
+
+    monkeypatch.setattr(PooledHub, "requests", tampering)
+    with pytest.raises(KeyboardInterrupt):
+        summed.play()
+    assert reason in _log(summed, "a")
+    assert summed.events("unavailable") == [("unavailable", "a", 1)]
+    assert len(_ledger(summed, "a").entries()) == (attempt != "two sites")
+
+
+def test_site_refuses_an_older_roster_and_a_replayed_round(summed):
+    """The study has revoked a site; a hub that brings back the old list, or asks a round again, is refused."""
+    roster = summed.root / "server" / "roster.fcac"
+    old = roster.read_bytes()
+    studies.revoke(summed.root, "e")
+    del summed.nodes[104]
+    joins = []
+
+    def fault(request, reply):
+        if _stage(request) == "join" and request.metadata.dst_node_id == 100:
+            joins.append(bytes(request.content["fcac"]["data"]))
+        return [reply]
+
+    summed.fault = fault
+    summed.play()
+    assert summed.server.latest()[POOLED].privacy["sites"] == 4
+    new = roster.read_bytes()
+    roster.write_bytes(old)
+    summed.play()
+    assert summed.server.n_rounds == 1
+    assert "the roster has version 1, this site has seen 2" in _log(summed, "a")
+    roster.write_bytes(new)
+    summed.play()
+    assert summed.server.n_rounds == 2
+    agent = PooledAgent(SiteAgent(SiteSettings.load(summed.state("a") / "settings.json")))
+    with pytest.raises(AggregationRefused, match=r"round 1, attempt 1 is over .* a step is not played again"):
+        agent.answer(joins[0], 0)
+    assert len(_ledger(summed, "a").entries()) == 6 + 3
+
+
+def test_a_site_is_revoked_while_a_round_is_open(summed, monkeypatch):
+    """The hub stops in the middle, the study signs another list of sites: the round begins anew under that list."""
+    close = PooledHub.close_stage
+
+    def dying(self):
+        close(self)
+        if self.collector.step == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(PooledHub, "close_stage", dying)
+    with pytest.raises(KeyboardInterrupt):
+        summed.play()
+    monkeypatch.setattr(PooledHub, "close_stage", close)
+    studies.revoke(summed.root, "e")
+    del summed.nodes[104]
+    summed.play()
+    assert summed.server.latest()[POOLED].privacy["sites"] == 4
+    assert [entry["attempt"] for entry in summed.hub.journal() if entry["event"] == "summing"] == [1, 2]
+    assert len(_ledger(summed, "a").entries()) == 1 + 6
+
+
+def test_with_record_ids_people_are_counted_and_charged(tmp_path):
+    """The unit is a person: four rows of one person count as one, and people who have spent all are left out."""
+    made = Study(
+        tmp_path, NAMES, server="communities", summing=summing_for(5, 8.0, 1e-6, 1, 4), epsilon=8.0, budget=8.0,
+        record_id="who",
+    )  # fmt: skip
+
+    def give(name, people, seed):
+        path = made.data(name) / "rows.csv"
+        fresh = not path.exists()
+        with path.open("a") as stream:
+            stream.write("x,y,who\n" if fresh else "")
+            for (x, y), who in zip(_rows(4 * len(people), seed), np.repeat(people, 4), strict=True):
+                stream.write(f"{x},{y},{who}\n")
+
+    for number, name in enumerate(NAMES):
+        give(name, [f"{name}{i}" for i in range(20)], number)
+    made.play()
+    released = made.server.latest()[POOLED]
+    assert abs(released.counts.sum() - 100) < 30  # people, not their 400 rows
+    ledger = Ledger(made.state("a") / "ledger.db", 8.0, 1e-6)
+    assert [entry["counted"] for entry in ledger.entries()] == ["ids"] * 6
+    assert 7.9 < ledger.spent("a") <= 8.0
+    give("a", [f"a{i}" for i in range(20)], 7)  # they have nothing left
+    give("b", [f"new{i}" for i in range(40)], 8)
+    made.play()
+    assert made.server.n_rounds == 2
+    assert abs(made.server.latest()[POOLED].counts.sum() - 140) < 40
+    assert ledger.spent("a") <= 8.0
 
 
 def test_no_site_contributes_on_its_own(summed):

@@ -44,6 +44,10 @@ def summing_for(n_sites: int, epsilon: float | None, delta: float, tolerance: in
     """Return the settings of a new study, or an error that says what is missing."""
     if epsilon is None:
         raise ValueError("--aggregation secure needs --epsilon: all sites of the study add their noise for it together")
+    if not n_sites:
+        raise ValueError(
+            "--aggregation secure needs --sites: the list of sites is signed when the study is made; 'add' extends it"
+        )
     tolerated = usual_tolerance(n_sites) if tolerance is None else tolerance
     wanted = max(fewest_sites(tolerated), (n_sites + 1) // 2) if least is None else least
     # refuses what cannot work, before anything is written

@@ -52,10 +52,20 @@ class PooledHub:
         self.pooled = Site(POOLED, self.mechanism, self.folder)
         self.roster, self._signed = read_roster(root)
         self._done = self.pooled.round == self.number  # the process died after the last step
+        if not self._done:
+            self._begin()
         try:
             self._open(self._attempt())
         except TooFewSites:  # the process died when the attempt was known to be lost
             self._open(self._attempt())
+
+    def _begin(self) -> None:
+        """Note under which roster this attempt is played; if sites were added or revoked since, begin another."""
+        facts, roster = self._facts(), self.roster.digest.hex()
+        if facts.get("roster", roster) != roster:
+            facts["attempt"] += 1
+        if facts.get("roster") != roster:
+            self._write({**facts, "roster": roster})
 
     def _open(self, attempt: int) -> None:
         released = self.pooled.model if isinstance(self.pooled.model, ReleasedState) and not self._done else None
@@ -141,7 +151,7 @@ class PooledHub:
         return int(self._facts().get("survivors", 0))
 
     def _note_attempt(self, attempt: int) -> None:
-        self._write({"round": self.number, "attempt": attempt})
+        self._write({**self._facts(), "attempt": attempt})
 
     def _note_survivors(self, n_sites: int) -> None:
         self._write({**self._facts(), "survivors": n_sites})

@@ -77,14 +77,20 @@ def _summed(settings: FederationSettings, closed: int, journal: list[dict[str, A
     if rounds:
         rho = closed * rho_from_epsilon(summing.epsilon, summing.delta)
         lines.append(
-            f"sites in the latest total: {rounds[-1]['summed']}; a record in all {closed} rounds has cost "
+            f"sites in the latest total: {rounds[-1]['summed']}; a record in {_all(closed)} has cost "
             f"eps {epsilon_from_rho(rho, summing.delta):.3g}"
         )
     failed = [entry for entry in journal if entry["event"] == "too few sites"]
+    if failed:
+        lines.append("attempts that were broken off have cost what was drawn in them: the sites' ledgers have the sums")
     if failed and failed[-1]["round"] == closed + 1:
         lines.append(f"round {closed + 1} was broken off: {failed[-1]['reason']}")
     lines.append("What single sites contributed is known to nobody, so it is not listed.")
     return lines
+
+
+def _all(closed: int) -> str:
+    return "the only round" if closed == 1 else f"all {closed} rounds"
 
 
 def _protection(root: Path, settings: FederationSettings) -> str:

@@ -284,7 +284,10 @@ def _in_words(entry: dict[str, Any]) -> str:
             return f"round {number}: LOOK at what {site} sent: {entry['reason']}"
         case "refused":
             return f"{site}: {entry['reason']}"
-        case "no model for sites" | "no report" | "capped" as event:
+        case "summing":
+            again = f", attempt {entry['attempt']}" if entry.get("attempt", 1) > 1 else ""
+            return f"round {number}: adding up all sites under secure aggregation{again}"
+        case "no model for sites" | "no report" | "capped" | "too few sites" as event:
             site = f"{site} " if site else ""
             return f"round {number}: {site}{event}: {entry['reason']}"
         case event:
