@@ -97,7 +97,7 @@ class Killing:
 @pytest.mark.slow
 def test_kill_leaves_the_old_model_or_the_new_one(tmp_path):
     killing = Killing(tmp_path)
-    killing.at_any_moment(2)
+    killing.at_any_moment(1)
     # the moments that a random one would hardly meet
     for call, when in DEADLY:
         killing.tidy()
