@@ -28,7 +28,7 @@ from fcac.privacy.cell_release import (
     grow_cells,
     noise_scales,
 )
-from fcac.privacy.cell_statistics import N_RINGS, UNIT, cell_totals, widest_radius
+from fcac.privacy.cell_statistics import N_RINGS, UNIT, GridBlocks, cell_totals, widest_radius
 from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState, accumulate
 from fcac.privacy.samplers import Sampler
@@ -116,13 +116,13 @@ def read_task(assigned: Assignment, mechanism: NodeRelease) -> Request:
 
 
 def site_vector(
-    rows: Integers, request: Request, n_shares: int, sampler: Sampler, weights: Integers | None = None
+    rows: Integers | GridBlocks, request: Request, n_shares: int, sampler: Sampler, weights: Integers | None = None
 ) -> Integers:
     """Return what a site adds to the totals of a step: its counts, clipped sums and rings, and its share of the noise.
 
     Parameters
     ----------
-    rows : ndarray of shape (n, d)
+    rows : ndarray of shape (n, d), or GridBlocks
         Records on the integer grid; may be empty.
     request : Request
     n_shares : int

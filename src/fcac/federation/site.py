@@ -21,6 +21,7 @@ from fcac.condense import Reservoir, Trail
 from fcac.condense.sample import RowSample
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser
 from fcac.federation.contribution import Contribution
+from fcac.persistence.row_spool import RowSpool
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism, RowMechanism
 from fcac.privacy.mechanisms import statement
 from fcac.privacy.released_state import ReleasedState
@@ -90,7 +91,7 @@ class Site:
         self._state: Any = None
         self._released: Any = None
         self._draft: Any = None
-        self._draft_rows: list[NDArray[np.float64]] = []
+        self._draft_rows: RowSpool | None = None
         self._draft_ids: list[str] | None = None
         if self.state_dir is not None:
             self.state_dir.mkdir(parents=True, exist_ok=True)
@@ -133,13 +134,14 @@ class Site:
             return
         if weights is not None:
             raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
-        blocks = [block.copy() for block in table.blocks()]
-        n_rows = sum(map(len, blocks))
         if ids is not None:
-            if len(ids) != n_rows:
-                raise ValueError(f"record_ids has {len(ids)} entries for {n_rows} rows: one id per row")
+            if len(ids) != table.n_rows:
+                raise ValueError(f"record_ids has {len(ids)} entries for {table.n_rows} rows: one id per row")
             self._note_ids(ids)
-        self._draft_rows += blocks
+        if self._draft_rows is None:
+            self._draft_rows = RowSpool(self.state_dir)
+        for block in table.blocks():
+            self._draft_rows.append(block)
 
     def checkpoint(self) -> tuple[Any, ...]:
         """Return a token for :meth:`roll_back`; cheap, since states are replaced and never changed."""
@@ -152,7 +154,9 @@ class Site:
 
     def discard(self) -> None:
         """Forget rows observed since the last contribution."""
-        self._draft, self._draft_rows, self._draft_ids = None, [], None
+        if self._draft_rows is not None:
+            self._draft_rows.close()
+        self._draft, self._draft_rows, self._draft_ids = None, None, None
 
     def contribute(
         self,
@@ -214,10 +218,10 @@ class Site:
         """Compute the new state, store it, and only then take it over."""
         released = self._released
         if self.privacy is not None:
-            rows = self._joined_rows()
             if isinstance(self.privacy, NodeMechanism):
-                released = self._release(self.privacy, rows, number, partition)
-            elif len(rows):
+                released = self._release(self.privacy, number, partition)
+            elif self._draft_rows is not None and self._draft_rows.n_rows:
+                rows = self._draft_rows.array()
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
                 block = np.ascontiguousarray(noised, dtype=np.float64)
                 self.condenser.learn(self._drafted(rows.shape[1]), block, None, n_threads)
@@ -230,11 +234,15 @@ class Site:
             self._store(number, state, released)
         self._state, self._released, self.round = state, released, number
 
-    def _release(
-        self, mechanism: NodeMechanism, rows: NDArray[np.float64], number: int, partition: str | None
-    ) -> ReleasedState:
+    def _release(self, mechanism: NodeMechanism, number: int, partition: str | None) -> ReleasedState:
         """Release privately; with a state directory a round that was drawn before is found, not drawn again."""
         name = str(self.name)
+        rows: Any = self._draft_rows
+        # node mechanisms of other packages may want the rows at once
+        if rows is None or not rows.n_rows:
+            rows = np.empty((0, self._known_width()))
+        elif not getattr(mechanism, "reads_in_blocks", False):
+            rows = rows.array()
         # other node mechanisms need not know of ledgers, so what was not named is not passed
         given = {"record_ids": self._draft_ids, "partition": partition}
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
@@ -284,7 +292,7 @@ class Site:
     def _check_draft_ids(self, partition: str | None) -> None:
         if self._draft_ids is None:
             return
-        n_rows = sum(map(len, self._draft_rows))
+        n_rows = 0 if self._draft_rows is None else self._draft_rows.n_rows
         if partition is not None:
             raise ValueError("rows of this round were observed with record_ids: leave out partition")
         if len(self._draft_ids) != n_rows:
@@ -358,8 +366,8 @@ class Site:
 
     def _check_width(self, d: int) -> None:
         known = self._draft.n_features if self._draft is not None else self.n_features
-        if known is None and self._draft_rows:
-            known = self._draft_rows[0].shape[1]
+        if known is None and self._draft_rows is not None:
+            known = self._draft_rows.n_features
         if known is not None and d != known:
             raise ValueError(f"site {self.name} has rows of {known} features, these have {d}")
 
@@ -380,11 +388,9 @@ class Site:
             self.condenser.learn(self._drafted(table.n_features), block, own, n_threads, **follow)
             start += len(block)
 
-    def _joined_rows(self) -> NDArray[np.float64]:
-        if self._draft_rows:
-            return np.concatenate(self._draft_rows)
+    def _known_width(self) -> int:
         bounds = getattr(self.privacy, "bounds", None)
-        return np.empty((0, self.n_features or (1 if bounds is None else len(bounds))))
+        return self.n_features or (1 if bounds is None else len(bounds))
 
     def _to_parts(self, number: int, state: Any, released: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         meta: dict[str, Any] = {"site": self.name, "round": number, "network": None, "released": None}

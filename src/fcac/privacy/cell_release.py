@@ -16,7 +16,16 @@ from typing import NamedTuple
 import numpy as np
 
 from fcac._typing import Floats, Integers
-from fcac.privacy.cell_statistics import UNIT, WEIGHT, cell_totals, from_grid, ring_edges, to_grid, widest_radius
+from fcac.privacy.cell_statistics import (
+    UNIT,
+    WEIGHT,
+    GridBlocks,
+    cell_totals,
+    from_grid,
+    ring_edges,
+    to_grid,
+    widest_radius,
+)
 from fcac.privacy.samplers import Sampler
 from fcac.privacy.zcdp import gaussian_rho, gaussian_scale
 
@@ -145,7 +154,7 @@ class Outcome(NamedTuple):
 
 
 def release_cells(
-    rows: Integers,
+    rows: Integers | GridBlocks,
     rho: float,
     sampler: Sampler,
     public_generator: np.random.Generator,
@@ -157,8 +166,8 @@ def release_cells(
 
     Parameters
     ----------
-    rows : ndarray of shape (n, d)
-        Records on the integer grid; may be empty.
+    rows : ndarray of shape (n, d), or GridBlocks
+        Records on the integer grid; may be empty. Every step reads them once.
     rho : float
         Total cost in zCDP.
     sampler : Sampler
@@ -255,7 +264,7 @@ def grow_cells(
 
 
 def noised_step(
-    rows: Integers,
+    rows: Integers | GridBlocks,
     codebook: Integers,
     bases: Integers,
     radius: int,

@@ -18,12 +18,14 @@ the sums by at most ``WEIGHT * radius``, in the Euclidean norm. All totals are p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
+from fcac.privacy.bounds import to_unit
 
 #: Number of grid steps across the range of a feature. Records are integers from -UNIT/2 to UNIT/2.
 UNIT = 2**16
@@ -67,6 +69,47 @@ def from_grid(points: Floats | Integers) -> Floats:
     """Map grid points (or means of them) back to [0, 1]."""
     result: Floats = np.asarray(points, dtype=np.float64) / UNIT + 0.5
     return result
+
+
+class RowBlocks(Protocol):
+    """Rows that can be read block by block, as often as needed and always the same."""
+
+    n_rows: int
+    n_features: int
+
+    def blocks(self) -> Iterator[Floats]:
+        """Yield the rows in order."""
+
+
+class GridBlocks:
+    """Records on the grid that are converted while they are read: for batches that are too large for memory.
+
+    Parameters
+    ----------
+    rows : RowBlocks
+        In the units of the bounds.
+    bounds : ndarray of shape (d, 2)
+    kept : ndarray of bool of shape (n,), optional
+        Which rows are used; None: all.
+    """
+
+    def __init__(self, rows: RowBlocks, bounds: Floats, kept: NDArray[np.bool_] | None = None) -> None:
+        self.rows, self.bounds, self.kept = rows, bounds, kept
+        self.shape = (rows.n_rows if kept is None else int(kept.sum()), rows.n_features)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, kept: NDArray[np.bool_]) -> GridBlocks:
+        return GridBlocks(self.rows, self.bounds, kept)
+
+    def blocks(self) -> Iterator[Integers]:
+        """Yield the records in order."""
+        start = 0
+        for block in self.rows.blocks():
+            own = block if self.kept is None else block[self.kept[start : start + len(block)]]
+            start += len(block)
+            yield to_grid(to_unit(own, self.bounds))
 
 
 def widest_radius(n_features: int) -> int:
@@ -154,14 +197,14 @@ def person_weights(record_ids: Sequence[str]) -> Integers:
 
 
 def cell_totals(
-    rows: Integers, codebook: Integers, bases: Integers, radius: int, weights: Integers | None = None
+    rows: Integers | GridBlocks, codebook: Integers, bases: Integers, radius: int, weights: Integers | None = None
 ) -> Totals:
     """Add up weights, clipped residuals and rings.
 
     Parameters
     ----------
-    rows : ndarray of shape (n, d)
-        Records on the grid; `GAP` where a value is missing.
+    rows : ndarray of shape (n, d), or GridBlocks
+        Records on the grid; `GAP` where a value is missing. Totals of blocks add up exactly.
     codebook : ndarray of shape (K, d)
         A record belongs to the cell of the nearest codeword.
     bases : ndarray of shape (K, d)
@@ -176,8 +219,16 @@ def cell_totals(
     Totals
         ``counts`` (K,), ``sums`` (K, d) and ``rings`` (N_RINGS,), the histogram of residual norms; all weighted.
     """
-    cells = nearest(rows, codebook)
     n_cells, n_features = codebook.shape
+    if isinstance(rows, GridBlocks):
+        start, whole = 0, Totals(*(np.zeros(shape, np.int64) for shape in (n_cells, codebook.shape, N_RINGS)))
+        for block in rows.blocks():
+            own = None if weights is None else weights[start : start + len(block)]
+            start += len(block)
+            for total, part in zip(whole, cell_totals(block, codebook, bases, radius, own), strict=True):
+                total += part
+        return whole
+    cells = nearest(rows, codebook)
     if weights is None:
         weights = np.full(len(rows), WEIGHT, dtype=np.int64)
     # bincount adds up in float64, exactly: the weights of fewer than 2**43 rows stay below 2**53

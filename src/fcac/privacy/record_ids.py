@@ -67,15 +67,70 @@ def ids_in_form(record_ids: Sequence[Any], form: str) -> Sequence[Any]:
     return exact_ids(record_ids) if form == "exact" else record_ids
 
 
+#: A batch of more values than this is not sorted for its mark: its rows' hashes are added up instead.
+MANY_VALUES = 2**22
+
+
+class MultisetHash:
+    """A hash of many rows in any order: the sum of the hashes of the rows (Clarke and others, 2003: MSet-Add-Hash).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.privacy.record_ids import MultisetHash
+    >>> first, second = MultisetHash(), MultisetHash()
+    >>> first.add(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> second.add(np.array([[3.0, 4.0]]))
+    >>> second.add(np.array([[1.0, 2.0]]))
+    >>> first.digest() == second.digest()
+    True
+    """
+
+    def __init__(self) -> None:
+        self.n_rows = self.n_features = 0
+        self._sum = np.zeros(4, dtype=np.uint64)
+
+    def add(self, rows: Any) -> None:
+        """Add rows."""
+        block = _row_bytes(rows)
+        if not len(block):
+            return
+        self.n_rows, self.n_features = self.n_rows + len(block), block.itemsize // 8
+        hashes = b"".join([hashlib.blake2b(row, digest_size=32).digest() for row in block.tolist()])
+        self._sum += np.frombuffer(hashes, dtype="<u8").reshape(-1, 4).sum(axis=0, dtype=np.uint64)
+
+    def digest(self) -> bytes:
+        """Return the hash of all rows added so far."""
+        return repr((self.n_rows, self.n_features)).encode() + self._sum.astype("<u8").tobytes()
+
+
 def batch_mark(key: bytes, batch: Any) -> bytes | None:
-    """Return a keyed mark of a batch of rows, whatever their order and whoever sends them; None for an empty batch."""
+    """Return a keyed mark of a batch of rows, whatever their order and whoever sends them; None for an empty batch.
+
+    Parameters
+    ----------
+    key : bytes
+    batch : array-like of shape (n, d), or MultisetHash
+        A hash stands for a batch of more than `MANY_VALUES` values.
+    """
     if batch is None:
         return None
-    rows = np.ascontiguousarray(batch, dtype=np.float64) + 0.0  # -0.0 becomes 0.0
-    if rows.size == 0:
-        return None
-    as_bytes = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
-    return keyed(key, "batch", repr(rows.shape).encode() + np.sort(as_bytes).tobytes())
+    if not isinstance(batch, MultisetHash):
+        given = np.asarray(batch, dtype=np.float64)
+        if given.size == 0:
+            return None
+        if given.size <= MANY_VALUES:
+            return keyed(key, "batch", repr(given.shape).encode() + np.sort(_row_bytes(given)).tobytes())
+        batch = MultisetHash()
+        for start in range(0, len(given), 2**16):
+            batch.add(given[start : start + 2**16])
+    return keyed(key, "batch", batch.digest()) if batch.n_rows else None
+
+
+def _row_bytes(rows: Any) -> Any:
+    """Return every row as one value of bytes."""
+    block = np.ascontiguousarray(rows, dtype=np.float64) + 0.0  # -0.0 becomes 0.0
+    return block.view(np.dtype((np.void, block.itemsize * block.shape[1]))).ravel()
 
 
 def keyed(key: bytes, use: str, data: bytes) -> bytes:

@@ -16,10 +16,10 @@ from fcac.exceptions import PrivacyError, PrivacyWarning, RepeatedBatch
 from fcac.privacy.account import Account
 from fcac.privacy.bounds import check_bounds, check_rows, to_unit
 from fcac.privacy.cell_release import Outcome, release_cells
-from fcac.privacy.cell_statistics import MAX_FEATURES, person_weights, to_grid
+from fcac.privacy.cell_statistics import MAX_FEATURES, GridBlocks, RowBlocks, person_weights, to_grid
 from fcac.privacy.ledger import Ledger, check_partition
 from fcac.privacy.mechanism import Mechanism
-from fcac.privacy.record_ids import canonical_id, check_record_ids
+from fcac.privacy.record_ids import MANY_VALUES, MultisetHash, canonical_id, check_record_ids
 from fcac.privacy.released_state import ReleasedState, accumulate
 from fcac.privacy.samplers import OpenDPSampler, Sampler
 from fcac.privacy.zcdp import check_delta, check_epsilon, epsilon_from_rho, rho_from_epsilon, show
@@ -29,8 +29,8 @@ from fcac.privacy.zcdp import check_delta, check_epsilon, epsilon_from_rho, rho_
 class Prepared:
     """A batch that has passed every check; nothing has been charged for it yet."""
 
-    rows: Integers
-    given_rows: Floats
+    rows: Integers | GridBlocks
+    given_rows: Floats | MultisetHash
     state: ReleasedState | None
     site: str
     round: int
@@ -45,7 +45,7 @@ class Charged:
     prepared: Prepared
     rho: float
     number: int | None
-    rows: Integers
+    rows: Integers | GridBlocks
     weights: Integers | None
     account: Account
 
@@ -97,6 +97,8 @@ class NodeRelease(Mechanism):
     guarantee = "central"
     title = "differentially private release"
     per = "unit and round"
+    #: :meth:`prepare` and :meth:`release` accept rows that are read block by block.
+    reads_in_blocks = True
     _fields = ("epsilon", "bounds", "delta", "ledger", "n_cells", "random_state", "sampler")
 
     def __init__(
@@ -154,8 +156,10 @@ class NodeRelease(Mechanism):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            The rows of this round; may be empty.
+        X : array-like of shape (n, d), or an object with ``n_rows``, ``n_features`` and ``blocks()``
+            The rows of this round; may be empty. Rows in blocks, such as a
+            :class:`~fcac.persistence.row_spool.RowSpool`, are read once per step and never held in memory together;
+            the result is the same.
         state : ReleasedState, optional
             What this site released before.
         site, round : str, int
@@ -192,7 +196,7 @@ class NodeRelease(Mechanism):
         partition: str | None = None,
     ) -> Prepared:
         """Check all arguments before anything is charged."""
-        rows = check_rows(X, len(self.bounds), gaps=True)
+        on_grid, given, n_rows = self._checked(X)
         if state is not None:
             if not isinstance(state, ReleasedState):
                 raise PrivacyError(
@@ -206,16 +210,30 @@ class NodeRelease(Mechanism):
         if not isinstance(round, int | np.integer) or isinstance(round, bool) or round < 0:
             raise ValueError(f"round must be a whole number >= 0, got {round!r}")
         ids = None if record_ids is None else check_record_ids(record_ids)
-        if ids is not None and len(ids) != len(rows):
-            raise ValueError(f"record_ids has {len(ids)} entries for {len(rows)} rows: one id per row")
+        if ids is not None and len(ids) != n_rows:
+            raise ValueError(f"record_ids has {len(ids)} entries for {n_rows} rows: one id per row")
         if record_ids is not None and partition is not None:
             raise ValueError("give record_ids or partition, not both")
         check_partition(partition)
         if self.ledger is None and partition is not None:
             raise ValueError("partition is for a ledger: give NodeRelease(ledger=...)")
         self.sampler.check_ready()
-        on_grid = to_grid(to_unit(rows, self.bounds))
-        return Prepared(on_grid, rows, state, site, int(round), ids, partition)
+        return Prepared(on_grid, given, state, site, int(round), ids, partition)
+
+    def _checked(self, X: Any) -> tuple[Integers | GridBlocks, Floats | MultisetHash, int]:
+        """Return the rows on the grid, what tells whether they are a repeat, and their number."""
+        d = len(self.bounds)
+        if hasattr(X, "blocks") and X.n_rows * X.n_features > MANY_VALUES:
+            source: RowBlocks = X
+            # every row is checked before anything is charged
+            hashed = MultisetHash()
+            for block in source.blocks():
+                hashed.add(check_rows(block, d, gaps=True))
+            return GridBlocks(source, self.bounds), hashed, source.n_rows
+        if hasattr(X, "blocks"):
+            X = np.concatenate([np.empty((0, X.n_features if X.n_rows else d)), *X.blocks()])
+        rows = check_rows(X, d, gaps=True)
+        return to_grid(to_unit(rows, self.bounds)), rows, len(rows)
 
     def charge(self, prepared: Prepared) -> Charged:
         """Record the cost in the ledger durably; say which rows it admits."""
