@@ -251,8 +251,9 @@ def test_pictures_are_described() -> None:
             assert (page.parent / target).is_file(), f"{name_of(page)}: {target} is missing"
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
-    text = BLOCK.sub("", (ROOT / "README.md").read_text("utf-8"))
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_the_first_pages_lead_somewhere(name: str) -> None:
+    text = BLOCK.sub("", (ROOT / name).read_text("utf-8"))
     targets = [target for target in re.findall(r"\]\(([^)#]+)", text) if not target.startswith("http")]
     assert len(targets) > 5
     assert [target for target in targets if not (ROOT / target).exists()] == []

@@ -1,7 +1,8 @@
-"""Adding a server or a mechanism means adding one file: a test adds one of each and touches nothing else."""
+"""Adding a server, a mechanism, a kind of column or a command means adding one file: CONTRIBUTING.md keeps its word."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,83 +11,103 @@ from pathlib import Path
 import pytest
 
 import fcac
+from testing.waiting import PATIENCE
 
-SERVER = '''
-"""``server="one-each"``: every node is a cluster of its own."""
+CONTRIBUTING = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
+# Where the first code block of a section goes; the second one is its test.
+FILES = {
+    "Add a server": "federation/readouts/one_each.py",
+    "Add a privacy mechanism": "privacy/mechanisms/unprotected_rows.py",
+    "Add a kind of column": "tables/kinds/angle.py",
+    "Add a command": "cli/commands/hello.py",
+}
 
-import numpy as np
-
-from fcac.federation.readout import LatestNodes
-
-
-class OneEach(LatestNodes):
-    title = "one cluster a node"
-
-    def cluster(self, nodes, counts):
-        return np.arange(len(nodes))
-'''
-
-MECHANISM = '''
-"""``Rounded``: rows are rounded to whole numbers; no guarantee."""
+# What the tests in CONTRIBUTING.md leave out: other users of a new server, mechanism, kind and command.
+TEST_OF_ALL = """
+import json
 
 import numpy as np
+import pandas as pd
 
-from fcac.privacy.mechanism import Mechanism
-
-
-class Rounded(Mechanism):
-    kind = "row"
-    title = "rounding"
-    _fields = ("epsilon",)
-
-    def __init__(self, epsilon=1.0):
-        self.epsilon = epsilon
-
-    def perturb(self, rows, *, site=None, round=None):
-        return np.rint(rows)
-'''
-
-USE = """
-import sys
-import numpy as np
-from pathlib import Path
 from fcac import FCAC, load, save
 from fcac.cli import run
 from fcac.federation import readouts
 from fcac.privacy import mechanisms
-from fcac.privacy.mechanisms.rounded import Rounded
+from fcac.privacy.mechanisms.unprotected_rows import UnprotectedRows
+from fcac.tables import Schema
+from fcac.tables.column import Column
 
-assert readouts.names() == ["cae-fc", "communities", "one-each"], readouts.names()
-assert mechanisms.names() == ["LocalNoise", "NodeRelease", "PaperLaplace", "Rounded"], mechanisms.names()
-folder = Path(sys.argv[1])
 rows = np.random.default_rng(0).normal(size=(400, 2)) * 5
-model = FCAC(server="one-each", privacy=Rounded(), random_state=0).fit(rows, groups=np.arange(400) % 2)
-assert model.n_clusters_ == len(model.server_.nodes)
-assert (model.server_.nodes[:5] == np.rint(model.server_.nodes[:5])).any()
-model.partial_fit({2: rows}).forget(2)
-save(model, folder / "m.fcac")
-again = load(folder / "m.fcac")
-assert (again.predict(rows) == model.predict(rows)).all() and again.privacy == Rounded()
-assert run(["inspect", str(folder / "m.fcac")]) == 0
-assert run(["report", str(folder / "m.fcac"), "--out", str(folder / "r.html")]) == 0
-(folder / "x.csv").write_text("a,b\\n" + "\\n".join(f"{a},{b}" for a, b in rows))
-assert run(["fit", str(folder / "x.csv"), "--server", "one-each", "--out", str(folder / "n.fcac")]) == 0
-assert run(["fit", str(folder / "x.csv"), "--server", "one-each", "--clusters", "3", "-o", str(folder / "o.fcac")]) == 2
+
+
+def test_a_model_with_a_new_server_and_a_new_mechanism(tmp_path, capfd):
+    assert "one-each" in readouts.names()
+    assert "UnprotectedRows" in mechanisms.names()
+    model = FCAC(server="one-each", privacy=UnprotectedRows(), random_state=0).fit(rows, groups=np.arange(400) % 2)
+    assert model.n_clusters_ == len(model.server_.nodes)
+    model.partial_fit({2: rows}).forget(2)
+    path = tmp_path / "m.fcac"
+    save(model, path)
+    again = load(path)
+    assert (again.predict(rows) == model.predict(rows)).all()
+    assert run(["inspect", str(path)]) == 0
+    assert "rows as they are: no guarantee" in capfd.readouterr().out
+    assert run(["inspect", str(path), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["privacy"] == {"mechanism": "UnprotectedRows", "rounds": 1}
+    assert run(["report", str(path), "--out", str(tmp_path / "r.html")]) == 0
+    report = (tmp_path / "r.html").read_text("utf-8")
+    assert "No privacy guarantee: rows as they are." in report
+    assert "Laplace" not in report
+
+
+def test_commands_know_the_new_server(tmp_path):
+    table = tmp_path / "x.csv"
+    table.write_text("a,b\\n" + "\\n".join(f"{a},{b}" for a, b in rows))
+    fit = ["fit", str(table), "--server", "one-each", "--out", str(tmp_path / "n.fcac")]
+    assert run(fit) == 0
+    assert run([*fit, "--clusters", "3", "--force"]) == 2
+
+
+def test_a_schema_and_a_report_know_the_new_kind(tmp_path):
+    schema = Schema([Column("wind", kind="angle"), "speed"])
+    schema.save(tmp_path / "s.toml")
+    assert Schema.load(tmp_path / "s.toml") == schema
+    frame = pd.DataFrame({"wind": np.where(rows[:, 0] > 0, 90, 270) + rows[:, 1], "speed": rows[:, 1]})
+    model = FCAC(random_state=0).fit(frame, schema=schema)
+    save(model, tmp_path / "m.fcac")
+    assert run(["report", str(tmp_path / "m.fcac"), "--out", str(tmp_path / "r.html")]) == 0
+    assert "wind.sin" in (tmp_path / "r.html").read_text("utf-8")
+
+
+def test_help_lists_the_new_command(capfd):
+    assert run(["--help"]) == 0
+    assert "hello" in capfd.readouterr().out
 """
 
 
 @pytest.mark.slow
-def test_a_server_and_a_mechanism_are_one_file_each(tmp_path: Path) -> None:
-    package = tmp_path / "lib" / "fcac"
+def test_what_contributing_adds_is_one_file_each(tmp_path: Path) -> None:
+    package, tests = tmp_path / "lib" / "fcac", tmp_path / "tests"
     shutil.copytree(Path(fcac.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc"))
-    (package / "federation" / "readouts" / "one_each.py").write_text(SERVER)
-    (package / "privacy" / "mechanisms" / "rounded.py").write_text(MECHANISM)
+    tests.mkdir()
+    text = CONTRIBUTING.read_text("utf-8")
+    for section, file in FILES.items():
+        found = re.search(rf"^## {section}\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+        assert found is not None, section
+        assert f"`{Path(file).name}`" in found[1], f"{section}: say that the file is {Path(file).name}"
+        source, test = re.findall(r"^```python\n(.*?)^```$", found[1], re.MULTILINE | re.DOTALL)
+        (package / file).write_text(source, "utf-8")
+        (tests / f"test_{Path(file).name}").write_text(test, "utf-8")
+    (tests / "test_all.py").write_text(TEST_OF_ALL, "utf-8")
+    (tests / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
-        [sys.executable, "-c", USE, str(tmp_path)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tests, tests],
         env={"PYTHONPATH": str(tmp_path / "lib"), "PATH": "", "HOME": str(tmp_path)},
+        cwd=tests,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "8 passed" in done.stdout

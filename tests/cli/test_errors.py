@@ -18,7 +18,7 @@ from fcac.cli import console, run
 from testing.data import write_csv
 from testing.waiting import PATIENCE, wait_until
 
-COMMANDS = ["demo", "fit", "update", "predict", "report", "inspect", "export", "forget", "schema", "ledger", "audit"]
+COMMANDS = list(cli._COMMANDS)
 
 
 @pytest.fixture

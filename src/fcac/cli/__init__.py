@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,12 +17,12 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from fcac.cli import console
+from fcac.cli import commands, console
 
 __all__ = ["app", "main", "run"]
 
-# In the order of the help text; each is a function in the module of the same name.
-_COMMANDS = (
+# The order of the help text; a command that is not named here comes after these.
+_ORDER = (
     "demo",
     "fit",
     "update",
@@ -42,6 +43,9 @@ _LAZY = {
     ),
     "federation": ("fcac.cli.commands.federation", "Run sites and a server on different machines."),
 }
+# One file each, named like the function in it that is the command.
+_found = {module.name for module in pkgutil.iter_modules(commands.__path__)}
+_COMMANDS = (*_ORDER, *sorted(_found - {*_ORDER, *_LAZY}))
 
 
 def with_argument_help(command: click.Command) -> click.Command:

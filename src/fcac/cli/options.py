@@ -103,6 +103,7 @@ Alpha = Annotated[
         "--alpha", help="With --partition dirichlet: the smaller, the more sites differ.", rich_help_panel=_DATA
     ),
 ]
+ServerName = Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")]
 Forgetting = Annotated[
     str,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -22,7 +23,8 @@ class Mechanism(PlainObject):
     To add one, put a subclass into a file of ``fcac/privacy/mechanisms``, named like the class in lower case with
     underscores. A row mechanism (``kind = "row"``) has ``perturb(rows, site, round)``, which returns noised rows. A
     node mechanism (``kind = "node"``) has ``release(rows, state, site, round)``, which returns nodes, counts and the
-    state for the next round.
+    state for the next round. The names of its settings, which are arguments of its constructor and attributes, are in
+    ``_fields``: model files hold these and nothing else.
 
     Attributes
     ----------
@@ -33,13 +35,14 @@ class Mechanism(PlainObject):
     per : str
         The unit to which epsilon applies.
     epsilon : float
+        What one use costs; infinite, as it is by default, for a mechanism that promises nothing.
     """
 
     kind: ClassVar[Literal["row", "node"]]
     guarantee: ClassVar[Guarantee] = "none"
     title: ClassVar[str]
     per: ClassVar[str] = "record"
-    epsilon: float
+    epsilon: float = math.inf
 
     def to_settings(self) -> dict[str, Any]:
         """Return the settings as JSON values; a ledger is stored by its file name, without the directory."""
@@ -62,6 +65,8 @@ class Mechanism(PlainObject):
     def statement(self, n_releases: int, state: ReleasedState | None = None) -> dict[str, Any]:
         """Return the short privacy statement that is sent with a contribution; it never depends on rows.
 
+        Without a finite epsilon, it names none.
+
         Parameters
         ----------
         n_releases : int
@@ -69,7 +74,12 @@ class Mechanism(PlainObject):
         state : optional
             The released state of a node mechanism, which knows what was spent.
         """
-        return {"mechanism": type(self).__name__, "epsilon": float(self.epsilon), "rounds": n_releases}
+        name, cost = type(self).__name__, {"epsilon": float(self.epsilon)}
+        if not math.isfinite(self.epsilon):
+            if getattr(self, "guarantee", "none") != "none":
+                raise ValueError(f'epsilon: {name} promises something, so it must be finite, or guarantee be "none"')
+            cost = {}
+        return {"mechanism": name, **cost, "rounds": n_releases}
 
 
 @runtime_checkable

@@ -57,14 +57,16 @@ def in_a_line(statement: dict[str, Any] | None) -> str:
     found = mechanisms.of_statement(statement)
     if statement is None or statement.get("mechanism") in (None, "none"):
         return "none: sites send their nodes as they are"
-    epsilon = statement.get("epsilon", 0.0)
+    epsilon = statement.get("epsilon")
     if found is not None and found.guarantee == "central":
         unit = f" per {statement['unit']}" if "unit" in statement else ""
         return (
-            f"{found.title}: eps = {statement.get('spent', epsilon):g} "
+            f"{found.title}: eps = {statement.get('spent', math.inf if epsilon is None else epsilon):g} "
             f"at delta = {statement.get('delta', 0):g}{unit} over {counted(statement.get('rounds', 1), 'round')}"
         )
-    line = f"{title(statement)}, eps = {epsilon:g}" + ("" if found is None else f" per {found.per}")
+    line = title(statement)
+    if epsilon is not None:
+        line += f", eps = {epsilon:g}" + ("" if found is None else f" per {found.per}")
     return line if found is None or found.guarantee != "none" else f"{line}: no guarantee"
 
 

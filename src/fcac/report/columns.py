@@ -118,7 +118,12 @@ def _columns_of_field(field: Any, positions: tuple[int, ...]) -> list[ReportColu
         return [ReportColumn(field.name, "ordinal", positions, tuple(field.order), decode=field.unscaled)]
     if kind == "date":
         return _dates(field, positions)
-    return []
+    if kind in ("category", "text"):
+        return []
+    # a kind without words of its own here: its value, or each of its features as it is clustered
+    if len(positions) == 1:
+        return [ReportColumn(field.name, "number", positions, unit=unit, decode=field.unscaled)]
+    return [ReportColumn(name, "number", (j,)) for name, j in zip(field.feature_names, positions, strict=True)]
 
 
 def _dates(field: Any, positions: tuple[int, ...]) -> list[ReportColumn]:

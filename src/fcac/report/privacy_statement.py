@@ -140,7 +140,7 @@ def make_statement(
             figures=_single_figures(latest),
             **common,
         )
-    if "none" in promised:
+    if "PaperLaplace" in used:
         return PrivacyStatement(
             "warning",
             "No promise",
@@ -151,6 +151,19 @@ def make_statement(
                 "reproducing the paper. For a guarantee, use NodeRelease.",
             ],
             figures=_paper_figures(latest),
+            **common,
+        )
+    if "none" in promised:
+        titles = sorted({group.summary() for group in groups if group.guarantee == "none"})
+        return PrivacyStatement(
+            "warning",
+            "No promise",
+            f"No privacy guarantee: {' and '.join(titles)}.",
+            [
+                "Sites used a mechanism that promises nothing, so what they sent can reveal as much as the rows "
+                "themselves. For a guarantee, use NodeRelease.",
+            ],
+            figures=_single_figures(latest),
             **common,
         )
     warning = str(described.get("warning") or "")

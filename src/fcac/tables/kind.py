@@ -47,7 +47,7 @@ class Kind(ABC):
     keys : tuple of str
         Settings of `Column` that the kind uses, beside kind, weight and missing.
     reads : {"numbers", "text", "nothing"}
-        How a reader should read the column.
+        How a reader should read the column: what `encode` is handed then suits `as_numbers` or `as_text`.
     block : {"number", "numbers", "category"}
         How the read-out compares it; see :class:`fcac.tables.blocks.Block`.
     """
@@ -57,8 +57,10 @@ class Kind(ABC):
     reads: ClassVar[Literal["numbers", "text", "nothing"]] = "numbers"
     block: ClassVar[Literal["number", "numbers", "category"]] = "number"
 
-    def check(self, column: Column) -> None:  # noqa: B027 - a kind without settings has nothing to check
+    def check(self, column: Column) -> None:
         """Raise a `SchemaError` that names the field and the fix if the settings do not fit together."""
+        if column.missing == "fill" and "fill" not in self.keys and self.reads != "nothing":
+            raise refuse(column, f'kind = "{self.name}" cannot fill gaps; use missing = "native", "error" or "drop"')
 
     @abstractmethod
     def feature_names(self, column: Column) -> list[str]:
@@ -111,6 +113,20 @@ def whole_array(values: Any) -> Any:
         if isinstance(values, pa.ChunkedArray):  # no chunk at all
             values = pa.array([], values.type)
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def as_numbers(column: Column, values: Any, needed: str) -> Floats:
+    """Return values of numbers as an array, NaN for missing ones; values of another type are a `DataError`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not is_numeric(values.type):
+        raise DataError(f"column {column.name!r} has {kind_in_words(values.type)}, but {needed} are needed")
+    if pa.types.is_boolean(values.type):
+        values = pc.cast(values, pa.int8())
+    if not pa.types.is_float64(values.type):
+        values = pc.cast(values, pa.float64(), safe=False)
+    return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
 
 
 def as_text(column: Column, values: Any, needed: str, gap_words: frozenset[str] = GAP_WORDS) -> Any:

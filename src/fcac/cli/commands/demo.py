@@ -18,7 +18,7 @@ def demo(
         "fcac-demo"
     ),
     seed: opt.Seed = 0,
-    server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
+    server: opt.ServerName = "communities",
     show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
     """See it work: three Gaussians arrive at two sites over three rounds, then patients of three clinics under privacy.

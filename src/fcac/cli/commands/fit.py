@@ -28,7 +28,7 @@ def fit(
     read: opt.Read = None,
     engine: opt.Engine = "process",
     master: opt.Master = None,
-    server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = "communities",
+    server: opt.ServerName = "communities",
     n_clusters: Annotated[
         int | None,
         typer.Option(

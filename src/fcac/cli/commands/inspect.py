@@ -94,11 +94,11 @@ def _federation(model: Any) -> dict[str, Any]:
 
 
 def _dearest(sites: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the statement of the site that has spent most; one without privacy counts as the dearest of all."""
+    """Return the statement of the site that has spent most; one that names no cost counts as the dearest of all."""
 
     def spent(site: dict[str, Any]) -> float:
         said = site["privacy"]
-        return float("inf") if said.get("mechanism") in (None, "none") else said.get("spent", said.get("epsilon", 0.0))
+        return float(said.get("spent", said.get("epsilon", math.inf)))
 
     found: dict[str, Any] = max(sites, key=spent)["privacy"]
     return found

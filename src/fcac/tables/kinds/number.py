@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.exceptions import DataError
-from fcac.tables.kind import Encoded, Kind, is_numeric, kind_in_words, refuse
+from fcac.tables.kind import Encoded, Kind, as_numbers, refuse
 
 if TYPE_CHECKING:
     from fcac.tables.column import Column
@@ -32,7 +31,7 @@ class Number(Kind):
         return [(float(low), float(high))]
 
     def encode(self, column: Column, values: Any) -> Encoded:
-        return Encoded(prepared(column, _numbers(values, column.name))[None, :])
+        return Encoded(prepared(column, as_numbers(column, values, "numbers"))[None, :])
 
     def decode(self, column: Column, features: Floats) -> Floats:
         return unscaled(column, features)
@@ -88,17 +87,3 @@ def unscaled(column: Column, values: Floats) -> Floats:
     if column.scaling == "standard":
         return column.center + values * column.spread  # type: ignore[operator]
     return np.exp(values) if column.scaling == "log" else values
-
-
-def _numbers(values: Any, name: str) -> Floats:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not is_numeric(values.type):
-        raise DataError(f"column {name!r} has {kind_in_words(values.type)}, but numbers are needed")
-    if pa.types.is_boolean(values.type):
-        values = pc.cast(values, pa.int8())
-    if not pa.types.is_float64(values.type):
-        values = pc.cast(values, pa.float64(), safe=False)
-    # a missing value becomes NaN
-    return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())

@@ -32,7 +32,7 @@ def init(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="No encryption and no keys; loopback addresses only.")
     ] = False,
-    server: Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")] = ("communities"),
+    server: opt.ServerName = "communities",
     max_nodes: Annotated[
         int | None,
         typer.Option(
