@@ -26,6 +26,7 @@ from fcac.report.noise import node_noise
 from fcac.report.privacy_statement import PrivacyStatement, make_statement
 from fcac.report.profiles import Profiles, make_profiles
 from fcac.report.reading import Cluster, Reading, read_out, stability_of
+from fcac.report.text_words import cluster_words, with_words
 from fcac.report.tree import TreeData, make_tree
 from fcac.report.views import Views, make_dots, make_views
 
@@ -150,6 +151,9 @@ def gather(
         None if noise is None else noise.values,
         _N_TELLING if len(read.clusters) <= _MANY_CLUSTERS else _N_TELLING_OF_MANY,
     )
+    weights = known.counts.astype(np.float64)
+    words = cluster_words(schema, known.nodes, weights, read.labels, [c.label for c in read.clusters])
+    profiles = with_words(profiles, words)
     snapshots = replay(server) if server.n_rounds > 1 else None
     history = server.history
     sites = _sites(server, history)
