@@ -206,7 +206,10 @@ def test_counts_that_are_sums_of_weights_are_shown_whole():
 def test_texts_are_told_by_words_of_a_public_vocabulary():
     pytest.importorskip("wordllama")
     rng = np.random.default_rng(0)
-    topics = ["parcel courier delivery shipment tracking driver".split(), "tomato roses soil seeds compost lawn".split()]
+    topics = [
+        ["parcel", "courier", "delivery", "shipment", "tracking", "driver"],
+        ["tomato", "roses", "soil", "seeds", "compost", "lawn"],
+    ]
     which = np.arange(160) % 2
     table = pa.table({"note": [" ".join(rng.choice(topics[k], size=4, replace=False)) for k in which]})
     schema = Schema([Column("note", kind="text", encoder="wordllama:64")])
@@ -234,3 +237,12 @@ def test_the_report_of_one_table_speaks_of_rows_not_of_sites():
     assert "<h1>2 clusters in 300 rows</h1>" in html
     assert 'id="sites"' not in html
     assert "Be careful with values below" in html
+
+
+def test_rows_with_gaps_and_mixed_columns_are_counted():
+    schema = Schema([Column("age", kind="number", min=0, max=100, scaling="range", missing="native"), "dose"])
+    table = pa.table({"age": [20.0, None, 22.0] * 30 + [80.0, 81.0, None] * 30, "dose": [1.0] * 90 + [9.0] * 90})
+    fitted = FCAC(n_clusters=2, random_state=0).fit(table, schema=schema)
+    data = gather(fitted, rows=table, stability=False)
+    assert sorted(c.rows for c in data.read.clusters) == [90, 90]
+    assert data.novelty.n_rows == 180

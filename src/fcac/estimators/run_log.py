@@ -45,4 +45,11 @@ class Run:
         if not all(type(count) is int and count >= 0 for count in counts) or not math.isfinite(float(seconds)):
             raise ValueError("the counts of rows in this file are not counts")
         why = {str(name): count for name, count in values["dropped_for"].items()}
-        return cls(*counts[:3], why, float(seconds), str(values["sites"]))
+        return cls(
+            round=counts[0],
+            rows_read=counts[1],
+            rows_dropped=counts[2],
+            dropped_for=why,
+            seconds=float(seconds),
+            sites=str(values["sites"]),
+        )

@@ -131,7 +131,9 @@ def gather(
     known = material(server.latest(), d)
     noise = node_noise(server)
     views = make_views(server, names, d)
-    counted = None if rows is None else count_rows(server, rows, estimator and estimator.novelty_reach())
+    # a schema says what columns mean and whether gaps are allowed
+    read_table = None if estimator is None or estimator.schema_ is None else estimator._rows_to_read
+    counted = None if rows is None else count_rows(server, rows, estimator and estimator.novelty_reach(), read_table)
     exact = None if counted is None else counted.by_cluster
     judged = stability and len(server.nodes) <= _MOST_JUDGED
     read = read_out(
