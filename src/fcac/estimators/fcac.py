@@ -59,11 +59,11 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         Number of clusters, if it is known; by default it is found. Only ``server="communities"`` takes it.
     max_nodes : int, optional
         Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
-        ``server="cae-fc"`` has no use for it: there CA+ decides.
+        Not for ``server="cae-fc"``, where CA+ decides.
     forgetting : str, default="none"
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
-        count for ever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
+        count forever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
     site : Condenser, optional
         How sites turn rows into nodes, if it is not to be what the server asks for: an object of a subclass of
         `fcac.federation.condenser.Condenser`. Such a model cannot be saved.

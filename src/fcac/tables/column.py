@@ -121,7 +121,7 @@ class Column:
         # the columns of 0.1.0 named no kind and could carry settings that had no effect
         if given and self.kind is not None:
             uses = f"; it uses {', '.join(how.keys)}" if how.keys else ""
-            raise SchemaError(f'{where}: a column of kind = "{self.kind}" has no use for {listed(given)}{uses}')
+            raise SchemaError(f'{where}: a column of kind = "{self.kind}" does not take {listed(given)}{uses}')
         how.check(self)
 
     def _check_types(self, where: str) -> None:
