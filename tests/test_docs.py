@@ -307,6 +307,11 @@ def test_every_page_is_in_the_navigation() -> None:
     assert named == there, "name every page of docs/, and no other, in the nav of zensical.toml"
 
 
+def test_the_site_names_its_version() -> None:
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
+    assert settings["project"]["site_name"] == f"fcac {fcac.__version__}"
+
+
 def test_figures_in_words_are_those_of_the_demo() -> None:
     result = run_demo(seed=0, server="communities")
     first, second = (len(sent.nodes) for sent in result.model.server_.latest().values())
@@ -371,7 +376,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("site")
     for name in ("docs", "src"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc"))
-    shutil.copy(ROOT / "zensical.toml", root)
+    for name in ("zensical.toml", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, root)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True, timeout=PATIENCE)
     said = done.stdout + done.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fcac._rows import Rows
+from fcac._rows import Rows, column_names
 from fcac._typing import Floats, Integers
 from fcac.federation import Server
 
@@ -64,8 +64,8 @@ def count_rows(server: Server, rows: Any, limit: float | None, read: Callable[[A
     limit : float or None
         Distance beyond which a row is novel; None if it is another one for every node.
     read : callable, optional
-        Turns a table into rows of features, where a schema is needed for that; otherwise rows are features already,
-        without gaps.
+        Turns a table with named columns into rows of features, where there is a schema; rows without names are
+        features already. Without a schema there must not be gaps.
     """
     threshold = server.threshold if limit is None else limit
     is_same = limit is not None or bool((server.reach == threshold).all())
@@ -76,7 +76,10 @@ def count_rows(server: Server, rows: Any, limit: float | None, read: Callable[[A
     bars = np.zeros((2, _N_BINS), np.int64)
     by_cluster: dict[int, int] = {}
     for piece in _pieces(rows):
-        table = Rows(piece, "report", allow_empty=True) if read is None or not len(piece) else read(piece)
+        if read is not None and column_names(piece) is not None:
+            table = read(piece)
+        else:
+            table = Rows(piece, "report", allow_empty=True, allow_gaps=read is not None)
         if table.n_features != server.n_features:
             raise ValueError(f"rows have {table.n_features} features, the model has {server.n_features}")
         for block in table.blocks():

@@ -132,7 +132,8 @@ def gather(
     noise = node_noise(server)
     views = make_views(server, names, d)
     # a schema says what columns mean and whether gaps are allowed
-    read_table = None if estimator is None or estimator.schema_ is None else estimator._rows_to_read
+    by_schema = estimator is not None and estimator.schema_ is not None
+    read_table = estimator._rows_to_read if estimator is not None and by_schema else None
     counted = None if rows is None else count_rows(server, rows, estimator and estimator.novelty_reach(), read_table)
     exact = None if counted is None else counted.by_cluster
     judged = stability and len(server.nodes) <= _MOST_JUDGED

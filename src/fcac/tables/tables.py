@@ -359,10 +359,11 @@ def _plain_schema(files: list[TableFile], columns: Sequence[str] | None, apart: 
     if wrong:
         what = ", ".join(f"{field.name} ({kind_in_words(field.type)})" for field in wrong[:8])
         drops = " ".join(f"--drop {field.name}" for field in wrong[:3])
-        raise DataError(
-            f"{first.path}: column {what} is not numeric: leave it out ({drops}), name it as the site column, "
-            "or describe the columns in a schema (fcac schema)"
-        )
+        if len(wrong) > 1:
+            said = f"columns {what} are not numeric: leave them out ({drops}), name one as the site column"
+        else:
+            said = f"column {what} is not numeric: leave it out ({drops}), name it as the site column"
+        raise DataError(f"{first.path}: {said}, or describe the columns in a schema (fcac schema)")
     if not used:
         raise DataError(f"{first.path} has no column left to cluster by")
     for file in files[1:]:
