@@ -3,6 +3,7 @@
 # make bench  speed against its contenders         make coverage   how much of the code the tests run
 # make docs   build the documentation            make soak   the long tests (kill moments, faults, audits)
 # make test-spark  the tests of Spark (installs pyspark, needs Java)
+# make dist   wheel and source archive in dist/, tried in a clean environment
 # make clean  remove what was built
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-spark test-fast check coverage soak bench docs clean
+.PHONY: demo test test-spark test-fast check coverage soak bench docs dist clean
 
 demo: $(VENV)/core.stamp
 	$(BIN)/fcac demo
@@ -43,6 +44,11 @@ bench: $(VENV)/all.stamp
 
 docs: $(VENV)/all.stamp
 	$(BIN)/zensical build --clean --strict
+
+dist: $(VENV)/all.stamp
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python .ci/check_dist.py dist
 
 clean:
 	rm -rf $(VENV) build dist site out .cache src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""A drifting stream: one heap moves day by day, another stays, a third appears; four sensors share the rows.
+"""A drifting stream: one group of rows moves day by day, another stays, a third appears on day 5; at four sensors.
 
 Run ``python examples/drifting_stream.py [FOLDER]``. It writes ``drifting_stream.png`` and needs
 ``pip install 'fcac[experiments]'``.
@@ -37,8 +37,9 @@ def arriving(day: int, rng: np.random.Generator) -> np.ndarray:
 
 def main(folder: Path) -> None:
     """Play the days and draw four of them, and how novel each day was."""
+    # Every day is a round: judge the new rows by yesterday's model, then learn them.
     rng = np.random.default_rng(0)
-    model = FCAC(server="communities", random_state=0)
+    model = FCAC(random_state=0)
     novel: dict[int, float] = {}
     figure, axes = plt.subplot_mosaic(
         [[f"day {day}" for day in SHOWN], ["novel"] * len(SHOWN)],
@@ -55,15 +56,16 @@ def main(folder: Path) -> None:
         if day in SHOWN:
             draw_day(model, rows, axes[f"day {day}"])
             axes[f"day {day}"].set_title(f"day {day}: {model.n_clusters_} clusters", fontsize=10)
-
-    for change in model.lineage_:
-        if change.kind in ("born", "merged", "split", "died"):
-            print(f"  round {change.round}: cluster {change.cluster} {change.kind}")
     axes["novel"].bar(list(novel), [100 * share for share in novel.values()], color="#444444", width=0.5)
     axes["novel"].set(xlabel="day", ylabel="% novel", title="rows unlike anything seen before that day")
     figure.savefig(folder / "drifting_stream.png", dpi=110)
     plt.close(figure)
     print(f"Picture: {folder / 'drifting_stream.png'}")
+
+    # What became of the clusters over the days.
+    for change in model.lineage_:
+        if change.kind in ("born", "merged", "split", "died"):
+            print(f"  round {change.round}: cluster {change.cluster} {change.kind}")
 
 
 def draw_day(model: FCAC, rows: np.ndarray, axis: plt.Axes) -> None:

@@ -32,17 +32,21 @@ SHAPES = "os^Dvp"
 
 def main(folder: Path) -> None:
     """Cluster, print what came out, and draw it."""
+    # Four hospitals that see different patients.
     table = load_breast_cancer()
     rows, hospital = as_groups(dirichlet(table.target, len(HOSPITALS), alpha=1.0, seed=0), HOSPITALS)
     X, malignant = table.data[rows], table.target[rows] == 0
 
-    model = FCAC(server="communities", random_state=0).fit(X, groups=hospital)
+    # Each hospital condenses its rows to nodes; the server clusters the nodes of all four.
+    model = FCAC(random_state=0).fit(X, groups=hospital)
 
+    # The diagnoses were not used; do the clusters agree with them?
     print(f"{len(X)} patients at {len(HOSPITALS)} hospitals, {model.n_clusters_} clusters")
     for cluster in np.unique(model.labels_):
         share = malignant[model.labels_ == cluster].mean()
         print(f"  cluster {cluster}: {(model.labels_ == cluster).sum()} patients, {share:.0%} of them malignant")
 
+    # A report for a browser, and a picture.
     write_report(model, folder / "hospitals.html", title="Four hospitals", feature_names=list(table.feature_names))
     draw(model, hospital, malignant, folder / "hospitals.png")
     print(f"Pictures: {folder / 'hospitals.png'} and {folder / 'hospitals.html'}")
@@ -59,7 +63,7 @@ def draw(model: FCAC, hospital: np.ndarray, malignant: np.ndarray, path: Path) -
     for place, cluster in enumerate(clusters):
         mine = server.node_labels == cluster
         plane.scatter(*flat[mine].T, s=12, c=COLOURS[place % 6], marker=SHAPES[place % 6], label=f"cluster {cluster}")
-    plane.set(title=f"{len(flat)} nodes, seen from the side", xticks=[], yticks=[])
+    plane.set(title=f"{len(flat)} nodes, two principal components", xticks=[], yticks=[])
     plane.legend(frameon=False, fontsize=8)
 
     bottom = np.zeros(len(HOSPITALS))

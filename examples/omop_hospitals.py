@@ -61,6 +61,7 @@ def make_tables(n: int, seed: int) -> tuple[dict[str, pa.Table], np.ndarray]:
 
 def main(folder: Path) -> None:
     """Make three databases, cluster their persons, and print what sets the clusters apart."""
+    # Three hospitals, each with a database of its own.
     import duckdb
 
     databases = folder / "omop"
@@ -74,11 +75,13 @@ def main(folder: Path) -> None:
                 connection.execute(f"create table {name} as select * from rows")
                 connection.unregister("rows")
 
+    # The query runs at each hospital; its rows become nodes there.
     schema = Schema.load(HERE / "omop.toml")
     query = (HERE / "omop.sql").read_text("utf-8")
     tables = open_tables([databases], schema, options=ReadOptions(query=query))
     model = FCAC(random_state=0).play_stream(tables.pieces(), tables.n_features, tables.feature_names, schema=schema)
 
+    # What sets the clusters apart.
     print(f"{tables.n_read} persons at {len(HOSPITALS)} hospitals")
     print(model.summary())
     write_report(model, folder / "omop.html", title="Three hospitals with OMOP databases")

@@ -28,11 +28,13 @@ N_PHONES = 50
 
 def main(folder: Path) -> None:
     """Cluster, compare with two rivals that know the number, and draw each cluster's average digit."""
+    # Fifty phones, each with mostly a few of the ten digits.
     X, y = load_digits(return_X_y=True)
     rows, phone = as_groups(dirichlet(y, N_PHONES, alpha=0.5, seed=0))
     X, y = X[rows], y[rows]
 
-    model = FCAC(server="communities", random_state=0).fit(X, groups=phone)
+    # One round, and two rivals that are told that there are ten clusters.
+    model = FCAC(random_state=0).fit(X, groups=phone)
     scores = {f"communities, found {model.n_clusters_}": adjusted_mutual_info_score(y, model.labels_)}
     for name, rival in {"k-FED": KFed(10, random_state=0), "k-means, merged": KMeansMerged(10, random_state=0)}.items():
         scores[f"{name}, told 10"] = adjusted_mutual_info_score(y, rival.fit(X, groups=phone).labels_)
@@ -40,6 +42,7 @@ def main(folder: Path) -> None:
     for name, score in scores.items():
         print(f"  {name:<24} {score:.3f}")
 
+    # The average digit of each cluster.
     draw(model, y, folder / "phones.png")
     print(f"Picture: {folder / 'phones.png'}")
 

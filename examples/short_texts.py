@@ -53,12 +53,15 @@ def make_texts(n: int, seed: int = 0) -> tuple[list[str], np.ndarray, np.ndarray
 
 def main(folder: Path) -> None:
     """Encode, cluster, and print the words that tell clusters apart."""
+    # Every desk turns its own texts into vectors, with the same encoder.
     texts, topics, desks = make_texts(1500)
     known = encoder("wordllama:64")
     vectors = known.encode(texts)
 
+    # The vectors are condensed and clustered like any other rows.
     model = FCAC(random_state=0).fit(vectors, groups=desks)
 
+    # Words for each cluster: from the texts, and from a public vocabulary.
     print(f"{len(texts)} texts at {len(DESKS)} desks: {model.n_clusters_} clusters for {len(TOPICS)} topics")
     print(f"agreement with the topics (AMI): {adjusted_mutual_info_score(topics, model.labels_):.2f}")
     from_rows = words_from_rows(texts, model.labels_.tolist(), 4)

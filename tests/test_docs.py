@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import gzip
 import importlib
 import inspect
@@ -36,6 +37,9 @@ import typer.main
 import fcac
 from fcac import cli
 from fcac.estimators.demo import run_demo
+from fcac.tables import ReadOptions, kinds
+from fcac.tables.column import COMMON, MISSING, SCALINGS, SETTINGS
+from fcac.tables.schema import _TOP
 from testing.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -181,6 +185,44 @@ def test_every_command_is_in_the_reference() -> None:
     assert {name for name in names if f"`fcac {name}`" not in page} == set()
 
 
+def test_every_schema_key_is_in_the_guide() -> None:
+    page = (ROOT / "docs" / "guide" / "schema.md").read_text("utf-8")
+    keys = {*SETTINGS, *COMMON, *_TOP}
+    assert len(keys) > 25
+    assert {key for key in keys if not re.search(rf"`{key}\b", page)} == set()
+    assert {name for name in kinds.names() if f"**{name}**" not in page} == set()
+    values = {*SCALINGS, *MISSING}
+    assert {value for value in values if f'`"{value}"`' not in page} == set()
+
+
+def test_every_read_option_is_in_the_guide() -> None:
+    page = (ROOT / "docs" / "guide" / "files.md").read_text("utf-8")
+    of_databases = {"query", "new_by"}  # these have a page of their own
+    names = {field.name for field in dataclasses.fields(ReadOptions)} - of_databases
+    assert {name for name in names if f"--read {name}=" not in page} == set()
+
+
+def test_every_command_line_option_has_a_help_text() -> None:
+    without = []
+    waiting: list[tuple[str, click.Command]] = [("fcac", typer.main.get_command(cli.app))]
+    while waiting:
+        name, command = waiting.pop()
+        if isinstance(command, click.Group):
+            inner = [command.resolve_command(click.Context(command), [one]) for one in command.list_commands(None)]
+            waiting += [(f"{name} {one}", found) for one, found, _ in inner if one and found is not None]
+        without += [
+            f"{name} {parameter.opts[0]}"
+            for parameter in command.params
+            if isinstance(parameter, click.Option) and not parameter.help
+        ]
+    assert without == []
+
+
+def test_no_page_installs_from_an_index() -> None:
+    for page in PAGES:
+        assert not re.search(r"pip install (--\S+ )*'?fcac\b", page.read_text("utf-8")), name_of(page)
+
+
 def test_architecture_names_every_package() -> None:
     page = (ROOT / "docs" / "contributing" / "architecture.md").read_text("utf-8")
     table = page.split("## The packages of")[1].split("\n## ")[0]
@@ -266,6 +308,11 @@ def test_every_page_is_in_the_navigation() -> None:
     assert named == there, "name every page of docs/, and no other, in the nav of zensical.toml"
 
 
+def test_the_site_names_its_version() -> None:
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
+    assert settings["project"]["site_name"] == f"fcac {fcac.__version__}"
+
+
 def test_figures_in_words_are_those_of_the_demo() -> None:
     result = run_demo(seed=0, server="communities")
     first, second = (len(sent.nodes) for sent in result.model.server_.latest().values())
@@ -281,17 +328,6 @@ def test_pictures_can_be_drawn_again(tmp_path: Path) -> None:
     draw["main"](tmp_path)
     drawn = {picture.name for picture in tmp_path.glob("*.png")}
     assert drawn == {picture.name for picture in (ROOT / "docs" / "pictures").glob("*.png")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["hospitals", "phones", "drifting_stream", "omop_hospitals", "short_texts"])
-def test_example_ends_in_a_picture(name: str, tmp_path: Path) -> None:
-    example = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
-    with contextlib.redirect_stdout(io.StringIO()):
-        example["main"](tmp_path)
-    pictures = [path for path in tmp_path.iterdir() if path.suffix in (".png", ".html")]
-    assert pictures
-    assert all(path.stat().st_size > 5_000 for path in pictures)
 
 
 @pytest.mark.soak
@@ -341,7 +377,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("site")
     for name in ("docs", "src"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc"))
-    shutil.copy(ROOT / "zensical.toml", root)
+    for name in ("zensical.toml", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, root)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     done = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True, timeout=PATIENCE)
     said = done.stdout + done.stderr

@@ -36,6 +36,7 @@ def main(folder: Path = HERE) -> None:
     three_rounds(result, folder / "rounds.png")
     two_servers(result, folder / "servers.png")
     three_networks(folder / "networks.png")
+    side_by_side(folder / "clusterers.png")
 
 
 def overview(result: DemoResult, path: Path) -> None:
@@ -109,6 +110,51 @@ def three_networks(path: Path) -> None:
         axis.scatter(*model.nodes_.T, s=14, c=COLOURS[0], linewidths=0, zorder=3)
         axis.set_title(f"{name}: {len(model.nodes_)} nodes, {len(edges)} edges", fontsize=10)
     _finish(figure, axes, path)
+
+
+def side_by_side(path: Path) -> None:
+    """Five small sets, clustered by this package's clusterers, by HDBSCAN, and by k-means, which is told the number."""
+    from sklearn.cluster import HDBSCAN, KMeans
+    from sklearn.datasets import make_blobs, make_circles, make_moons
+
+    from fcac import FCAC
+    from fcac.estimators import CAPlusCommunities
+
+    rng = np.random.default_rng(0)
+    sheared = make_blobs(1200, random_state=170)[0] @ np.array([[0.6, -0.6], [-0.4, 0.8]])
+    sets = {
+        "moons": (make_moons(1200, noise=0.05, random_state=0)[0], 2),
+        "circles": (make_circles(1200, factor=0.5, noise=0.05, random_state=0)[0], 2),
+        "sheared": (sheared, 3),
+        "unequal": (make_blobs(1200, cluster_std=[1.0, 2.5, 0.5], random_state=170)[0], 3),
+        "one square": (rng.random((1200, 2)), 1),
+    }
+    figure, grid = plt.subplots(len(sets), 5, figsize=(8.4, 8.4), gridspec_kw={"wspace": 0.06, "hspace": 0.06})
+    for lines, (name, (rows, k)) in zip(grid, sets.items(), strict=True):
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        rows = rng.permutation((rows - low) / (high - low))
+        for axis, (title, model) in zip(
+            lines,
+            {
+                "FCAC": FCAC(),
+                "CAPlusCommunities": CAPlusCommunities(),
+                "FCAC, server cae-fc": FCAC(server="cae-fc", random_state=0),
+                "HDBSCAN": HDBSCAN(min_cluster_size=15, copy=True),
+                "k-means, told k": KMeans(k, n_init=10, random_state=0),
+            }.items(),
+            strict=True,
+        ):
+            labels = model.fit_predict(rows)
+            sizes = {label: (labels == label).sum() for label in np.unique(labels) if label >= 0}
+            for place, label in enumerate(sorted(sizes, key=lambda label: -sizes[label])):
+                colour = COLOURS[place] if place < len(COLOURS) else GREY
+                axis.scatter(*rows[labels == label].T, s=2, c=colour, linewidths=0)
+            axis.scatter(*rows[labels < 0].T, s=2, c="#d8dde2", linewidths=0)
+            axis.text(0.97, 0.03, len(sizes), transform=axis.transAxes, ha="right", fontsize=9)
+            if axis in grid[0]:
+                axis.set_title(title, fontsize=9)
+        lines[0].set_ylabel(name, fontsize=9)
+    _finish(figure, grid.flat, path)
 
 
 def _clusters(axis: plt.Axes, server: Server) -> None:

@@ -201,3 +201,48 @@ def test_counts_that_are_sums_of_weights_are_shown_whole():
     html = render_report(server)
     assert "30,303 rows" in html
     assert "30,303.0" not in html
+
+
+def test_texts_are_told_by_words_of_a_public_vocabulary():
+    pytest.importorskip("wordllama")
+    rng = np.random.default_rng(0)
+    topics = [
+        ["parcel", "courier", "delivery", "shipment", "tracking", "driver"],
+        ["tomato", "roses", "soil", "seeds", "compost", "lawn"],
+    ]
+    which = np.arange(160) % 2
+    table = pa.table({"note": [" ".join(rng.choice(topics[k], size=4, replace=False)) for k in which]})
+    schema = Schema([Column("note", kind="text", encoder="wordllama:64")])
+    fitted = FCAC(n_clusters=2, random_state=0).fit(table, schema=schema)
+    data = gather(fitted, stability=False)
+    words = {label: profile.words[0] for label, profile in data.profiles.clusters.items()}
+    assert {column for column, _ in words.values()} == {"note"}
+    together = [" ".join(found) for _, found in words.values()]
+    assert any("ship" in text or "deliver" in text for text in together)
+    assert data.profiles.name(0).startswith(", ".join(words[0][1][:3]))
+    assert words[0][1][0] in render_report(fitted)
+
+
+def test_numbers_have_the_unit_of_the_schema():
+    schema = Schema([Column("sodium", kind="number", min=100, max=180, scaling="range", unit="mmol/l")])
+    rows = np.concatenate([np.random.default_rng(0).normal(m, 1, 200) for m in (120.0, 160.0)])
+    fitted = FCAC(n_clusters=2, random_state=0).fit(pa.table({"sodium": rows}), schema=schema)
+    assert "mmol/l" in render_report(fitted)
+    assert Schema.from_toml(schema.to_toml()).fields[0].unit == "mmol/l"
+
+
+def test_the_report_of_one_table_speaks_of_rows_not_of_sites():
+    rows = np.random.default_rng(0).normal(size=(300, 2)) + np.repeat([[0.0], [9.0]], 150, axis=0)
+    html = render_report(FCAC(n_clusters=2, random_state=0).fit(rows))
+    assert "<h1>2 clusters in 300 rows</h1>" in html
+    assert 'id="sites"' not in html
+    assert "Be careful with values below" in html
+
+
+def test_rows_with_gaps_and_mixed_columns_are_counted():
+    schema = Schema([Column("age", kind="number", min=0, max=100, scaling="range", missing="native"), "dose"])
+    table = pa.table({"age": [20.0, None, 22.0] * 30 + [80.0, 81.0, None] * 30, "dose": [1.0] * 90 + [9.0] * 90})
+    fitted = FCAC(n_clusters=2, random_state=0).fit(table, schema=schema)
+    data = gather(fitted, rows=table, stability=False)
+    assert sorted(c.rows for c in data.read.clusters) == [90, 90]
+    assert data.novelty.n_rows == 180

@@ -57,6 +57,23 @@ def test_guesses_by_name_where_values_are_not_read(tmp_path, table):
     assert "levels" not in text[text.index("[columns]") :]
 
 
+@pytest.mark.parametrize(
+    ("days", "form"),
+    [
+        (["31.01.2024", "05.02.2024", "n/a"], "%d.%m.%Y"),
+        (["12/31/2024", "01/02/2024", "03/04/2024"], "%m/%d/%Y"),
+        (["31/12/2024", "01/02/2024", "03/04/2024"], "%d/%m/%Y"),
+    ],
+)
+def test_days_written_in_other_ways_get_their_format(tmp_path, days, form):
+    lines = [f"{day};{i};" for i, day in enumerate(days * 20) if day != "n/a"]
+    (tmp_path / "a.csv").write_text("\n".join(["seen;value;empty", *lines]) + "\n")
+    schema = Schema.from_toml(draft_schema([tmp_path / "a.csv"]))
+    assert schema.fields[0].settings()["format"] == form
+    assert check_fit([tmp_path / "a.csv"], schema).fits
+    assert schema.fields[2].how.name == "ignore", "a column without values says nothing"
+
+
 def test_indices_skewed_numbers_codes_free_text_and_empty_columns():
     n = 60
     frame = pd.DataFrame(
@@ -76,7 +93,7 @@ def test_indices_skewed_numbers_codes_free_text_and_empty_columns():
         "income": "number",
         "zip": "category",
         "remark": "ignore",
-        "nothing": "number",
+        "nothing": "ignore",
         "agreed": "boolean",
     }
     assert schema.fields[1].scaling == "log"

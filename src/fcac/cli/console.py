@@ -194,7 +194,7 @@ def _in_words(error: BaseException) -> str:
             return f"this needs {module}: pip install 'fcac[{_EXTRAS[module]}]'"
         if module == "fcac":
             return f"this part ({error.name}) is not in this installation of fcac"
-        return f"the package {error.name} is not installed: pip install --upgrade fcac"
+        return f"the package {error.name} is not installed: install fcac again, with its dependencies"
     if isinstance(error, MemoryError):
         return "not enough memory"
     if isinstance(error, OSError):

@@ -12,6 +12,7 @@ from fcac.cli.console import BadUse, Progress, note, say
 from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:
+    from fcac.estimators.run_log import Run
     from fcac.tables import Tables
 
 
@@ -42,19 +43,33 @@ def learn_and_save(
             progress.now("clustering the sites' nodes")
 
         model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
-    save(model, out)
     seconds = time.monotonic() - started
-    facts = {"rows_read": tables.n_read, "rows_dropped": tables.n_dropped, "seconds": seconds}
+    if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
+        model.runs_ = (*model.runs_, _run(model, tables, seconds))
+    save(model, out)
     _summarise(model, tables, seconds)
     say(f"Model: {out}")
     if report is not None:
         from fcac.cli.commands.report import write_report
 
         # in later rounds, these rows are only a part of what the model has learned
-        write_report(model, report, tables if model.n_rounds_ == 1 else None, facts=facts)
+        write_report(model, report, tables if model.n_rounds_ == 1 else None)
         say(f"Report: {report}")
     elif model.n_rounds_ == 1:
         note(f"Next: fcac report {out} --out report.html")
+
+
+def _run(model: Any, tables: Tables, seconds: float) -> Run:
+    """Return what this round read and left out, as it is stored with the model."""
+    from fcac.estimators.run_log import Run
+
+    split = tables.split
+    sites = ""
+    if split is not None:
+        how = {"dirichlet": f", alpha {split.alpha:g}", "classes": f", {split.n_classes} labels each"}
+        sites = f"{counted(split.n_sites, 'site')} simulated, {split.partition}{how.get(split.partition, '')}, "
+        sites += f"seed {split.seed}"
+    return Run(model.n_rounds_, tables.n_read, tables.n_dropped, dict(tables.dropped_for), seconds, sites)
 
 
 def _check_records(model: Any, record_id: str | None, part: str | None) -> None:

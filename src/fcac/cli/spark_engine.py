@@ -23,7 +23,7 @@ def check_engine(engine: str, master: str | None) -> bool:
 
 
 def refuse(**given: Any) -> None:
-    """Refuse options that Spark's engine has no use for."""
+    """Refuse options that do not apply on Spark."""
     for name, value in given.items():
         if value not in (None, False):
             raise BadUse(f"--{name.replace('_', '-')} is not for --engine spark; leave it out, or use --engine process")

@@ -33,13 +33,13 @@ _VOTERS = 5
 
 
 class Communities:
-    """Clusters of the nodes of all sites: communities of their neighbour graph, joined where no valley parts them.
+    """Clusters of the nodes of all sites: communities of their neighbour graph, joined where no valley lies between.
 
     The latest nodes of every site are kept; a site's new nodes replace its old ones, so nothing is counted twice and
-    dropping a site forgets it exactly. ``fit`` ties each node to its nearest neighbours, finds communities in that
-    graph, and joins those between which the graph is as strong as inside them. Nobody says how many clusters there
-    are, and there is nothing to tune. The result depends on the present nodes only, not on the order in which they
-    came (names of clusters excepted: they last).
+    dropping a site forgets it exactly. ``fit`` links each node to its nearest neighbours, finds communities in that
+    graph, and joins those between which the graph is as strong as inside them. The number of clusters need not be
+    given, and there is nothing to tune. The result depends on the present nodes only, not on the order in which they
+    came; only the numbers of clusters, which last over rounds, depend on it.
 
     Parameters
     ----------

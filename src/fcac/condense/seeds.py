@@ -22,8 +22,8 @@ from fcac.art.simd import lowest_bit
 from fcac.condense._tiles import EXACT_LANES, LANES, exact_distances, point_distances
 
 # Lists that a row looks into: few features, and many. With four lists the seed found lies farther than the nearest by
-# .5 % on average among clusters of ten features and by 3 % in a single Gaussian; with eight by half of that, at nearly twice the
-# time. In 256 features (text) eight are as good as all, and four cost .01 to .02 of AMI.
+# .5 % on average among clusters of ten features and by 3 % in a single Gaussian; with eight by half of that, at nearly
+# twice the time. In 256 features (text) eight are as good as all, and four cost .01 to .02 of AMI.
 _VISITS, _VISITS_MANY, _MANY_FEATURES = 4, 8, 20
 
 _ULP32 = 2.0**-24

@@ -23,9 +23,9 @@ _RIGHT_CODE = 0.97
 #: What the columns mean at all clinics; every constant is public knowledge.
 SCHEMA = Schema(
     [
-        Column("age", kind="number", min=18, max=98, scaling="range"),
-        Column("creatinine", kind="number", min=30, max=400, scaling="range"),
-        Column("HbA1c", kind="number", min=20, max=130, scaling="range"),
+        Column("age", kind="number", min=18, max=98, scaling="range", unit="years"),
+        Column("creatinine", kind="number", min=30, max=400, scaling="range", unit="µmol/l"),
+        Column("HbA1c", kind="number", min=20, max=130, scaling="range", unit="mmol/mol"),
         Column("diagnosis", kind="category", categories=_CODES, scaling="range"),
     ],
     bounds_are_public=True,

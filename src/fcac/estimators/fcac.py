@@ -23,6 +23,7 @@ from fcac.estimators.lineage import (
     told_by,
 )
 from fcac.estimators.row_labels import Places
+from fcac.estimators.run_log import Run
 from fcac.estimators.showing import Shown
 from fcac.estimators.site_rows import SiteRows, rows_by_site
 from fcac.estimators.storage import Stored
@@ -36,11 +37,12 @@ from fcac.tables.schema import Schema
 
 
 class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
-    """Federated clustering via adaptive resonance theory: sites condense, a server clusters, nobody says how many.
+    """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
-    Every site runs CA+ over its own rows, in one pass, and contributes its nodes; the server learns all sites' nodes.
-    Each call of `fit` or `partial_fit` is one round; sites and server go on where the last round ended, and nothing
-    learned is forgotten. Here all of it runs in one process; `fcac federation` runs the same code across machines.
+    Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
+    sites, without being told how many clusters there are. Each call of `fit` or `partial_fit` is one round; sites and
+    server continue where the last round ended. Here all of it runs in one process; `fcac federation` runs the same code
+    across machines.
 
     Parameters
     ----------
@@ -57,11 +59,11 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         Number of clusters, if it is known; by default it is found. Only ``server="communities"`` takes it.
     max_nodes : int, optional
         Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
-        ``server="cae-fc"`` has no use for it: there CA+ decides.
+        Not for ``server="cae-fc"``, where CA+ decides.
     forgetting : str, default="none"
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
-        count for ever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
+        count forever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
     site : Condenser, optional
         How sites turn rows into nodes, if it is not to be what the server asks for: an object of a subclass of
         `fcac.federation.condenser.Condenser`. Such a model cannot be saved.
@@ -88,6 +90,9 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         Names of the columns, if the rows came with names; later tables are matched by them.
     schema_ : Schema or None
         How tables become rows, if the model was made from tables (`fcac fit`); saved, loaded and exported with it.
+    runs_ : tuple of Run
+        What each round read and left out, and how long it took, if the model was made by `fcac fit` and `fcac update`
+        without `NodeRelease`; otherwise empty.
 
     References
     ----------
@@ -109,6 +114,7 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
     """
 
     schema_: Schema | None = None
+    runs_: tuple[Run, ...] = ()
     _site_column: str | None = None
     _by_schema: bool = False
     _trails: tuple[dict[SiteName, Trail], Places] | None = None
@@ -274,6 +280,7 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         self._adopt(server, sites, data.n_features, condenser, told)
         self._trails = None if trails is None else (trails, data.places())
         if reset:
+            self.runs_ = ()
             self.schema_, self._by_schema = known, known is not None
             self._keep_names(data.feature_names)
         if reset or site_column is not None:
@@ -425,6 +432,7 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         self._told = told_by(self.server_.readout)
         self.server_.forget(name)
         self.sites_.pop(name, None)
+        self.runs_ = ()  # their counts include the site's rows
         self._last_labels = self._trails = self._calibration = None
         return self
 

@@ -14,6 +14,7 @@ from fcac.estimators.lineage import (
     told_before_latest,
 )
 from fcac.estimators.reading import ReadsRows
+from fcac.estimators.run_log import Run
 from fcac.federation import Server, Site
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.persistence.pack_many import pack_many, unpack_many
@@ -77,6 +78,8 @@ class Stored(ReadsRows):
             meta["schema"] = self.schema_.to_toml()
         if self._by_schema:
             meta["by_schema"] = True  # tables are read by the schema even if its columns are named like the features
+        if self.runs_:  # only the commands know what was read, and files without it stay as they are
+            meta["runs"] = [run.to_json() for run in self.runs_]
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
         arrays.update({f"sites.{name}": array for name, array in sites_arrays.items()})
         return meta, arrays
@@ -107,4 +110,5 @@ class Stored(ReadsRows):
         self._site_column = None if column is None else str(column)
         server.readout.moves = moves_from_json(meta.get("moves", []))
         self._adopt(server, sites, int(meta["n_features"]), condenser, told_before_latest(server.readout))
+        self.runs_ = tuple(Run.from_json(values) for values in meta.get("runs", []))
         self._last_rows = None

@@ -251,7 +251,7 @@ class CAPlusCondenser(Condenser):
 
     def learn(self, draft: _Learning, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
         if weights is not None:
-            raise ValueError('sample_weight: the paper\'s CA+ has no use for weights; use server="communities"')
+            raise ValueError('sample_weight: the paper\'s CA+ does not take weights; use server="communities"')
         if np.isnan(block).any():
             raise ValueError(
                 'rows with gaps: the paper\'s CA+ compares whole rows only; use server="communities", or write '

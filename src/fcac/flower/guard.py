@@ -339,7 +339,7 @@ class Gate:
             return
         announced = _length(headers)
         if announced is None or announced > most:
-            await _refuse(send, 413, f"a request may have {most} bytes and has to say how many it has")
+            await _refuse(send, 413, f"a request may have at most {most} bytes and must state its length")
             return
         name = visit.site if visit is not None else ""
         if visit is not None and not self._allowances.setdefault(name, _Allowance(self.limits)).take(announced):

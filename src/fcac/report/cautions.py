@@ -21,6 +21,7 @@ _NEARLY_ALL = 0.9
 _MANY_NOVEL = 0.05
 _RULES = 0.8
 _HARDLY_CONDENSED = 0.9
+_FEW_ROWS_PER_SITE = 100
 _NOISY = 0.3
 _MAX_LISTED = 6
 
@@ -75,10 +76,10 @@ def cautions(
             f"{ruling} makes up more than {_RULES:.0%} of all distances, because of its scale: the other columns "
             "hardly count. If that is not meant, give it a scaling in the schema."
         )
-    if nodes_per_row > _HARDLY_CONDENSED:
+    if nodes_per_row > _HARDLY_CONDENSED and sum(site_rows.values()) < _FEW_ROWS_PER_SITE * n_sites:
         told.append(
-            "Nearly every row was sent as a node of its own, because there are few rows per site. Figures are those "
-            "of single rows, and small clusters can be chance."
+            f"There are fewer than {_FEW_ROWS_PER_SITE} rows per site, and nearly every row is a node of its own: "
+            "small clusters can be chance."
         )
     told += _about_clusters(clusters, n_sites, site_rows)
     return told

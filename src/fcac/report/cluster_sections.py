@@ -49,6 +49,8 @@ def clusters_section(data: ReportData) -> Markup | None:
     )
     if any(p.error is not None for c in described for p in data.profiles.clusters[c.label].columns):
         intro += " The bar above a histogram shows within what range noise leaves the mean in 95 of 100 cases."
+    if any(profile.words for profile in data.profiles.clusters.values()):
+        intro += " Words for texts are those of the encoder's public vocabulary nearest to what sets a cluster apart."
     intro += " Distributions are those of nodes, which are means of rows: somewhat narrower than those of rows."
     shared = shared_shapes(data.profiles.overall)
     return section("clusters", "The clusters", intro, shared, tag("div", cards, class_="cards follow"), unfold, note)
@@ -79,6 +81,10 @@ def _card(cluster: Cluster, data: ReportData, shapes: dict[str, int], *, hidden:
         ),
         tag("h3", _sentence(profile.name)),
         tag("p", size_in_words(cluster, data), _stability(cluster), class_="size"),
+        [
+            tag("p", tag("span", f"{shortened(column, 26)}: "), ", ".join(words), class_="sites-line")
+            for column, words in profile.words
+        ],
         tag("ul", [_column_line(p, data, cluster, shapes[p.column.name]) for p in profile.columns], class_="profile"),
         _sites_line(cluster) if many_sites else None,
         class_=f"panel card k{' more' if hidden else ''}",
@@ -146,7 +152,7 @@ def columns_section(data: ReportData) -> Markup | None:
         for column, value in shown
     ]
     more = len(data.columns) - len(shown)
-    note = f" The other {counted(more, 'column')} matter less." if more else ""
+    note = f" The other {f'{more:,} columns matter' if more > 1 else 'column matters'} less." if more else ""
     return section(
         "columns",
         "The columns that matter most",
@@ -198,7 +204,7 @@ def table_section(data: ReportData) -> Markup | None:
         "All clusters in a table",
         "Values are means in the table's own units; of categories, the most frequent one. A click on a heading sorts, "
         "a click on a line follows that cluster through the page.",
-        tag("div", listed, class_="scroll panel", tabindex="0", role="region", aria_label="Table of all clusters"),
+        tag("div", listed, class_="scroll panel tall", tabindex="0", role="region", aria_label="Table of all clusters"),
         tag("p", tag("button", "Download as CSV", type="button", id="csv", class_="plain")),
     )
 

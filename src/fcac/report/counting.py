@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fcac._rows import Rows, column_names
 from fcac._typing import Floats, Integers
 from fcac.federation import Server
 
@@ -53,7 +54,7 @@ class Counted:
     novelty: Novelty
 
 
-def count_rows(server: Server, rows: Any, limit: float | None) -> Counted:
+def count_rows(server: Server, rows: Any, limit: float | None, read: Callable[[Any], Rows] | None = None) -> Counted:
     """Label rows block by block; only counts are kept.
 
     Parameters
@@ -62,9 +63,10 @@ def count_rows(server: Server, rows: Any, limit: float | None) -> Counted:
     rows : array-like, dict of site to rows, or iterator of (site, rows)
     limit : float or None
         Distance beyond which a row is novel; None if it is another one for every node.
+    read : callable, optional
+        Turns a table with named columns into rows of features, where there is a schema; rows without names are
+        features already. Without a schema there must not be gaps.
     """
-    from fcac._rows import Rows
-
     threshold = server.threshold if limit is None else limit
     is_same = limit is not None or bool((server.reach == threshold).all())
     # if thresholds differ between nodes, a node of few rows must not stretch the histogram
@@ -74,7 +76,10 @@ def count_rows(server: Server, rows: Any, limit: float | None) -> Counted:
     bars = np.zeros((2, _N_BINS), np.int64)
     by_cluster: dict[int, int] = {}
     for piece in _pieces(rows):
-        table = Rows(piece, "report", allow_empty=True)
+        if read is not None and column_names(piece) is not None:
+            table = read(piece)
+        else:
+            table = Rows(piece, "report", allow_empty=True, allow_gaps=read is not None)
         if table.n_features != server.n_features:
             raise ValueError(f"rows have {table.n_features} features, the model has {server.n_features}")
         for block in table.blocks():

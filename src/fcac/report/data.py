@@ -26,6 +26,7 @@ from fcac.report.noise import node_noise
 from fcac.report.privacy_statement import PrivacyStatement, make_statement
 from fcac.report.profiles import Profiles, make_profiles
 from fcac.report.reading import Cluster, Reading, read_out, stability_of
+from fcac.report.text_words import cluster_words, with_words
 from fcac.report.tree import TreeData, make_tree
 from fcac.report.views import Views, make_dots, make_views
 
@@ -130,7 +131,10 @@ def gather(
     known = material(server.latest(), d)
     noise = node_noise(server)
     views = make_views(server, names, d)
-    counted = None if rows is None else count_rows(server, rows, estimator and estimator.novelty_reach())
+    # a schema says what columns mean and whether gaps are allowed
+    by_schema = estimator is not None and estimator.schema_ is not None
+    read_table = estimator._rows_to_read if estimator is not None and by_schema else None
+    counted = None if rows is None else count_rows(server, rows, estimator and estimator.novelty_reach(), read_table)
     exact = None if counted is None else counted.by_cluster
     judged = stability and len(server.nodes) <= _MOST_JUDGED
     read = read_out(
@@ -150,6 +154,9 @@ def gather(
         None if noise is None else noise.values,
         _N_TELLING if len(read.clusters) <= _MANY_CLUSTERS else _N_TELLING_OF_MANY,
     )
+    weights = known.counts.astype(np.float64)
+    words = cluster_words(schema, known.nodes, weights, read.labels, [c.label for c in read.clusters])
+    profiles = with_words(profiles, words)
     snapshots = replay(server) if server.n_rounds > 1 else None
     history = server.history
     sites = _sites(server, history)

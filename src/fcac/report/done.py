@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 from fcac._text import counted, duration
 from fcac._version import __version__
 from fcac.estimators.fcac import FCAC
+from fcac.estimators.run_log import Run
 from fcac.federation import Server
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 _MAX_COLUMNS = 200
+_MAX_ROUNDS = 12
+_MAX_REASONS = 8
 
 
 @dataclass(frozen=True)
@@ -54,20 +58,28 @@ def what_was_done(
     estimator : FCAC or None
     schema : Schema or None
     facts : mapping, optional
-        What the caller knows of the run: ``rows_read``, ``rows_dropped``, ``seconds``; anything else is listed as it
-        is.
+        What the caller knows of the run: ``rows_read``, ``rows_dropped``, ``seconds``, instead of what is stored with
+        the model; anything else is listed as it is.
     federation : bool
     """
-    known = dict(facts or {})
-    n_read, n_dropped = int(known.pop("rows_read", 0)), int(known.pop("rows_dropped", 0))
-    seconds = known.pop("seconds", None)
+    runs = () if estimator is None else estimator.runs_
+    known = {
+        "rows_read": sum(run.rows_read for run in runs),
+        "rows_dropped": sum(run.rows_dropped for run in runs),
+        "seconds": sum(run.seconds for run in runs) if runs else None,
+        **(facts or {}),
+    }
+    n_read, n_dropped = int(known.pop("rows_read")), int(known.pop("rows_dropped"))
+    seconds = known.pop("seconds")
     rows: list[tuple[str, str]] = []
     if n_read:
-        rows.append(("Rows read", f"{n_read:,}"))
-        why = "; they had missing values, and the schema says to drop such rows" if n_dropped else ""
-        rows.append(("Rows left out", f"{n_dropped:,}{why}"))
+        rows.append(("Rows read", f"{n_read:,}{_per_round(runs)}"))
+        rows.append(("Rows left out", f"{n_dropped:,}{_why(runs) if n_dropped else ''}"))
+    elif estimator is not None and hasattr(estimator.privacy, "release"):
+        rows.append(("Rows read", "not told: under privacy, exact counts stay at the sites"))
     if seconds is not None:
         rows.append(("Time to learn", duration(float(seconds))))
+    rows += [("Sites", text) for text in dict.fromkeys(run.sites for run in runs) if text]
     rows += [(str(key), str(value)) for key, value in known.items()]
     return Done(
         _settings(server, estimator, federation),
@@ -77,6 +89,25 @@ def what_was_done(
         n_read,
         n_dropped,
     )
+
+
+def _per_round(runs: Sequence[Run]) -> str:
+    if len(runs) < 2:
+        return ""
+    shown = ", ".join(f"{run.rows_read:,}" for run in runs[-_MAX_ROUNDS:])
+    return f" in {len(runs)} rounds ({'latest: ' if len(runs) > _MAX_ROUNDS else ''}{shown})"
+
+
+def _why(runs: Sequence[Run]) -> str:
+    """Which columns had the gaps because of which rows were dropped; a row can have several."""
+    columns: Counter[str] = Counter()
+    for run in runs:
+        columns.update(run.dropped_for)
+    if not columns:
+        return "; they had missing values, and the schema says to drop such rows"
+    listed = [f"{name} ({n:,})" for name, n in columns.most_common(_MAX_REASONS)]
+    more = len(columns) - len(listed)
+    return f": a value was missing in {', '.join(listed)}{f' and {more} more' if more else ''}, which the schema drops"
 
 
 def _settings(server: Server, estimator: FCAC | None, federation: bool) -> list[tuple[str, str]]:

@@ -212,8 +212,10 @@ def _clusters(labels: Sequence[int]) -> str:
 # ------------------------------------------------------------ sites
 
 
-def sites_section(data: ReportData) -> Markup:
-    """Show which sites took part in which rounds."""
+def sites_section(data: ReportData) -> Markup | None:
+    """Show which sites took part in which rounds, if there is more than one of either."""
+    if len(data.sites) == 1 and len(data.round_names) == 1:
+        return None
     largest = {s.name for s in sorted(data.sites, key=lambda s: -s.rows)[:_MAX_SITES_IN_GRID]}
     sites = [s for s in data.sites if s.name in largest]
     first = max(0, len(data.round_names) - _MAX_ROUNDS_IN_GRID)

@@ -140,6 +140,6 @@ def _releases(entries: list[dict[str, Any]]) -> str:
     dearest = max(entry["epsilon"] for entry in entries)
     first, last = entries[0]["time"][:10], entries[-1]["time"][:10]
     words = (
-        f"{len(entries):,} under {counted(len(names), 'name')}, {first} to {last}; the dearest cost ε = {_up(dearest)}"
+        f"{len(entries):,} under {counted(len(names), 'name')}, {first} to {last}; the highest cost: ε = {_up(dearest)}"
     )
     return words + (f"; {lost:,} of them were paid for and never sent (interrupted)" if lost else "")

@@ -50,7 +50,7 @@ def _term(profile: ColumnProfile) -> str:
     if column.kind == "share" or _is_yes_or_no(profile):
         if up:
             return f"mostly {name}" if profile.own.mean >= _MOSTLY else f"often {name}"
-        return f"no {name}" if profile.own.mean < 0.05 else f"seldom {name}"
+        return f"not {name}" if profile.own.mean < 0.05 else f"seldom {name}"
     if re.search(r"(^|[\W_])age($|[\W_])", column.name.lower()):
         return "older" if up else "younger"
     return f"{'high' if up else 'low'} {name}"

@@ -9,7 +9,6 @@ import re
 from functools import cache
 from importlib import resources
 
-from fcac._text import counted
 from fcac.report import cluster_sections, history, sections
 from fcac.report.cluster_style import PALETTE, SHAPES
 from fcac.report.data import ReportData
@@ -40,8 +39,7 @@ def page(data: ReportData, title: str | None = None) -> str:
     data : ReportData
     title : str, optional
     """
-    sites, rounds = len(data.sites), len(data.round_names)
-    title = title or f"Clusters of {counted(sites, 'site')} after {counted(rounds, 'round')}"
+    title = title or sections.title_of(data)
     parts = [
         ("network", "Map", sections.map_section(data)),
         ("clusters", "Clusters", cluster_sections.clusters_section(data)),

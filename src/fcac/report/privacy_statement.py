@@ -308,6 +308,8 @@ def _facts(described: dict[str, Any]) -> list[tuple[str, str]]:
 def _plain(value: Any) -> str:
     if isinstance(value, float):
         return statements.small(value)
+    if isinstance(value, list) and len(value) > 1 and all(pair == value[0] for pair in value):
+        return f"[{value[0][0]:g}, {value[0][1]:g}] for each of the {len(value)} features, after scaling"
     if isinstance(value, list):
         pairs = [f"[{low:g}, {high:g}]" for low, high in value[:6]]
         return ", ".join(pairs) + (f" and {len(value) - 6} more" if len(value) > 6 else "")

@@ -79,11 +79,12 @@ class ColumnProfile:
 
 @dataclass(frozen=True)
 class ClusterProfile:
-    """What sets a cluster apart: its columns, the most telling first, and a name made from them."""
+    """What sets a cluster apart: its columns, the most telling first, a name made from them, and words for texts."""
 
     label: int
     name: str
     columns: list[ColumnProfile] = field(default_factory=list)
+    words: list[tuple[str, list[str]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ def opening(data: ReportData) -> list[Markup]:
     per_node = figure(data.n_rows / data.n_sent_nodes) if data.n_sent_nodes else "–"
     about = "" if data.exact_counts else "≈ "
     tiles = [
-        ("Clusters found", f"{len(clusters):,}"),
+        (f"{_plural(len(clusters), 'Cluster')} found", f"{len(clusters):,}"),
         (f"Rows behind them{'' if data.exact_counts else ' (noised)'}", f"{about}{data.n_rows:,}"),
-        ("Sites", f"{len(data.sites):,}"),
-        ("Rounds", f"{len(data.round_names):,}"),
+        (_plural(len(data.sites), "Site"), f"{len(data.sites):,}"),
+        (_plural(len(data.round_names), "Round"), f"{len(data.round_names):,}"),
         (f"Nodes sent; rows per node: {per_node}", f"{data.n_sent_nodes:,}"),
     ]
     banner = None
@@ -58,6 +58,18 @@ def opening(data: ReportData) -> list[Markup]:
     return [part for part in (banner, listed) if part is not None]
 
 
+def _plural(n: int, word: str) -> str:
+    return word if n == 1 else f"{word}s"
+
+
+def title_of(data: ReportData) -> str:
+    """Return the heading of a report that was given none."""
+    found = counted(len(data.read.clusters), "cluster")
+    if len(data.sites) > 1:
+        return f"{found} at {len(data.sites):,} sites"
+    return f"{found} in {'' if data.exact_counts else 'about '}{counted(data.n_rows, 'row')}"
+
+
 def lead(data: ReportData) -> Markup:
     """Return the result in one sentence."""
     clusters = data.read.clusters
@@ -68,12 +80,13 @@ def lead(data: ReportData) -> Markup:
             "p", f"{sites} took part in {rounds}; no node has arrived yet, so there is no cluster.", class_="lead"
         )
     about = "" if data.exact_counts else "About "
+    where = f"at {sites}, seen over {rounds}, " if len(data.sites) > 1 or len(data.round_names) > 1 else ""
     n = min(3, len(clusters))
     top = sum(c.share for c in clusters[:n])
     tail = f" The {n} largest hold {top:.0%} of the rows." if len(clusters) > 3 else ""
     return tag(
         "p",
-        f"{about}{rows} at {sites}, seen over {rounds}, fall into ",
+        f"{about}{rows} {where}{'falls' if data.n_rows == 1 else 'fall'} into ",
         tag("strong", counted(len(clusters), "cluster")),
         f".{tail}",
         class_="lead",
@@ -193,9 +206,8 @@ def sure_section(data: ReportData) -> Markup | None:
                 "p",
                 "All clusters together: ",
                 tag("strong", f"{data.stability:.2f}"),
-                " on a scale from 0 (arbitrary) to 1 (found again whenever half of the nodes are clustered anew); "
-                f"values below {DOUBTFUL:g} are to be read with distrust. It is computed from nodes alone, without "
-                "any labels.",
+                " on a scale from 0 (arbitrary) to 1 (found again whenever half of the nodes are clustered anew). "
+                f"Be careful with values below {DOUBTFUL:g}. It is computed from nodes alone, without any labels.",
             )
         )
     if told:
@@ -223,7 +235,7 @@ def sure_section(data: ReportData) -> Markup | None:
             tag("ul", [tag("li", text) for text in data.cautions], class_="events"),
             class_="callout warning",
         )
-    intro = "How far from being decided otherwise the clusters are, and what to keep in mind."
+    intro = "How stable the clusters are, and what to keep in mind."
     return section("sure", "How sure", intro, tag("div", parts, class_="panel") if parts else None, warned)
 
 

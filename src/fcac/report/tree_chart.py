@@ -14,6 +14,7 @@ from fcac.report.tree import TreeData
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _SIDE = 960, 320, 22, 8, 34
 _MAX_NUMBERED = 60
+_LEAST_GAP = 24.0
 
 
 def tree_section(data: ReportData) -> Markup | None:
@@ -80,7 +81,8 @@ def _chart(data: ReportData, tree: TreeData) -> Markup:
         if children:
             middle[number] = sum(middle[c] for c in children) / len(children)
     total = tree.branches[0].rows or 1.0
-    drawn, texts = [], []
+    drawn: list[Markup] = []
+    numbers: list[tuple[float, float, int]] = []
     for number, branch in enumerate(tree.branches):
         x, top = middle[number], _height(branch.born, tree)
         bottom = _height(branch.ends + 1, tree)
@@ -104,7 +106,12 @@ def _chart(data: ReportData, tree: TreeData) -> Markup:
         )
         if branch.cluster is not None and tree.n_found <= _MAX_NUMBERED:
             y = _height(min(tree.n_found + 0.5, branch.ends + 0.5), tree)
-            texts.append(tag("text", branch.cluster, x=round(x), y=round(y), class_="number k", data_k=branch.cluster))
+            numbers.append((x, y, branch.cluster))
+    texts, last = [], -math.inf
+    for x, y, cluster in sorted(numbers):
+        if x - last >= _LEAST_GAP:  # numbers side by side must not run into each other
+            texts.append(tag("text", cluster, x=round(x), y=round(y), class_="number k", data_k=cluster))
+            last = x
     y = _height(tree.n_found + 0.5, tree)
     line = tag("path", d=f"M32 {y:.0f}H{_WIDTH - 6}", class_="cut-line", id="cut-line")
     ticks = [

@@ -20,12 +20,12 @@ MISSING = ("native", "error", "drop", "fill")
 
 _NUMBERS = ("min", "max", "center", "spread", "fill")
 _LISTS = ("categories", "order", "parts", "yes", "no")
-_TEXTS = ("since", "format", "encoder")
+_TEXTS = ("since", "format", "encoder", "unit")
 _WHOLE = ("prefix", "features")
 #: Settings in the order in which they are written to a file.
 SETTINGS = (
     *("kind", *_NUMBERS, "scaling", "missing", "categories", "clip", "order", "prefix", "groups"),
-    *("features", "since", "parts", "format", "yes", "no", "encoder", "weight"),
+    *("features", "since", "parts", "format", "yes", "no", "encoder", "weight", "unit"),
 )
 #: Settings that every kind has.
 COMMON = ("kind", "missing", "weight")
@@ -76,6 +76,8 @@ class Column:
         Words of a boolean column.
     encoder : str, optional
         Encoder of a text column.
+    unit : str, optional
+        Unit of a number, such as mmol/l; written behind values in reports, and used for nothing else.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Column:
     yes: tuple[str, ...] | None = None
     no: tuple[str, ...] | None = None
     encoder: str | None = None
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -118,7 +121,7 @@ class Column:
         # the columns of 0.1.0 named no kind and could carry settings that had no effect
         if given and self.kind is not None:
             uses = f"; it uses {', '.join(how.keys)}" if how.keys else ""
-            raise SchemaError(f'{where}: a column of kind = "{self.kind}" has no use for {listed(given)}{uses}')
+            raise SchemaError(f'{where}: a column of kind = "{self.kind}" does not take {listed(given)}{uses}')
         how.check(self)
 
     def _check_types(self, where: str) -> None:

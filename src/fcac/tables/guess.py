@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,6 +27,9 @@ _ID_NAME = re.compile(
 _INDEX_NAME = re.compile(r"^(unnamed.*|index|rownames?|row|column0?|x0|\s*)$", re.I)
 _DATE_NAME = re.compile(r"date|datum|admitted|admission|discharge|birth|time(stamp)?$|_at$|day$", re.I)
 _CODE_NAME = re.compile(r"code|icd|zip|postal|plz|type|class|category|sex|gender|ward|region|country|state$", re.I)
+# Ways of writing a day beside ISO 8601; of two that fit, the one that fits more values is taken, then the first.
+_DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d")
+_DAY = re.compile(r"\d\d([./-])\d\d\1\d{4}|\d{4}/\d\d/\d\d")
 _CODE_VALUE = re.compile(r"[A-Za-z]\d\d.*")
 
 
@@ -41,6 +46,7 @@ class Seen:
     values: set[Any] = field(default_factory=set)
     many: bool = False
     dates: int = 0
+    written: Counter[str] = field(default_factory=Counter)
     words: int = 0
     longest: int = 0
     moments: Any = field(default_factory=lambda: np.zeros(4))
@@ -93,6 +99,7 @@ class Seen:
             self.longest = max(self.longest, len(text))
             self.words += count if " " in text else 0
             self.dates += count if _is_date(text) or text in GAP_WORDS else 0
+            self.written.update({form: count for form in _DATE_FORMATS if _fits(text, form)})
             self._remember([text])
 
     def _remember(self, values: list[Any]) -> None:
@@ -133,6 +140,8 @@ def guess_column(name: str, kind: Any, seen: Seen | None) -> Guess:
     if is_numeric(kind):
         if pa.types.is_boolean(kind):
             return Guess(column(kind="boolean"), "true and false")
+        if seen is not None and seen.n and not seen.present:
+            return Guess(Column(name, kind="ignore"), "no values")
         if _INDEX_NAME.match(name) and (seen is None or seen.rising):
             return Guess(Column(name, kind="ignore"), "an index of rows")
         if _ID_NAME.search(name) and (seen is None or (seen.whole and all_differ)):
@@ -146,6 +155,9 @@ def guess_column(name: str, kind: Any, seen: Seen | None) -> Guess:
         return Guess(column(), "numbers")
     if pa.types.is_temporal(kind) or (seen is not None and seen.present and seen.dates >= 0.95 * seen.present):
         return Guess(column(kind="date"), "dates")
+    if seen is not None and seen.written and seen.written.most_common(1)[0][1] >= 0.95 * seen.present:
+        form = seen.written.most_common(1)[0][0]
+        return Guess(column(kind="date", format=form), f"dates, written as {form}")
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
         return Guess(Column(name, kind="ignore"), kind_in_words(kind))
     if seen is None:
@@ -179,6 +191,17 @@ def _skewness(sums: Any) -> float:
 def _is_skewed(seen: Seen) -> bool:
     positive = seen.low > 0 and seen.logs[0] == seen.moments[0] >= _ENOUGH_ROWS
     return bool(positive and _skewness(seen.moments) > 1.5 and abs(_skewness(seen.logs)) < 0.75)
+
+
+def _fits(text: str, form: str) -> bool:
+    """Whether a text is a day written in this form."""
+    if not _DAY.fullmatch(text):
+        return False
+    try:
+        datetime.datetime.strptime(text, form)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_date(text: str) -> bool:

@@ -147,6 +147,8 @@ class Tables:
         Number of rows, if it is known without reading the files.
     n_read, n_dropped : int
         Rows read, and rows left out for missing values, in the last pass.
+    dropped_for : Counter
+        For each column whose gaps make the schema drop a row: how many rows had such a gap, in the last pass.
     record_ids : dict of site to list
         After a pass: the ids of the rows of each site, in the order of its pieces.
     """
@@ -174,6 +176,8 @@ class Tables:
         self.n_rows = None if None in counts else sum(count for count in counts if count is not None)
         self.n_read = 0
         self.n_dropped = 0
+        self.dropped_for: Counter[str] = Counter()
+        self._dropping = {field.name for field in schema.used if field.missing == "drop"}
         self.record_ids: dict[SiteName, list[Any]] = {}
 
     @property
@@ -185,6 +189,11 @@ class Tables:
     def feature_names(self) -> list[str]:
         """Names of the features, in order."""
         return self.schema.feature_names
+
+    @property
+    def split(self) -> Split | None:
+        """How sites are simulated, if they are."""
+        return self._split
 
     @property
     def has_sites(self) -> bool:
@@ -216,6 +225,7 @@ class Tables:
         """Yield the rows batch by batch, with the additional columns requested."""
         assign = self._assigner()
         self.n_read, self.n_dropped, self.record_ids = 0, 0, {}
+        self.dropped_for = Counter()
         troubles = _Troubles()
         for number, (file, site) in enumerate(zip(self.files, self._sites, strict=True)):
             beside = [name for name in (self._site_column, self._record_id_column, *self._keep) if name is not None]
@@ -223,6 +233,7 @@ class Tables:
                 troubles.note(file.path, table, converted.missing, converted.unknown, self._site_column)
                 self.n_read += table.num_rows
                 self.n_dropped += table.num_rows - len(converted.block)
+                self.dropped_for.update({name: n for name, n in converted.gaps.items() if name in self._dropping})
                 if progress is not None:
                     progress(self.n_read, self._share(number, share))
                 # after the first problem, rows are only counted, so that the error can report all problems
@@ -348,10 +359,11 @@ def _plain_schema(files: list[TableFile], columns: Sequence[str] | None, apart: 
     if wrong:
         what = ", ".join(f"{field.name} ({kind_in_words(field.type)})" for field in wrong[:8])
         drops = " ".join(f"--drop {field.name}" for field in wrong[:3])
-        raise DataError(
-            f"{first.path}: column {what} is not numeric: leave it out ({drops}), name it as the site column, "
-            "or describe the columns in a schema (fcac schema)"
-        )
+        if len(wrong) > 1:
+            said = f"columns {what} are not numeric: leave them out ({drops}), name one as the site column"
+        else:
+            said = f"column {what} is not numeric: leave it out ({drops}), name it as the site column"
+        raise DataError(f"{first.path}: {said}, or describe the columns in a schema (fcac schema)")
     if not used:
         raise DataError(f"{first.path} has no column left to cluster by")
     for file in files[1:]:

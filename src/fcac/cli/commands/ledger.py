@@ -1,4 +1,4 @@
-"""``fcac ledger``: show what has been spent of a privacy budget, state it for a privacy officer, mend an older copy."""
+"""``fcac ledger``: show what was spent of a privacy budget, state it for a privacy officer, repair an old copy."""
 
 from __future__ import annotations
 
@@ -135,9 +135,8 @@ def _show_totals(book: Ledger, sites: list[str]) -> None:
     costs = book.people()
     if costs:
         used_up = sum(cost > 0.995 * book.budget for cost in costs)
-        say(
-            f"{counted(len(costs), 'person', 'people')}: the dearest has spent {costs[0]:.2f}, {used_up:,} have used up"
-        )
+        people = counted(len(costs), "person", "people")
+        say(f"{people}: the highest cost is {costs[0]:.2f}; {used_up:,} with the budget used up")
 
 
 def _recover(book: Ledger, source: Path) -> None:

@@ -54,14 +54,12 @@ def report(
     say(f"Report: {out}")
 
 
-def write_report(
-    model: Any, path: Path, tables: Tables | None, title: str | None = None, facts: dict[str, Any] | None = None
-) -> None:
+def write_report(model: Any, path: Path, tables: Tables | None, title: str | None = None) -> None:
     """Write the report of a model; unless there is privacy, rows are read again for the panels that need them."""
     from fcac import report as reporting
 
     if tables is None or model.privacy is not None:
-        reporting.write_report(model, path, title=title, facts=facts)
+        reporting.write_report(model, path, title=title)
         return
     with Progress("reading rows for the report") as progress:
-        reporting.write_report(model, path, tables.pieces(progress), title=title, facts=facts)
+        reporting.write_report(model, path, tables.pieces(progress), title=title)

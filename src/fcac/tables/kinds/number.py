@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Number(Kind):
     """Numbers as they are, or scaled: range (min..max to 0..1), standard ((x - center) / spread) or log."""
 
-    keys = ("min", "max", "scaling", "center", "spread", "fill", "clip")
+    keys = ("min", "max", "scaling", "center", "spread", "fill", "clip", "unit")
 
     def check(self, column: Column) -> None:
         check_scaling(column)

@@ -1,0 +1,55 @@
+"""What each round read and left out, and how long it took: kept with a model for the report's "What was done"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """One round, as the command that played it saw it.
+
+    Attributes
+    ----------
+    round : int
+        Number of the round, from 1.
+    rows_read, rows_dropped : int
+        Rows read, and rows among them that were left out.
+    dropped_for : dict of str to int
+        For each column whose gaps make the schema drop a row: how many rows had such a gap.
+    seconds : float
+        Time taken, from reading to the stored model.
+    sites : str
+        How rows were assigned to sites, where that was simulated; otherwise empty.
+    """
+
+    round: int
+    rows_read: int
+    rows_dropped: int = 0
+    dropped_for: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    sites: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as JSON values."""
+        return {**asdict(self), "dropped_for": dict(self.dropped_for), "seconds": round(self.seconds, 2)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Run:
+        """Rebuild a run; raise ValueError if its values mean nothing."""
+        counts = [values["round"], values["rows_read"], values["rows_dropped"], *values["dropped_for"].values()]
+        seconds = values["seconds"]
+        if not all(type(count) is int and count >= 0 for count in counts) or not math.isfinite(float(seconds)):
+            raise ValueError("the counts of rows in this file are not counts")
+        why = {str(name): count for name, count in values["dropped_for"].items()}
+        return cls(
+            round=counts[0],
+            rows_read=counts[1],
+            rows_dropped=counts[2],
+            dropped_for=why,
+            seconds=float(seconds),
+            sites=str(values["sites"]),
+        )
