@@ -37,6 +37,11 @@ def consent(settings: Any, yes: bool) -> Policy:
         say(f"  {line}")
     if len(asked) > 50:
         say(f"  and {len(asked) - 50} more; see {settings.schema}")
+    if settings.agree is not None:
+        say(
+            "Bounds and levels that are missing are agreed on by noised counts of the rows, at a cost of epsilon = "
+            f"{settings.agree:g}."
+        )
     if settings.private:
         say(f"Rows stay here. What leaves is differentially private: epsilon = {settings.epsilon:g} for each round.")
     else:
