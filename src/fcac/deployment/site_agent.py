@@ -103,6 +103,7 @@ class SiteAgent:
             if stored.exists():
                 self.audit.add("sent again", round=round)
                 return stored.read_bytes()
+            self.policy.check_with_privacy(self.settings.private)
             self.policy.check_schema(self.schema)
             self.policy.check_plain()
             site = Site(self.settings.name, self._mechanism, self.state, self._condenser())

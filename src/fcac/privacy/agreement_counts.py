@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from fcac import persistence
 from fcac._typing import Floats, Integers
@@ -218,7 +218,7 @@ def least_count(scale: float, slack: float, n_categories: int) -> int:
     >>> least_count(10 * WEIGHT, 1e-7, 1) / WEIGHT < 54
     True
     """
-    tail = float(norm.isf(slack / n_categories * (1.0 - 1e-9)))
+    tail = -float(ndtri(slack / n_categories * (1.0 - 1e-9)))
     return WEIGHT + 1 + math.ceil(scale * tail)
 
 

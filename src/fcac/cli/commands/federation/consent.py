@@ -12,7 +12,7 @@ import typer
 from fcac._text import counted
 from fcac.cli.console import BadUse, note, say
 from fcac.deployment.audit_log import AuditLog
-from fcac.deployment.policy import FILE, Policy, described
+from fcac.deployment.policy import FILE, Policy, PolicyRefusal, described
 from fcac.tables.schema import Schema
 
 
@@ -28,6 +28,10 @@ def consent(settings: Any, yes: bool) -> Policy:
     state = Path(settings.state)
     is_new = not (state / FILE).exists()
     policy = Policy.cautious(settings.private) if is_new else Policy.load(state)
+    try:
+        policy.check_with_privacy(settings.private)
+    except PolicyRefusal as refusal:
+        raise BadUse(str(refusal)) from None
     asked = tuple(described(Schema.load(settings.schema)))
     if policy.columns == asked:
         return policy
