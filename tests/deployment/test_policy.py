@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from fcac.cli.commands.federation.consent import consent
 from fcac.deployment.audit_log import AuditLog, verify
 from fcac.deployment.policy import Policy, PolicyRefusal, described
 from fcac.deployment.settings import SiteSettings
@@ -177,3 +179,16 @@ def test_a_site_that_demands_secure_aggregation_sends_nothing_else(tmp_path: Pat
     Policy(new_rows=10).save(tmp_path / "state")
     with pytest.raises(PolicyRefusal, match="5 rows are new"):
         agent_of(tmp_path).contribute(1, 0)
+
+
+def test_with_privacy_a_least_number_of_rows_is_refused_whatever_the_rows(tmp_path: Path) -> None:
+    agent_of(tmp_path)
+    Policy(new_rows=10).save(tmp_path / "state")
+    private = {"epsilon": 1.0, "budget": 4.0}
+    for n in (5, 500):
+        write_csv(tmp_path / "data" / "rows.csv", blobs(n, 1), header=True)
+        with pytest.raises(PolicyRefusal, match="Write new_rows = 0"):
+            agent_of(tmp_path, **private).contribute(1, 0)
+    assert not (tmp_path / "state" / "ledger.db").exists()
+    with pytest.raises(click.ClickException, match="Write new_rows = 0"):
+        consent(agent_of(tmp_path, **private).settings, yes=True)

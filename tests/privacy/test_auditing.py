@@ -12,9 +12,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, audit, auditing, cell_release, cell_statistics
-from fcac.privacy.auditing import _FALSE_ALARM, AuditedPair, AuditResult, _judge, _try_pair, _views
+from fcac.privacy.auditing import (
+    _FALSE_ALARM,
+    AuditedPair,
+    AuditResult,
+    Limits,
+    _certain_losses,
+    _judge,
+    _try_pair,
+    _views,
+)
 from fcac.privacy.cell_statistics import WEIGHT
 from fcac.privacy.mechanisms import node_release
 from fcac.privacy.samplers import InsecureTestSampler
@@ -30,7 +40,7 @@ def one_pair(
     words: str,
     n_runs: int = 300,
     n_training: int | None = None,
-    level: float = _FALSE_ALARM / 6,
+    level: float = _FALSE_ALARM / 3,
 ) -> AuditedPair:
     (view,) = [view for name, view in _views(mechanism).items() if words in name]
     return _try_pair(words, view, n_runs, n_training or max(100, n_runs // 4), level)
@@ -42,6 +52,18 @@ def shipped(epsilon: float = 8.0, seed: int = 0, factor: float = 1.0) -> NodeRel
 
 PAIRS = ["a crowd in one corner", "no record at all", "a constant column"]
 MORE_PAIRS = ["as many cells", "a person with five", "three rounds"]
+
+
+def test_the_bound_is_sound_and_near_for_a_gaussian() -> None:
+    # alarms of the best test of N(0, 1) against N(mu, 1), drawn as such: the bound holds in all of many audits
+    rng, mu, runs = np.random.default_rng(0), 0.84, 4000
+    hits, false_hits = rng.binomial(runs, norm.cdf(mu / 2), 2000), rng.binomial(runs, norm.cdf(-mu / 2), 2000)
+    bounds = _certain_losses(hits, false_hits, Limits.of(runs, 1e-3))[0]
+    assert (bounds > mu).mean() <= 0.005
+    assert np.median(bounds) > 0.87 * mu
+    # a test that is rarely but surely right is found by the rates, of which guesses know nothing
+    rare = _certain_losses(np.array([400]), np.array([0]), Limits.of(runs, 1e-3))[0]
+    assert rare > 1.5
 
 
 @pytest.mark.slow
@@ -79,8 +101,7 @@ def test_the_real_thing_with_ten_thousand_runs() -> None:
         assert result.holds, result.verdict
         # within a fifth of the claim for at least four of the canaries
         near = sum(pair.mu_of_one > 0.8 * result.promised for pair in mine)
-        assert near >= 4 or epsilon < 8
-        assert result.found > 0.7 * result.promised or epsilon < 4
+        assert near >= 4 or epsilon < 4
 
 
 # ------------------------------------------------------------ mutants: every one of these must be caught

@@ -313,6 +313,37 @@ class TestTheFile:
             Ledger(tmp_path / "site.db", budget)
 
 
+class TestSlack:
+    """Releases of names take a part of delta, which every conversion then leaves out."""
+
+    def test_it_comes_off_delta_and_older_versions_cannot_go_on(self, tmp_path: Path) -> None:
+        ledger = Ledger(tmp_path / "site.db", budget=2.0)
+        ledger.charge("A", ONE, accounting="gaussian")
+        assert "slack" not in columns(ledger)
+        ledger.charge("A", ONE, accounting="gaussian", slack=4e-7)
+        assert ledger.spent() == epsilon_from_rho(2 * ONE, 1e-6 - 4e-7)
+        assert ledger.rho_of(1.0) == rho_from_epsilon(1.0, 1e-6 - 4e-7)
+        with sqlite3.connect(ledger.path) as connection:
+            assert connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone() == ("3",)
+        connection.close()
+
+    def test_the_part_kept_for_it_can_be_used_up(self, tmp_path: Path) -> None:
+        ledger = Ledger(tmp_path / "site.db", budget=2.0)
+        ledger.charge("A", ONE, accounting="gaussian", slack=4e-7)
+        with pytest.raises(BudgetExceeded, match="kept for releases of names"):
+            ledger.charge("A", ONE, accounting="gaussian", slack=2e-7)
+        assert len(ledger.entries()) == 1
+        with pytest.raises(ValueError, match="slack must be"):
+            ledger.charge("A", ONE, accounting="gaussian", slack=6e-7)
+
+
+def columns(ledger: Ledger) -> set[str]:
+    with sqlite3.connect(ledger.path) as connection:
+        found = {row[1] for row in connection.execute("PRAGMA table_info(charges)")}
+    connection.close()
+    return found
+
+
 def spend_until_refused(path: str, number: int, gate: Any, results: Any) -> None:
     """Spend what there is, under a name of one's own, sometimes for everybody and sometimes for one person."""
     ledger = GaussianLedger(path, budget=2.0)

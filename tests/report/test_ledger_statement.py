@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from fcac.privacy import Ledger
-from fcac.privacy.zcdp import rho_from_epsilon
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 from fcac.report.ledger_statement import NOT_COVERED, ledger_statement
 from testing.commands import fcac
 
@@ -49,7 +50,28 @@ def test_the_command_writes_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert "print it" in fcac(capfd, "ledger", tmp_path / "site.db", "--statement", out, "--people", 1000)
     assert "Privacy statement" in out.read_text("utf-8")
     assert "--force" in fcac(capfd, "ledger", tmp_path / "site.db", "--statement", out, code=2)
-    assert "needs --statement" in fcac(capfd, "ledger", tmp_path / "site.db", "--people", 5, code=2)
+    assert "need --statement" in fcac(capfd, "ledger", tmp_path / "site.db", "--people", 5, code=2)
+    assert "need --statement" in fcac(capfd, "ledger", tmp_path / "site.db", "--people-overlap", 5, code=2)
+    fcac(capfd, "ledger", tmp_path / "site.db", "--statement", out, "--people-overlap", 3, "--force")
+    assert "no more than 3 sites" in out.read_text("utf-8")
+
+
+def test_somebody_at_several_sites_costs_k_times_and_in_sums_k_times_k(tmp_path: Path) -> None:
+    def shown(rho: float) -> str:
+        return f"2 sites: ε = {math.ceil(epsilon_from_rho(rho, 1e-6) * 100 - 1e-6) / 100:.2f}."
+
+    plain = Ledger(tmp_path / "plain.db", budget=4.0)
+    plain.charge("a", ONE, accounting="gaussian")
+    page = ledger_statement(plain, overlap=2)
+    assert "no more than 2 sites" in page
+    assert shown(2 * ONE) in page
+    assert "k²" not in page
+    summed = Ledger(tmp_path / "summed.db", budget=4.0)
+    summed.charge("a", ONE, accounting="gaussian", what="NodeRelease, summed over sites, step 1 of 1")
+    page = ledger_statement(summed, overlap=2)
+    assert shown(4 * ONE) in page
+    assert "k² times" in page
+    assert "no more than 1 site." in ledger_statement(plain, overlap=1)
 
 
 def test_an_empty_ledger_has_a_statement(tmp_path: Path) -> None:

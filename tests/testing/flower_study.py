@@ -53,10 +53,11 @@ class Study:
         insecure: bool = False,
         server: str = "cae-fc",
         summing: Any = None,
+        schema: str = SCHEMA,
         **privacy: Any,
     ) -> None:
         self.folder, self.privacy = folder, privacy
-        (folder / "schema.toml").write_text(SCHEMA)
+        (folder / "schema.toml").write_text(schema)
         self.root = study.init(
             folder / "study",
             list(names),
@@ -104,12 +105,16 @@ class Study:
             path = self.data(name) / file
             write_csv(path, block, header=not path.exists())
 
-    def play(self, rounds: int = 1) -> None:
-        """Run the server's app once."""
+    def connect(self) -> InProcessGrid:
+        """Return a Grid to the sites."""
         names = {node: path.parent.name.removeprefix("state-") for node, path in self.nodes.items()}
         members = self.settings.members
         keys = {node: public_pem(members[name].key) for node, name in names.items() if members[name].key}
-        self.grid = InProcessGrid(self.nodes, keys=keys, fault=self.fault)
+        return InProcessGrid(self.nodes, keys=keys, fault=self.fault)
+
+    def play(self, rounds: int = 1) -> None:
+        """Run the server's app once."""
+        self.grid = self.connect()
         config = {"fcac-federation": str(self.root), "fcac-rounds": rounds, "fcac-poll": 0.01}
         server_app.app(self.grid, Context(1, 1, {}, RecordDict(), config))
 

@@ -129,7 +129,7 @@ def audit_aggregation(
         if progress is not None and (done % 10 == 0 or done == in_all):
             progress(done, in_all)
 
-    pair = _try_pair("", watched.view, n_runs, n_runs, 0.5e-3, step)
+    pair = _try_pair("", watched.view, n_runs, n_runs, 1e-3, step)
     promised = separation(small.rho)
     found = pair.mu_low
     records = AttackResult(

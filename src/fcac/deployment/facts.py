@@ -36,6 +36,10 @@ WORDS = {
     "forgotten": "was forgotten",
     "made": "the federation was made",
     "revoked": "was revoked",
+    "agreeing": "the sites were asked to agree on bounds",
+    "sent counts": "sent noised counts for the agreement",
+    "agreed": "the sites have agreed on bounds",
+    "has the agreed schema": "has the agreed schema",
 }
 
 

@@ -25,8 +25,8 @@ _TEXT = """\
 least_interval = "{least_interval}"   # between two answered rounds: 30s, 15m, 6h, 1d
 rounds_per_day = {rounds_per_day}   # in any 24 hours
 epsilon_per_day = {epsilon_per_day}   # in any 24 hours; 0: only the budget limits it
-new_rows = {new_rows}   # a round with fewer new rows is refused and costs nothing; with --epsilon, 0 is safer:
-# otherwise the hub can tell that nothing is new
+new_rows = {new_rows}   # a round with fewer new rows is refused; with --epsilon it must be 0, for a refusal would tell
+# how many rows are new
 
 [release]
 least_count = {least_count}   # rows that must stand behind a node that is sent
@@ -70,7 +70,7 @@ class Policy:
     epsilon_per_day : float
         Sum of what the rounds of 24 hours may cost; 0 means no limit of its own.
     new_rows : int
-        A round with fewer new rows is refused, which costs nothing. With privacy, above 0, the hub can tell.
+        A round with fewer new rows is refused. With privacy it must be 0: see :meth:`check_with_privacy`.
     least_count : int
         Rows that must stand behind a node that is sent without privacy.
     secure_aggregation : {"no", "required"}
@@ -190,6 +190,19 @@ class Policy:
         """Raise :class:`PolicyRefusal` unless there are enough new rows."""
         if n_rows < self.new_rows:
             raise PolicyRefusal(f"{n_rows} rows are new, and the policy asks for {self.new_rows}", "data")
+
+    def check_with_privacy(self, private: bool) -> None:
+        """Raise :class:`PolicyRefusal` if a limit would tell, in spite of the noise, how many rows there are.
+
+        Whether a round is refused because of few new rows depends on the rows without noise: with record ids, whoever
+        can add all but one of them learns whether the last person was there.
+        """
+        if private and self.new_rows:
+            raise PolicyRefusal(
+                f"{FILE} says new_rows = {self.new_rows}, but this site has an epsilon: refusing a round with few rows "
+                "would tell how many there are. Write new_rows = 0; an empty round is answered with noise",
+                "data",
+            )
 
     def check_plain(self) -> None:
         """Raise :class:`PolicyRefusal` if contributions may only leave as part of a masked sum."""

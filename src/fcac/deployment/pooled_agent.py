@@ -83,6 +83,7 @@ class PooledAgent:
         if wanted == (self.member.round, self.member.attempt):
             return  # asked again: it gets the answer that it got
         agent, epsilon = self.agent, self.agent.settings.epsilon
+        agent.policy.check_with_privacy(agent.settings.private)
         agent.policy.check_schema(agent.schema)
         past = agent.audit.entries()
         agent.policy.check_request(request.number("round"), self.member.round + 1, past, epsilon)

@@ -205,6 +205,8 @@ class SiteSettings:
         How to read the data: what differs from the defaults of :class:`fcac.tables.ReadOptions`.
     encoders : dict
         Version and checksum of the encoders of text columns, by name, as set by the study.
+    agree : float or None
+        Cost of one agreement on the bounds and levels that the schema lacks; None: the site takes part in none.
     """
 
     name: str
@@ -226,6 +228,7 @@ class SiteSettings:
     encoders: dict[str, dict[str, str]] = field(default_factory=dict)
     study_key: str = ""
     summing_key: str = ""
+    agree: float | None = None
 
     def __post_init__(self) -> None:
         self.make_condenser()  # refuses what it cannot use

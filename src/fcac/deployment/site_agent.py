@@ -49,8 +49,9 @@ _CURSOR_FILE = "cursor.json"
 _MODEL_FILE = "model.fcac"
 _PARTS_FILE = "parts.json"
 _KEPT_ROUNDS = 50
-# Longer than a server waits by default: a repeated request gets an answer, not "unavailable".
-_LOCK_SECONDS = 600.0
+#: How long a request waits for another; longer than a server waits by default, so that a repeated request gets an
+#: answer, not "unavailable".
+LOCK_SECONDS = 600.0
 
 
 class NewRows(NamedTuple):
@@ -102,6 +103,7 @@ class SiteAgent:
             if stored.exists():
                 self.audit.add("sent again", round=round)
                 return stored.read_bytes()
+            self.policy.check_with_privacy(self.settings.private)
             self.policy.check_schema(self.schema)
             self.policy.check_plain()
             site = Site(self.settings.name, self._mechanism, self.state, self._condenser())
@@ -216,8 +218,12 @@ class SiteAgent:
         )
 
     def _check_ledger(self, have: int) -> None:
-        """Refuse to go on with a ledger that does not know of the newest round the server has."""
+        """Refuse to go on with a ledger that does not know of the newest round the server has, or of an agreement."""
         ledger = getattr(self._mechanism, "ledger", None)
+        if ledger is not None:
+            from fcac.deployment.agreement_agent import agreement_receipts
+
+            ledger.verify(agreement_receipts(self.state))
         if ledger is None or have < 1 or ledger.knows_round(self.settings.name, have):
             return
         raise LedgerError(
@@ -269,7 +275,7 @@ class SiteAgent:
     def alone(self) -> Iterator[None]:
         """Hold a lock so that one request is answered at a time; it is released if the process dies."""
         self.state.mkdir(parents=True, exist_ok=True)
-        with persistence.locked(self.state / "lock", _LOCK_SECONDS):
+        with persistence.locked(self.state / "lock", LOCK_SECONDS):
             yield
 
     def _sent_path(self, round: int) -> Path:

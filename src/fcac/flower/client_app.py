@@ -14,6 +14,7 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fcac.deployment.agreement_agent import AgreementAgent
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import Policy, PolicyRefusal
 from fcac.deployment.settings import SiteSettings
@@ -62,11 +63,26 @@ def answer_sum(message: Message, context: Context) -> Message:
     return _answer(message, context, work)
 
 
-def _answer(message: Message, context: Context, work: Callable[[SiteAgent, dict[str, Any]], Reply]) -> Message:
+def agree(message: Message, context: Context) -> Message:
+    """Answer a question of an agreement, or take over the agreed schema."""
+
+    def work(agent: AgreementAgent, request: dict[str, Any]) -> Reply:
+        answer = agent.answer(bytes(request["data"]))
+        return Reply(messages.COUNTS if answer else messages.DONE, agent.settings.name, answer)
+
+    return _answer(message, context, work, AgreementAgent)
+
+
+def _answer(
+    message: Message,
+    context: Context,
+    work: Callable[[Any, dict[str, Any]], Reply],
+    agent: Callable[[SiteSettings], Any] = SiteAgent,
+) -> Message:
     settings = None
     try:
         settings = SiteSettings.load(str(context.node_config[SETTINGS_KEY]))
-        reply = work(SiteAgent(settings), messages.read_request(message.content))
+        reply = work(agent(settings), messages.read_request(message.content))
     except NothingNew:
         assert settings is not None
         reply = Reply(messages.NOTHING_NEW, settings.name)
@@ -96,3 +112,4 @@ def _refusal(settings: SiteSettings, refusal: PolicyRefusal | BudgetExceeded) ->
 app.train("contribute")(contribute)
 app.query("take_model")(take_model)
 app.train("sum")(answer_sum)
+app.train("agree")(agree)

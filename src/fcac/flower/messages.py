@@ -11,9 +11,10 @@ from flwr.app import ConfigRecord, RecordDict
 CONTRIBUTE = "train.contribute"
 TAKE_MODEL = "query.take_model"
 SUM = "train.sum"
+AGREE = "train.agree"
 
 #: Codes of replies.
-CONTRIBUTION, NOTHING_NEW, UNAVAILABLE, DONE, SUMMAND = 1, 2, 3, 4, 5
+CONTRIBUTION, NOTHING_NEW, UNAVAILABLE, DONE, SUMMAND, COUNTS = 1, 2, 3, 4, 5, 6
 #: Codes of refusals, sent only by sites whose policy allows to tell reasons; others answer UNAVAILABLE.
 NOT_NOW, BUDGET_USED_UP, DATA_PROBLEM = 21, 22, 23
 REFUSALS = {"pace": NOT_NOW, "budget": BUDGET_USED_UP, "data": DATA_PROBLEM}
@@ -26,6 +27,7 @@ CODES = {
     BUDGET_USED_UP: "budget used up",
     DATA_PROBLEM: "data problem",
     SUMMAND: "summand",
+    COUNTS: "counts",
 }
 
 _RECORD = "fcac"
@@ -57,6 +59,11 @@ def offer_model(round: int, model: bytes) -> RecordDict:
 def ask_sum(round: int, closed: int, data: bytes) -> RecordDict:
     """Send a request of secure aggregation; `closed` is the last round that the hub has closed."""
     return RecordDict({_RECORD: ConfigRecord({"round": round, "closed": closed, "data": data})})
+
+
+def ask_agreement(data: bytes) -> RecordDict:
+    """Send a question of an agreement on bounds and levels, or its outcome."""
+    return RecordDict({_RECORD: ConfigRecord({"data": data})})
 
 
 def read_request(content: RecordDict) -> dict[str, Any]:

@@ -144,8 +144,14 @@ def site_settings(bundle: Path, data: Path | str, state: Path, **choices: Any) -
         **choices,
     )
     from fcac.federation import Site
+    from fcac.privacy.samplers import OpenDPSampler
+    from fcac.tables.schema import Schema
 
     make_private(state)
+    if settings.agree is not None and Schema.load(settings.schema).bounds is None:
+        # nothing can be released before the sites have agreed on bounds
+        OpenDPSampler().check_ready()
+        return settings
     mechanism = settings.mechanism()
     if mechanism is not None:
         mechanism.sampler.check_ready()
@@ -270,12 +276,18 @@ def _in_words(entry: dict[str, Any]) -> str:
             return f"round {number}: asking {', '.join([*entry['sites'], *unnamed]) or 'nobody'}{absent}"
         case "accepted":
             return f"round {number}: {site} sent {entry['nodes']} nodes ({entry['bytes']:,} bytes)"
+        case "agreeing":
+            asked = {"schema": "handing the schema to"}.get(entry["stage"], f"asking for {entry['stage']} counts:")
+            return f"agreement: {asked} {', '.join(entry['sites']) or 'nobody'}"
+        case "agreed":
+            return f"agreement: {', '.join(entry['sites'])} have agreed on {entry['columns']} columns"
         case "rejected":
-            return f"round {number}: what {site} sent was rejected: {entry['reason']}"
+            return f"{f'round {number}: ' if number else ''}what {site} sent was rejected: {entry['reason']}"
         case "closed":
             return f"round {number}: closed with {', '.join(map(str, entry['sites']))}"
         case "failed":
-            return f"round {number}: {site} failed: {_FAILURES.get(entry['code'], 'its program raised an error')}"
+            why = _FAILURES.get(entry["code"], "its program raised an error")
+            return f"{f'round {number}: ' if number else ''}{site} failed: {why}"
         case "model taken":
             return f"{site} has the model of round {number}"
         case "budget":

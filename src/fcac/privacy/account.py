@@ -13,11 +13,15 @@ _KEPT_RECEIPTS = 50
 
 @dataclass(frozen=True)
 class Receipt:
-    """Proof that a release was charged: a random seal that the ledger keeps too, the cost, and the round."""
+    """Proof that a release was charged: a random seal that the ledger keeps too, the cost, and the round.
+
+    An agreement (:mod:`fcac.privacy.agreement`) has no round, 0, and may have taken a part of delta, `slack`.
+    """
 
     seal: str
     rho: float
     round: int
+    slack: float = 0.0
 
 
 @dataclass(frozen=True)

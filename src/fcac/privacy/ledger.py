@@ -16,7 +16,6 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ import numpy as np
 from fcac.exceptions import BudgetExceeded, LedgerError
 from fcac.privacy.account import Receipt
 from fcac.privacy.ledger_file import LedgerFile, connect, is_second_format, plain_errors
+from fcac.privacy.ledger_sums import all_gaussian, for_everybody, insert, slack_of_all, spent_rho
 from fcac.privacy.record_ids import batch_mark, canonical_id, check_record_ids, keyed
 from fcac.privacy.zcdp import (
     ACCOUNTINGS,
@@ -119,6 +119,7 @@ class Ledger(LedgerFile):
         receipts: Sequence[Receipt] = (),
         n_released: int = 0,
         alongside: str | None = None,
+        slack: float = 0.0,
         _all_or_nothing: bool = False,
     ) -> Admission:
         """Record a cost durably, or refuse it. Call this before drawing any noise.
@@ -151,6 +152,9 @@ class Ledger(LedgerFile):
         alongside : str, optional
             Name of one joint release to which several sites contribute different rows, as in secure aggregation: of the
             charges with this name the largest counts.
+        slack : float
+            Probability that the release shows something that rho does not account for. It comes off delta: the slack
+            of all charges must stay below half of it.
 
         Raises
         ------
@@ -165,6 +169,8 @@ class Ledger(LedgerFile):
             raise ValueError("give record_ids or partition, not both")
         if accounting not in ACCOUNTINGS:
             raise ValueError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
+        if not 0.0 <= slack < self.delta / 2:
+            raise ValueError(f"slack must be at least 0 and below half of delta = {show(self.delta)}, got {slack!r}")
         check_partition(partition)
         counted = "ids" if record_ids is not None else "partition" if partition is not None else "all"
         if counted == "all" and alongside is not None:
@@ -183,9 +189,9 @@ class Ledger(LedgerFile):
             repeated = mark is not None and bool(
                 connection.execute("SELECT 1 FROM charges WHERE batch = ? AND completed = 1", (mark,)).fetchone()
             )
-            number = _insert(
+            number = insert(
                 connection, site=site, round=round, rho=float(rho), what=what, counted=counted, part=partition,
-                batch=mark, seal=seal, accounting=accounting,
+                batch=mark, seal=seal, accounting=accounting, **self._slack_column(connection, slack),
             )  # fmt: skip
             self._check_budget(connection, site, float(rho) if texts is not None else self._most_by_ids(connection))
             admitted = None
@@ -198,6 +204,18 @@ class Ledger(LedgerFile):
                     )
             spent = self._public_spent(connection)
         return Admission(number, Receipt(seal, float(rho), round or 0), admitted, spent, repeated)
+
+    def _slack_column(self, connection: sqlite3.Connection, slack: float) -> dict[str, float]:
+        """Return what is written down about slack: nothing in a ledger that has none."""
+        if not slack:
+            return {}
+        self._need_slack(connection)
+        if slack_of_all(connection) + slack > self.delta / 2:
+            raise BudgetExceeded(
+                f"the part of delta = {show(self.delta)} that is kept for releases of names is used up; nothing was "
+                "drawn. List the levels of categories in the schema, from public knowledge"
+            )
+        return {"slack": float(slack)}
 
     def _public_spent(self, connection: sqlite3.Connection) -> float:
         """Return an epsilon that nobody can have exceeded, from charges alone."""
@@ -214,7 +232,7 @@ class Ledger(LedgerFile):
         return self.admit(site, rho, **named, _all_or_nothing=True).number
 
     def _check_budget(self, connection: sqlite3.Connection, site: str, more: float) -> None:
-        after = self._epsilon(connection, _for_everybody(connection) + more)
+        after = self._epsilon(connection, for_everybody(connection) + more)
         if after > self.budget:
             # The exception rolls back the transaction, so the refused charge leaves no trace.
             names = [name for (name,) in connection.execute("SELECT DISTINCT site FROM charges WHERE site != ''")]
@@ -242,7 +260,7 @@ class Ledger(LedgerFile):
                    for form in (name, text)}  # fmt: skip
         connection.execute("CREATE TEMP TABLE now (person INTEGER NOT NULL, id BLOB NOT NULL)")
         connection.executemany("INSERT INTO now VALUES (?, ?)", spelled)
-        left = self._allowed_rho(connection) - _for_everybody(connection) - rho
+        left = self._allowed_rho(connection) - for_everybody(connection) - rho
         poor = {
             person
             for person, spent in connection.execute(
@@ -260,8 +278,9 @@ class Ledger(LedgerFile):
     def _check_receipts(self, connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> None:
         for receipt in receipts:
             if not connection.execute("SELECT 1 FROM charges WHERE seal = ?", (receipt.seal,)).fetchone():
+                what = f"round {receipt.round}" if receipt.round else "an agreement"
                 raise LedgerError(
-                    f"{self.path} does not know of round {receipt.round}, which has left the site: it is another "
+                    f"{self.path} does not know of {what}, which has left the site: it is another "
                     "ledger or an older copy. Nothing was drawn. Put the right file back; if it is lost, `fcac ledger "
                     f"{Path(self.path).name} --recover FILE`, with the model or the site's state, adds what is missing"
                 )
@@ -291,9 +310,12 @@ class Ledger(LedgerFile):
             for receipt in receipts:
                 if connection.execute("SELECT 1 FROM charges WHERE seal = ?", (receipt.seal,)).fetchone():
                     continue
-                _insert(
+                if receipt.slack:
+                    self._need_slack(connection)
+                insert(
                     connection, site=site, round=receipt.round, rho=receipt.rho, counted="all", seal=receipt.seal,
                     what="recovered: it had left the site and was missing here", accounting="gaussian", completed=1,
+                    **({"slack": receipt.slack} if receipt.slack else {}),
                 )  # fmt: skip
                 added += 1
         return added
@@ -322,25 +344,25 @@ class Ledger(LedgerFile):
                 )
             connection.execute("UPDATE facts SET value = ? WHERE name = 'budget'", (repr(new.budget),))
             what = f"budget changed from eps = {self.budget:g} to {new.budget:g}"
-            _insert(connection, site="", rho=0.0, what=what, counted="all", completed=1)
+            insert(connection, site="", rho=0.0, what=what, counted="all", completed=1)
         return new
 
     def spent_rho(self, site: str | None = None) -> float:
         """Return the most that anybody has cost, as rho; with a site, by what was released under that name alone."""
         with self._reading() as connection:
-            return 0.0 if connection is None else _spent_rho(connection, site)
+            return 0.0 if connection is None else spent_rho(connection, site)
 
     def spent(self, site: str | None = None) -> float:
         """Return the most that anybody has cost, as epsilon at delta; with a site, under that name alone."""
         with self._reading() as connection:
-            return 0.0 if connection is None else self._epsilon(connection, _spent_rho(connection, site))
+            return 0.0 if connection is None else self._epsilon(connection, spent_rho(connection, site))
 
     def remaining(self, site: str | None = None) -> float:
         """Return the largest epsilon (at delta) that one more release for everybody may cost; `site` is ignored."""
         with self._reading() as connection:
             if connection is None:
                 return self.budget
-            left = self._allowed_rho(connection) - _spent_rho(connection, None)
+            left = self._allowed_rho(connection) - spent_rho(connection, None)
             return self._epsilon(connection, left) if left > 0 else 0.0
 
     def spent_at_most(self) -> float:
@@ -360,8 +382,9 @@ class Ledger(LedgerFile):
     def rho_of(self, epsilon: float) -> float:
         """Return the cost that this ledger shows as epsilon; with costs of fcac 0.1.0 in it, a little less."""
         with self._reading() as connection:
-            exact = connection is None or _all_gaussian(connection)
-        return (rho_from_epsilon if exact else rho_from_zcdp)(epsilon, self.delta)
+            exact = connection is None or all_gaussian(connection)
+            delta = self.delta - (0.0 if connection is None else slack_of_all(connection))
+        return (rho_from_epsilon if exact else rho_from_zcdp)(epsilon, delta)
 
     def unit(self) -> str:
         """Return whose cost is counted: "person" if every charge came with record ids, else "record"."""
@@ -376,11 +399,12 @@ class Ledger(LedgerFile):
         with self._reading() as connection:
             if connection is None:
                 return []
-            base = _for_everybody(connection)
+            base = for_everybody(connection)
             rows = connection.execute("SELECT SUM(rho) AS spent FROM ids GROUP BY id ORDER BY spent DESC").fetchall()
             known: dict[float, float] = {}
             for (rho,) in rows:
-                known.setdefault(rho, self._epsilon(connection, base + rho))
+                if rho not in known:  # few different costs, many people
+                    known[rho] = self._epsilon(connection, base + rho)
         return [known[rho] for (rho,) in rows]
 
     def sites(self) -> list[str]:
@@ -390,7 +414,7 @@ class Ledger(LedgerFile):
                 return []
             rows = connection.execute("SELECT DISTINCT site FROM charges WHERE site != ''").fetchall()
             names = [row[0] for row in rows]
-            return sorted(names, key=lambda name: (-_spent_rho(connection, name), name))
+            return sorted(names, key=lambda name: (-spent_rho(connection, name), name))
 
     def entries(self, site: str | None = None) -> list[dict[str, Any]]:
         """Return all charges, oldest first, each as a dict of plain values."""
@@ -420,55 +444,15 @@ class Ledger(LedgerFile):
 
     def _epsilon(self, connection: sqlite3.Connection, rho: float) -> float:
         """Convert a cost: by the Gaussian curve if all charges allow it, else by the bound for zCDP."""
-        return (epsilon_from_rho if _all_gaussian(connection) else epsilon_from_zcdp)(rho, self.delta)
+        delta = self.delta - slack_of_all(connection)
+        return (epsilon_from_rho if all_gaussian(connection) else epsilon_from_zcdp)(rho, delta)
 
     def _epsilon_of_all(self, connection: sqlite3.Connection) -> float:
-        return self._epsilon(connection, _spent_rho(connection, None))
+        return self._epsilon(connection, spent_rho(connection, None))
 
     def _allowed_rho(self, connection: sqlite3.Connection) -> float:
-        return (rho_from_epsilon if _all_gaussian(connection) else rho_from_zcdp)(self.budget, self.delta)
-
-
-def _insert(connection: sqlite3.Connection, **values: Any) -> int:
-    values = {"time": _now(), **values}
-    marks = ", ".join("?" * len(values))
-    cursor = connection.execute(f"INSERT INTO charges ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
-
-
-def _all_gaussian(connection: sqlite3.Connection) -> bool:
-    if not is_second_format(connection):
-        return False
-    return not connection.execute("SELECT 1 FROM charges WHERE rho > 0 AND accounting != 'gaussian' LIMIT 1").fetchone()
-
-
-def _for_everybody(connection: sqlite3.Connection, site: str | None = None) -> float:
-    """Return what every record has cost at most, apart from charges to people: general charges and the dearest part."""
-    where, given = ("", ()) if site is None else (" AND site = ?", (site,))
-    query = f"SELECT rho FROM charges WHERE counted = 'all'{where}"
-    general = [row[0] for row in connection.execute(query, given)]
-    parts: dict[str, list[float]] = {}
-    query = f"SELECT part, rho FROM charges WHERE counted = 'partition'{where}"
-    for part, rho in connection.execute(query, given):
-        parts.setdefault(part, []).append(rho)
-    joint: dict[str, float] = {}
-    query = f"SELECT part, rho FROM charges WHERE counted = 'alongside'{where}"
-    for part, rho in connection.execute(query, given):
-        joint[part] = max(rho, joint.get(part, 0.0))
-    dearest_part = max((math.fsum(costs) for costs in parts.values()), default=0.0)
-    return math.fsum([*general, *joint.values(), dearest_part])
-
-
-def _spent_rho(connection: sqlite3.Connection, site: str | None) -> float:
-    """Return general charges plus the maxima over people and over parts: nobody can have cost more."""
-    if site is None:
-        # a person has one id, but rows under several names, and in ledgers of 0.1.0 one entry for each
-        query: tuple[Any, ...] = ("SELECT MAX(spent) FROM (SELECT SUM(rho) AS spent FROM ids GROUP BY id)",)
-    else:
-        query = ("SELECT MAX(rho) FROM ids WHERE site = ?", (site,))
-    (dearest,) = connection.execute(*query).fetchone()
-    return math.fsum([_for_everybody(connection, site), dearest or 0.0])
+        delta = self.delta - slack_of_all(connection)
+        return (rho_from_epsilon if all_gaussian(connection) else rho_from_zcdp)(self.budget, delta)
 
 
 def check_partition(partition: str | None) -> None:
@@ -480,7 +464,3 @@ def check_partition(partition: str | None) -> None:
 def _up(epsilon: float) -> str:
     """Return an epsilon with two digits, rounded up."""
     return f"{math.ceil(epsilon * 100 - 1e-6) / 100:.2f}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

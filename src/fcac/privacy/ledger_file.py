@@ -14,7 +14,9 @@ from fcac.privacy.record_ids import keyed
 from fcac.privacy.zcdp import check_delta, check_epsilon
 
 # 1: fcac 0.1.0, which had a budget for every site name; it is brought up to date by the first charge.
-_FORMATS = ("1", "2")
+# 3: a charge in it takes a part of delta; older versions of fcac would not count that, and must not go on with it.
+_FORMATS = ("1", "2", "3")
+_ORDINARY = "2"
 _KEY_BYTES = 32
 _WAIT_SECONDS = 60.0
 _TABLES = """
@@ -109,7 +111,7 @@ class LedgerFile(PlainObject):
             for statement in (_TABLES + _SECOND_FORMAT).split(";")[:-1]:
                 connection.execute(statement)
             check = keyed(key, "check", b"").hex()
-            facts = {"format": _FORMATS[-1], "budget": repr(self.budget), "delta": repr(self.delta), "key_check": check}
+            facts = {"format": _ORDINARY, "budget": repr(self.budget), "delta": repr(self.delta), "key_check": check}
             connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
             return key
         if not key_path.exists():
@@ -123,13 +125,25 @@ class LedgerFile(PlainObject):
         if not is_second_format(connection):
             for statement in _SECOND_FORMAT.split(";")[:-1]:
                 connection.execute(statement)
-            connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (_FORMATS[-1],))
+            connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (_ORDINARY,))
         return key
+
+    @staticmethod
+    def _need_slack(connection: sqlite3.Connection) -> None:
+        """Make room, inside a transaction, for charges that take a part of delta."""
+        if not has_column(connection, "slack"):
+            connection.execute("ALTER TABLE charges ADD COLUMN slack REAL NOT NULL DEFAULT 0")
+            connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (_FORMATS[-1],))
+
+
+def has_column(connection: sqlite3.Connection, name: str) -> bool:
+    """Return whether charges have this column."""
+    return any(row[1] == name for row in connection.execute("PRAGMA table_info(charges)"))
 
 
 def is_second_format(connection: sqlite3.Connection) -> bool:
     """Return False for a ledger of fcac 0.1.0 that nothing has been charged to since."""
-    return any(row[1] == "seal" for row in connection.execute("PRAGMA table_info(charges)"))
+    return has_column(connection, "seal")
 
 
 def connect(path: str) -> sqlite3.Connection:

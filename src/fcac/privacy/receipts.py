@@ -7,10 +7,11 @@ from typing import Any
 
 from fcac import persistence
 from fcac.privacy.account import Account, Receipt
+from fcac.privacy.agreement_counts import KIND as AGREEMENT
 
 
 def receipts_in(source: Path) -> dict[str, list[Receipt]]:
-    """Return the receipts in a model file, a stored release or site state, or a directory of them, by site.
+    """Return the receipts in a model file, a stored release, answer or site state, or a directory of them, by site.
 
     Parameters
     ----------
@@ -27,6 +28,9 @@ def receipts_in(source: Path) -> dict[str, list[Receipt]]:
             if source.is_dir():
                 continue
             raise
+        if kind == AGREEMENT:
+            receipt = Receipt(str(meta["seal"]), float(meta["rho"]), 0, float(meta["slack"]))
+            found.setdefault(str(meta["site"]), {})[receipt.seal] = receipt
         for site, account in _accounts(kind, meta):
             for receipt in Account.from_json(account).receipts:
                 found.setdefault(site, {})[receipt.seal] = receipt

@@ -25,6 +25,9 @@ table { border-collapse: collapse; width: 100% } th, td { border-bottom: 1px sol
 @media print { @page { size: A4; margin: 14mm } body { margin: 0; max-width: none; font-size: 9.5pt } }
 """
 
+# How charges of secure aggregation describe themselves; see :mod:`fcac.federation.pooled`.
+_SUMMED = "summed over sites"
+
 #: What the proof does not cover, in the words of the officer's page.
 NOT_COVERED = (
     "That the site takes part, that it answers 'unavailable' (a data error, or the budget of everybody used up), and "
@@ -38,7 +41,7 @@ NOT_COVERED = (
 )
 
 
-def ledger_statement(ledger: Ledger, n_people: int | None = None) -> str:
+def ledger_statement(ledger: Ledger, n_people: int | None = None, overlap: int | None = None) -> str:
     """Return the statement as one HTML document. It depends on charges only, so it may be passed on.
 
     Parameters
@@ -46,6 +49,8 @@ def ledger_statement(ledger: Ledger, n_people: int | None = None) -> str:
     ledger : Ledger
     n_people : int, optional
         How many people (or rows) the data are about; delta is held against it.
+    overlap : int, optional
+        At how many sites one person may be, as the study assumes; None: two, three and five are shown.
     """
     entries = [entry for entry in ledger.entries() if entry["rho"] > 0]
     unit, spent = ledger.unit(), ledger.spent_at_most()
@@ -60,7 +65,7 @@ def ledger_statement(ledger: Ledger, n_people: int | None = None) -> str:
          + (": people whose budget is used up are left out of later rounds" if person else "")),
         ("δ against the number of people", _delta(ledger.delta, n_people)),
         ("Releases", _releases(entries)),
-        ("The same person at other sites", _several(spent, ledger.delta)),
+        ("The same person at other sites", _several(spent, ledger.delta, entries, overlap)),
         ("Mechanism", "counts and sums of rows in cells, with discrete Gaussian noise (OpenDP), charged here before it "
          "is drawn; exact accounting by the Gaussian trade-off curve. The proof is part of the documentation."),
     ]  # fmt: skip
@@ -124,12 +129,27 @@ def _delta(delta: float, n_people: int | None) -> str:
     return f"δ × {n_people:,} = {share:.2g}: {verdict}"
 
 
-def _several(spent: float, delta: float) -> str:
+def _several(spent: float, delta: float, entries: list[dict[str, Any]], overlap: int | None) -> str:
+    """Return what a person at several sites has spent: k times as much, and in sums over all sites k * k times."""
+    assumed = f"The study assumes that one person is at no more than {counted(overlap, 'site')}. " if overlap else ""
     if spent == 0:
-        return "costs of different sites add up"
+        return f"{assumed}Costs of different sites add up"
+    if overlap == 1:
+        return f"{assumed}If somebody is at more, the costs add up"
     rho = rho_from_epsilon(spent, delta)
-    cases = ", ".join(f"{n} sites: ε = {_up(epsilon_from_rho(n * rho, delta))}" for n in (2, 3, 5))
-    return f"each site has its own ledger, and the costs add up. If each had spent as much as this one: {cases}"
+    summed = min(rho, math.fsum(entry["rho"] for entry in entries if _SUMMED in entry["what"]))
+    cases = ", ".join(
+        f"{n} sites: ε = {_up(epsilon_from_rho(n * (rho - summed) + n * n * summed, delta))}"
+        for n in ([overlap] if overlap else [2, 3, 5])
+    )
+    squared = (
+        " In rounds that are summed over sites (secure aggregation) somebody at k sites moves the sum k times as far, "
+        "which costs k² times the ρ; the figures count that."
+        if summed
+        else ""
+    )
+    sites = f"Each site has its own ledger, and the costs add up. If each had spent as much as this one: {cases}."
+    return f"{assumed}{sites}{squared}"
 
 
 def _releases(entries: list[dict[str, Any]]) -> str:

@@ -33,7 +33,7 @@ from fcac.tables.files import FORMATS, format_of, is_table, open_table
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.rows import read_rows
-from fcac.tables.schema import Schema, describe_problems
+from fcac.tables.schema import Converted, Schema, describe_problems
 from fcac.tables.sources import as_source, is_database_file, open_database
 
 #: What is remembered about a file: plain values that can be stored as JSON.
@@ -152,6 +152,22 @@ class NewRowFinder:
             else:
                 yield from self._new_table_rows(part)
 
+    def all_batches(self) -> Iterator[tuple[Any, list[Any] | None]]:
+        """Yield all rows there are, used before or not, as Arrow batches, with their tags; no row may be dropped."""
+        for part in self.find({}):
+            for table, converted, tags in self._checked(self._open(part)):
+                assert converted.kept is None, "a schema that drops rows cannot be used to read all of them"
+                yield table, tags
+
+    def _open(self, part: NewPart) -> TableFile:
+        """Open the file, or the rows of the database, that hold a part."""
+        if "key" in part.after:
+            table = open_database(self.path, self.options)
+            return table.between(str(self.options.new_by), part.before.get("key"), part.after["key"])
+        if "edges" in part.after:
+            return open_table(part.path, self.options, start=part.before["bytes"], end=part.after["bytes"])
+        return open_table(part.path, self.options)
+
     def check_columns(self) -> None:
         """Check that every existing file has all columns that will be needed."""
         if self._is_database:
@@ -196,13 +212,18 @@ class NewRowFinder:
 
     def _blocks(self, file: TableFile) -> Iterator[tuple[Floats, list[Any] | None]]:
         """Yield the rows of a table as converted by the schema, with their tags."""
+        for _, converted, tags in self._checked(file):
+            yield converted.block, tags
+
+    def _checked(self, file: TableFile) -> Iterator[tuple[Any, Converted, list[Any] | None]]:
+        """Yield the rows of a table as read and as converted, with their tags, after checking them."""
         path = file.path
         self._require(path, file.schema.names)
         for table, converted, _ in read_rows(file, self.schema, [] if self.tag is None else [self.tag]):
             if converted.missing or converted.unknown:
                 raise DataError(f"{path}: {describe_problems(converted.missing, converted.unknown)}")
             if self.tag is None:
-                yield converted.block, None
+                yield table, converted, None
                 continue
             tags = table.column(table.schema.names.index(self.tag)).to_pylist()
             if converted.kept is not None:
@@ -212,7 +233,7 @@ class NewRowFinder:
             nobody = gap_words.GAP_WORDS if isinstance(path, Path) and format_of(path) == "csv" else {""}
             if any(tag is None or tag in nobody for tag in tags):
                 raise DataError(f"{path}: a row has no value in column {self.tag}, which was named for the ledger")
-            yield converted.block, tags
+            yield table, converted, tags
 
     # ------------------------------------------------------------ CSV: by byte offset
 
@@ -238,8 +259,7 @@ class NewRowFinder:
             return {"rows": 0, "bytes": end, "edges": _edges(stream, end)}
 
     def _new_lines(self, part: NewPart) -> Iterator[Piece]:
-        table = open_table(part.path, self.options, start=part.before["bytes"], end=part.after["bytes"])
-        for block, tags in self._blocks(table):
+        for block, tags in self._blocks(self._open(part)):
             yield Piece(block, tags, part.name)
 
     # ------------------------------------------------------------ other tables: by row count and digest
@@ -265,7 +285,7 @@ class NewRowFinder:
 
     def _new_table_rows(self, part: NewPart) -> Iterator[Piece]:
         first, last, seen = part.before["rows"], part.after["rows"], 0
-        for block, tags in self._blocks(open_table(part.path, self.options)):
+        for block, tags in self._blocks(self._open(part)):
             fresh = slice(max(first - seen, 0), max(last - seen, 0))
             seen += len(block)
             if len(block[fresh]):
@@ -291,9 +311,7 @@ class NewRowFinder:
         return [NewPart(table.path, _DATABASE, before, after)]
 
     def _rows_by_key(self, part: NewPart) -> Iterator[Piece]:
-        table = open_database(self.path, self.options)
-        column = str(self.options.new_by)
-        for block, tags in self._blocks(table.between(column, part.before.get("key"), part.after["key"])):
+        for block, tags in self._blocks(self._open(part)):
             yield Piece(block, tags, part.name)
 
 

@@ -43,6 +43,15 @@ def ledger(
             show_default=False,
         ),
     ] = None,
+    people_overlap: Annotated[
+        int | None,
+        typer.Option(
+            "--people-overlap",
+            help="For --statement: at how many sites one person may be, as the study assumes.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     recover: Annotated[
         Path | None,
         typer.Option(
@@ -91,11 +100,11 @@ def ledger(
         from fcac.report.ledger_statement import ledger_statement
 
         check_out(statement, force)
-        statement.write_text(ledger_statement(book, people), encoding="utf-8")
+        statement.write_text(ledger_statement(book, people, people_overlap), encoding="utf-8")
         say(f"Statement: {statement} (open it in a browser and print it; it fits one sheet)")
         return
-    if people is not None:
-        raise BadUse("--people needs --statement")
+    if people is not None or people_overlap is not None:
+        raise BadUse("--people and --people-overlap need --statement")
     sites = book.sites()
     if site is not None:
         if site not in sites:

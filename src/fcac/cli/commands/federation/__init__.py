@@ -20,6 +20,7 @@ _COMMANDS = {
     "init": ("init",),
     "server": ("server",),
     "site": ("site",),
+    "agree": ("agree",),
     "run": ("run",),
     "status": ("status",),
     "console": ("console",),

@@ -12,7 +12,7 @@ import typer
 from fcac._text import counted
 from fcac.cli.console import BadUse, note, say
 from fcac.deployment.audit_log import AuditLog
-from fcac.deployment.policy import FILE, Policy, described
+from fcac.deployment.policy import FILE, Policy, PolicyRefusal, described
 from fcac.tables.schema import Schema
 
 
@@ -28,6 +28,10 @@ def consent(settings: Any, yes: bool) -> Policy:
     state = Path(settings.state)
     is_new = not (state / FILE).exists()
     policy = Policy.cautious(settings.private) if is_new else Policy.load(state)
+    try:
+        policy.check_with_privacy(settings.private)
+    except PolicyRefusal as refusal:
+        raise BadUse(str(refusal)) from None
     asked = tuple(described(Schema.load(settings.schema)))
     if policy.columns == asked:
         return policy
@@ -37,6 +41,11 @@ def consent(settings: Any, yes: bool) -> Policy:
         say(f"  {line}")
     if len(asked) > 50:
         say(f"  and {len(asked) - 50} more; see {settings.schema}")
+    if settings.agree is not None:
+        say(
+            "Bounds and levels that are missing are agreed on by noised counts of the rows, at a cost of epsilon = "
+            f"{settings.agree:g}."
+        )
     if settings.private:
         say(f"Rows stay here. What leaves is differentially private: epsilon = {settings.epsilon:g} for each round.")
     else:

@@ -65,6 +65,15 @@ def site(
         ),
     ] = None,
     read: opt.Read = None,
+    agree: Annotated[
+        float | None,
+        typer.Option(
+            "--agree",
+            help="Take part in one agreement on bounds and levels that the schema lacks, at this privacy cost.",
+            metavar="EPSILON",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Agree, without being asked, to the columns and bounds that the study uses.")
     ] = False,
@@ -82,6 +91,8 @@ def site(
 
     fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --budget 4 --record-id patient
 
+    fcac federation site north --data /data/tables --state /var/lib/fcac --epsilon 1 --budget 4 --agree 0.5
+
     fcac federation site north --data /data/tables --state /var/lib/fcac --no-privacy
 
     fcac federation site north --data postgresql://host/db --query visits.sql --new-by visit_id --epsilon 1 --budget 4
@@ -92,8 +103,10 @@ def site(
             if epsilon is None
             else "give --epsilon or --no-privacy, not both"
         )
-    if epsilon is None and budget is not None:
+    if epsilon is None and agree is None and budget is not None:
         raise BadUse("--budget needs --epsilon")
+    if agree is not None and not 0 < agree < float("inf"):
+        raise BadUse("--agree must be above 0: the privacy cost of one agreement")
     if epsilon is None and (record_id or part_column or part_by_file):
         raise BadUse("--record-id, --part-column and --part-by-file determine how costs add up: they need --epsilon")
     if sum([record_id is not None, part_column is not None, part_by_file]) > 1:
@@ -101,11 +114,13 @@ def site(
     if epsilon is not None and not epsilon > 0:
         raise BadUse("--epsilon must be above 0")
     from fcac.cli.commands.federation.consent import consent
+    from fcac.deployment.agreement_agent import AgreementAgent
     from fcac.deployment.site_agent import SiteAgent
     from fcac.flower import processes
     from fcac.flower.service import budget_of, remember_state, site_settings, state_of, store_settings
     from fcac.flower.site_node import SiteNode, become
     from fcac.tables.read_options import ReadOptions
+    from fcac.tables.schema import Schema
     from fcac.tables.sources import is_address
 
     folder = state_of(bundle, state)
@@ -114,22 +129,27 @@ def site(
             raise ValueError(f"--data {data}: there is no such file or directory")
         if part_by_file and is_address(data):
             raise ValueError("--part-by-file: a database has no files; name the parts by --part-column")
-        total, origin = (None, "") if epsilon is None else budget_of(folder, epsilon, budget)
+        dearest = max((cost for cost in (epsilon, agree) if cost is not None), default=None)
+        total, origin = (None, "") if dearest is None else budget_of(folder, dearest, budget)
         settings = site_settings(
             bundle, data, folder, epsilon=epsilon, budget=total, delta=delta, record_id=record_id,
-            part_column=part_column, part_by_file=part_by_file,
+            part_column=part_column, part_by_file=part_by_file, agree=agree,
             read=ReadOptions.parse(read or [], query=query, new_by=new_by).to_dict(),
         )  # fmt: skip
         consent(settings, yes)
-        agent = SiteAgent(settings)
-        agent.finder().check_columns()
+        waits = agree is not None and Schema.load(settings.schema).bounds is None
+        agent = None if waits else SiteAgent(settings)
+        (AgreementAgent(settings) if agent is None else agent).finder().check_columns()
         remember_state(bundle, folder)
         if settings.private:
             cost = f"each round costs eps = {epsilon:g} at delta = {delta:g}"
             say(f"Site {settings.name}: {cost}; budget {total:g} ({origin}).")
-            say(f"Rounds add up {_adding_up(settings)}; spent so far: {agent.spent() or 'nothing'}.")
+            spent = "nothing" if agent is None else agent.spent() or "nothing"
+            say(f"Rounds add up {_adding_up(settings)}; spent so far: {spent}.")
         else:
             note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: the nodes it sends can reveal records.")
+        if waits:
+            say("The schema has no bounds yet: this site answers no round before the sites have agreed on them.")
         stored = store_settings(settings)
         node = SiteNode(bundle, settings, stored, say)
         say(f"Connecting to {node.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
