@@ -163,8 +163,8 @@ def trial(name: str, method: str, number: int, data_dir: Path | None) -> dict[st
     k = len(np.unique(np.concatenate([stage.y_held_out for stage in stages])))
     model = clusterer(method, k, number, _scale(stages[0].X))
     figures: dict[str, float] = {}
-    table = np.full((len(stages), len(stages)), np.nan)
-    seen: dict[str, list[float]] = {"ARI": [], "AMI": []}
+    tables = {measure: np.full((len(stages), len(stages)), np.nan) for measure in ("ARI", "AMI")}
+    seen: dict[str, list[float]] = {measure: [] for measure in tables}
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -173,15 +173,17 @@ def trial(name: str, method: str, number: int, data_dir: Path | None) -> dict[st
             labels = [model.predict(past.X_held_out) for past in stages[: i + 1]]
             classes = [past.y_held_out for past in stages[: i + 1]]
             for j in range(i + 1):
-                table[i, j] = scores(classes[j], labels[j])["AMI"]
+                found = scores(classes[j], labels[j])
+                for measure, table in tables.items():
+                    table[i, j] = found[measure]
             overall = scores(np.concatenate(classes), np.concatenate(labels))
             for measure, values in seen.items():
                 values.append(overall[measure])
             figures[f"seen {i + 1}"] = round(overall["AMI"], 4)
-    figures["average incremental ARI"] = float(np.mean(seen["ARI"]))
-    figures["average incremental AMI"] = float(np.mean(seen["AMI"]))
     last = len(stages) - 1
-    figures["backward transfer"] = float(np.mean([table[last, j] - table[j, j] for j in range(last)]))
+    for measure, table in tables.items():
+        figures[f"average incremental {measure}"] = float(np.mean(seen[measure]))
+        figures[f"backward transfer {measure}"] = float(np.mean([table[last, j] - table[j, j] for j in range(last)]))
     figures["CPU s"] = round(time.process_time() - start, 3)
     return figures
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,10 @@ Methods = Annotated[str | None, typer.Option("--methods", help="Comma-separated 
 
 
 Sets = Annotated[str | None, typer.Option("--sets", help="Names of sets, separated by semicolons; all by default.")]
+SomeMethods = Annotated[
+    str | None,
+    typer.Option("--methods", help="Names of methods, separated by semicolons (or commas, if no name has one)."),
+]
 FewTrials = Annotated[int | None, typer.Option("--trials", min=1, help="Trials per set and method; as published.")]
 QuickComparison = Annotated[bool, typer.Option("--quick", help="Few sets, one trial: a minute or two.")]
 
@@ -154,7 +159,7 @@ def networks(
 def one_table(
     data_dir: DataDir = None,
     sets: Sets = None,
-    methods: Methods = None,
+    methods: SomeMethods = None,
     trials: FewTrials = None,
     out: Out = Path("out/one-table"),
     quick: QuickComparison = False,
@@ -175,10 +180,67 @@ def one_table(
 
 
 @app.command()
+def private(
+    data_dir: DataDir = None,
+    sets: Sets = None,
+    epsilons: Annotated[
+        str | None, typer.Option("--epsilons", help="Comma-separated; as published by default.")
+    ] = None,
+    methods: SomeMethods = None,
+    trials: FewTrials = None,
+    diffprivlib: Annotated[
+        Path | None,
+        typer.Option("--diffprivlib", help="Python of an environment with diffprivlib; by default this one."),
+    ] = None,
+    out: Out = Path("out/private"),
+    quick: QuickComparison = False,
+) -> None:
+    """Compare private clusterings at equal epsilon: releases, noise on rows, private k-means; with a picture.
+
+    A set of your own is a file NAME.npz in --data-dir with X, y and bounds (d, 2), and n_sites if it is not ten.
+
+    Examples:
+
+      fcac reproduce private --quick
+
+      fcac reproduce private --diffprivlib venv-diffprivlib/bin/python
+
+      fcac reproduce private --data-dir data --sets "digits;mine" --epsilons 1,4
+    """
+    import sys
+    from dataclasses import replace
+
+    from fcac.paper import private as comparison
+    from fcac.paper.config import Config
+
+    python = str(diffprivlib or sys.executable)
+
+    def at_each_epsilon(config: Config) -> Config:
+        chosen = [float(text) for text in _split(epsilons)] or config.epsilons
+        return replace(config, sets=tuple(comparison.name_at(name, e) for name in config.sets for e in chosen))
+
+    results = _compare(
+        "private",
+        comparison.trial_with(python),
+        data_dir,
+        sets,
+        methods,
+        trials,
+        out,
+        quick,
+        left_out=lambda names: comparison.left_out(names, python),
+        prepare=at_each_epsilon,
+        pictures=("epsilon.png",),
+    )
+    comparison.draw(results, out / "epsilon.png")
+    typer.echo(f"picture: {out / 'epsilon.png'}")
+
+
+@app.command()
 def continual(
     data_dir: DataDir = None,
     sets: Sets = None,
-    methods: Methods = None,
+    methods: SomeMethods = None,
     trials: FewTrials = None,
     out: Out = Path("out/continual"),
     quick: QuickComparison = False,
@@ -190,7 +252,9 @@ def continual(
     from fcac.paper import continual as comparison
     from fcac.paper.runs import stored_trials
 
-    results = _compare("continual", comparison.trial, data_dir, sets, methods, trials, out, quick)
+    results = _compare(
+        "continual", comparison.trial, data_dir, sets, methods, trials, out, quick, pictures=("forgetting.png",)
+    )
     comparison.draw(results, lambda name, method: stored_trials(out, name, method), out / "forgetting.png")
     typer.echo(f"picture: {out / 'forgetting.png'}")
 
@@ -215,6 +279,7 @@ def everything(
     networks(data_dir, datasets, trials, out / "networks", jobs, quick)
     one_table(out=out / "one-table", quick=quick)
     continual(out=out / "continual", quick=quick)
+    private(out=out / "private", quick=quick)
 
 
 def _run(
@@ -269,21 +334,29 @@ def _compare(
     trials: int | None,
     out: Path,
     quick: bool,
+    left_out: Callable[[tuple[str, ...]], dict[str, str]] | None = None,
+    prepare: Callable[[Any], Any] | None = None,
+    pictures: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     from fcac.paper import check_extra
 
     check_extra()
+    import shlex
+    import sys
+
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from fcac.paper.config import read_config, with_files
     from fcac.paper.peers import missing
-    from fcac.paper.runs import read_config, run, with_files
+    from fcac.paper.runs import run
 
     config = with_files(read_config(name, quick=quick), data_dir)
-    config = config.narrowed([s.strip() for s in (sets or "").split(";") if s.strip()], _split(methods), trials)
-    absent = missing(config.methods)
-    if absent:
-        typer.echo(f"left out, not installed: {', '.join(absent)} (pip install 'fcac[peers]')")
-        config = config.narrowed([], [method for method in config.methods if method not in absent], None)
+    config = config.narrowed(_split(sets, ";"), _chosen_methods(methods, config.methods), trials)
+    config = prepare(config) if prepare is not None else config
+    absent = (left_out or missing)(config.methods)
+    for method, reason in absent.items():
+        typer.echo(f"left out: {method}. {reason}")
+    config = config.without(absent)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as bar:
         task = bar.add_task("trials", total=None)
@@ -291,7 +364,16 @@ def _compare(
         def advance(done: int, total: int, what: str) -> None:
             bar.update(task, completed=done, total=total, description=what)
 
-        results = run(config, trial, out, data_dir=data_dir, progress=advance)
+        results = run(
+            config,
+            trial,
+            out,
+            data_dir=data_dir,
+            progress=advance,
+            command="fcac " + shlex.join(sys.argv[1:]),
+            left_out=absent,
+            pictures=pictures,
+        )
     for metric, found in results["ranks"].items():
         ranks = ", ".join(f"{method} {rank:.2f}" for method, rank in found["average_ranks"].items())
         typer.echo(f"average ranks, {'all measures' if metric == 'all' else metric}: {ranks}")
@@ -311,8 +393,14 @@ def _show(summary: dict[str, Any], out: Path) -> None:
     typer.echo(f"tables: {out / 'tables.md'}")
 
 
-def _split(names: str | None) -> list[str]:
-    return [name.strip() for name in (names or "").split(",") if name.strip()]
+def _split(names: str | None, by: str = ",") -> list[str]:
+    return [name.strip() for name in (names or "").split(by) if name.strip()]
+
+
+def _chosen_methods(names: str | None, known: tuple[str, ...]) -> list[str]:
+    """Split names at semicolons or, where no known name has a comma in it, at commas."""
+    text = names or ""
+    return _split(text, ";") if ";" in text or text.strip() in known else _split(text)
 
 
 def _working(what: str) -> Any:
