@@ -31,6 +31,9 @@ def page(config: Config, results: dict[str, Any], pictures: Sequence[str] = ()) 
         lines += [config.notes, ""]
     for method, reason in results["left_out"].items():
         lines += [f"Left out: **{method}**. {reason[0].upper()}{reason[1:]}.", ""]
+    if results["failed"]:
+        lines += ["No result, although it was tried:", ""]
+        lines += [f"- {what}: {reason}" for what, reason in results["failed"].items()] + [""]
     for measure in config.measures:
         lines += _table(config, results, measure)
     lines += _beaten(config, results["means"])
@@ -48,23 +51,24 @@ def _table(config: Config, results: dict[str, Any], measure: str) -> list[str]:
     lines.append("|---|" + "---:|" * len(config.methods))
     for name, by_method in means.items():
         values = [by_method[method].get(measure) for method in config.methods]
-        best = max((v[0] for v in values if v is not None), default=np.nan) if measure in config.ranked else np.nan
-        lines.append(f"| {name} | {' | '.join(_shown(value, best) for value in values)} |")
+        ranked = [v[0] for m in config.ranked_methods if (v := by_method[m].get(measure)) is not None]
+        best = max(ranked, default=np.nan) if measure in config.ranked else np.nan
+        lines.append(f"| {name} | {' | '.join(_shown(value, measure, best) for value in values)} |")
     overall = []
     for method in config.methods:
         found = [by_method[method][measure][0] for by_method in means.values() if measure in by_method[method]]
-        overall.append(_shown([float(np.mean(found))] if found else None, np.nan))
+        overall.append(_shown([float(np.mean(found))] if found else None, measure, np.nan))
     return [*lines, f"| **mean** | {' | '.join(overall)} |", "", f"`{results['command']}`", ""]
 
 
-def _shown(value: list[float] | None, best: float) -> str:
+def _shown(value: list[float] | None, measure: str, best: float) -> str:
     if value is None or not np.isfinite(value[0]):
         return ""
-    digits = 3 if abs(value[0]) < 10 else 0
+    digits = 1 if measure == "clusters" else 3 if abs(value[0]) < 10 else 0
     text = f"{value[0]:.{digits}f}"
     if value[0] == best:
         text = f"**{text}**"
-    return f"{text} ({value[1]:.{digits}f})" if len(value) > 1 and value[1] >= 0.0005 else text
+    return f"{text} ({value[1]:.{digits}f})" if len(value) > 1 and value[1] >= 0.5 * 10**-digits else text
 
 
 def _beaten(config: Config, means: dict[str, Any]) -> list[str]:

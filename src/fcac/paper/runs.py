@@ -75,19 +75,27 @@ def run(
     known = {pair: _read(cells, pair) for pair in pairs}
     total = len(pairs) * config.trials
     done = sum(min(len(found), config.trials) for found in known.values())
+    failed: dict[str, str] = {}
     for name, method in pairs:
         found = known[name, method]
         for number in range(config.trials):
             if number in found:
                 continue
-            found[number] = trial(name, method, number, data_dir)
+            try:
+                found[number] = trial(name, method, number, data_dir)
+            except Exception as error:
+                # a method that fails on one set must not end a run of hours
+                failed[f"{method} on {name}"] = f"{type(error).__name__}: {error}"
+                break  # it is tried again when the run goes on
             content = {"set": name, "method": method, "trials": {str(n): found[n] for n in sorted(found)}}
             write_atomic(_path(cells, (name, method)), (json.dumps(content, indent=0) + "\n").encode())
             done += 1
             if progress is not None:
                 progress(done, total, f"{name}: {method}")
-    results = summarise(config, {pair: [found[n] for n in range(config.trials)] for pair, found in known.items()})
-    results |= {"command": command or f"fcac reproduce {config.name}", "left_out": left_out or {}}
+    results = summarise(
+        config, {pair: [found[n] for n in range(config.trials) if n in found] for pair, found in known.items()}
+    )
+    results |= {"command": command or f"fcac reproduce {config.name}", "left_out": left_out or {}, "failed": failed}
     write_atomic(out / "results.json", (json.dumps(results, indent=1) + "\n").encode())
     drawn = _draw(config, results, out) if results["ranks"] else []
     write_atomic(out / "results.md", page(config, results, [*pictures, *drawn]).encode())

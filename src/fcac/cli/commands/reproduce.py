@@ -114,21 +114,22 @@ def privacy(
 def quality(
     data_dir: DataDir = None,
     datasets: Datasets = None,
+    methods: Methods = None,
     trials: Trials = 20,
     out: Out = Path("out/quality"),
     jobs: Jobs = None,
     quick: Quick = False,
     only_write: OnlyWrite = False,
 ) -> None:
-    """Compare the communities server with the paper's server and the rivals, under the paper's protocol.
+    """Compare the communities server with the paper's, the rivals and a federated mixture, under the paper's protocol.
 
     Example: fcac reproduce quality --data-dir data --datasets optdigits --trials 3
     """
     import numpy as np
 
-    from fcac.paper.grid import METHODS
+    from fcac.paper.grid import METHODS, MIXTURE
 
-    chosen = ",".join((*METHODS, "communities", "communities (k given)"))
+    chosen = methods or ",".join((*METHODS, MIXTURE, "communities", "communities (k given)"))
     _run(out, data_dir, datasets, chosen, trials, jobs, quick, (np.inf, 15.0), only_write)
 
 
@@ -275,7 +276,7 @@ def everything(
     figures(out / "figures")
     tables(data_dir, datasets, None, trials, out / "tables", jobs, quick)
     privacy(data_dir, datasets, None, trials, out / "privacy", jobs, quick)
-    quality(data_dir, datasets, trials, out / "quality", jobs, quick)
+    quality(data_dir, datasets, None, trials, out / "quality", jobs, quick)
     networks(data_dir, datasets, trials, out / "networks", jobs, quick)
     one_table(out=out / "one-table", quick=quick)
     continual(out=out / "continual", quick=quick)
