@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,7 @@ def read_config(name: str, *, quick: bool = False) -> Config:
     quick : bool, default=False
         Take the smaller lists under ``[quick]``.
     """
-    content = tomllib.loads(files("fcac.paper").joinpath(f"configs/{name}.toml").read_text("utf-8"))
-    chosen = content | (content["quick"] if quick else {})
+    chosen = _read(name, quick)
     return Config(
         name=name,
         title=chosen["title"],
@@ -112,3 +112,41 @@ def with_files(config: Config, data_dir: Path | None) -> Config:
     found = {path.stem for folder in (data_dir, data_dir / "shapes") for path in folder.glob("*.npz")}
     sets = (*config.sets, *(name for name in config.file_sets if name in found))
     return replace(config, sets=sets, further_sets=tuple(sorted(found - set(sets))))
+
+
+@dataclass(frozen=True)
+class GridConfig:
+    """What a run of the paper's grid runs.
+
+    Attributes
+    ----------
+    title : str
+    sets : tuple of str
+        Empty: the paper's ten sets.
+    methods : tuple of str
+    epsilons : tuple of float
+    trials : int
+    """
+
+    title: str
+    sets: tuple[str, ...]
+    methods: tuple[str, ...]
+    epsilons: tuple[float, ...]
+    trials: int
+
+
+def read_grid(name: str, *, quick: bool = False) -> GridConfig:
+    """Read the description of a run of the paper's grid; `quick` takes the smaller lists under ``[quick]``."""
+    chosen = _read(name, quick)
+    return GridConfig(
+        title=chosen["title"],
+        sets=tuple(chosen.get("sets", ())),
+        methods=tuple(chosen["methods"]),
+        epsilons=tuple(float(epsilon) for epsilon in chosen["epsilons"]),
+        trials=int(chosen["trials"]),
+    )
+
+
+def _read(name: str, quick: bool) -> dict[str, Any]:
+    content = tomllib.loads(files("fcac.paper").joinpath(f"configs/{name}.toml").read_text("utf-8"))
+    return content | (content["quick"] if quick else {})

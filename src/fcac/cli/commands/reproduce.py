@@ -1,4 +1,4 @@
-"""`fcac reproduce`: the paper's figures and tables, and our own comparison, each from one command."""
+"""`fcac reproduce`: the paper's figures and tables, and comparisons with the field, each from one command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,23 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the paper's experiments again and compare every number with the one it printed.",
+    help="""Run the paper's experiments again, and compare fcac with its field; each page of results from one command.
+
+    Every command has --quick (a minute or two), goes on where it was stopped, and reads what it runs from a file in
+    fcac/paper/configs. Clusterers of other packages: pip install 'fcac[peers]'.
+
+    Examples:
+
+      fcac reproduce tables --quick --data-dir data
+
+      fcac reproduce one-table --quick
+
+      fcac reproduce continual --quick
+
+      fcac reproduce private --quick
+
+      fcac reproduce networks --quick --data-dir data
+    """,
 )
 
 DataDir = Annotated[
@@ -18,7 +34,9 @@ DataDir = Annotated[
     typer.Option("--data-dir", help="Directory with a NAME.npz (X, y) for each set; by default they come from OpenML."),
 ]
 Datasets = Annotated[str | None, typer.Option("--datasets", help="Comma-separated names of sets; all ten by default.")]
-Trials = Annotated[int, typer.Option("--trials", min=1, max=20, help="Trials per cell; the paper ran 20.")]
+Trials = Annotated[
+    int | None, typer.Option("--trials", min=1, max=20, help="Trials per cell; by default 20, as in the paper.")
+]
 Out = Annotated[Path, typer.Option("--out", help="Directory for the results; a stopped run continues from there.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Number of processes; one per core by default.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Three small data sets, at most three trials: a minute or two.")]
@@ -61,7 +79,7 @@ def tables(
     data_dir: DataDir = None,
     datasets: Datasets = None,
     methods: Methods = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out/tables"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -75,9 +93,7 @@ def tables(
 
       fcac reproduce tables --data-dir data --datasets optdigits,pendigits --trials 20
     """
-    import numpy as np
-
-    _run(out, data_dir, datasets, methods, trials, jobs, quick, (np.inf,), only_write)
+    _run("tables", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
 
 
 @app.command()
@@ -85,7 +101,7 @@ def privacy(
     data_dir: DataDir = None,
     datasets: Datasets = None,
     methods: Methods = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out/privacy"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -100,10 +116,9 @@ def privacy(
     import json
 
     from fcac.paper.attacks import attack_figures
-    from fcac.paper.grid import EPSILONS
     from fcac.persistence import write_atomic
 
-    _run(out, data_dir, datasets, methods, trials, jobs, quick, EPSILONS[1:], only_write)
+    _run("privacy", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
     with _working("attacking the paper's noise"):
         attacks = attack_figures()
     write_atomic(out / "attacks.json", (json.dumps(attacks, indent=1) + "\n").encode())
@@ -115,7 +130,7 @@ def quality(
     data_dir: DataDir = None,
     datasets: Datasets = None,
     methods: Methods = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out/quality"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -125,19 +140,14 @@ def quality(
 
     Example: fcac reproduce quality --data-dir data --datasets optdigits --trials 3
     """
-    import numpy as np
-
-    from fcac.paper.grid import METHODS, MIXTURE
-
-    chosen = methods or ",".join((*METHODS, MIXTURE, "communities", "communities (k given)"))
-    _run(out, data_dir, datasets, chosen, trials, jobs, quick, (np.inf, 15.0), only_write)
+    _run("quality", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
 
 
 @app.command()
 def networks(
     data_dir: DataDir = None,
     datasets: Datasets = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out/networks"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -147,13 +157,7 @@ def networks(
 
     Example: fcac reproduce networks --quick --data-dir data
     """
-    import numpy as np
-
-    from fcac.paper.grid import INSIDE
-
-    _run(
-        out, data_dir, datasets, ",".join(("FCAC", "communities", *INSIDE)), trials, jobs, quick, (np.inf,), only_write
-    )
+    _run("networks", out, data_dir, datasets, None, trials, jobs, quick, only_write)
 
 
 @app.command(name="one-table")
@@ -264,7 +268,7 @@ def continual(
 def everything(
     data_dir: DataDir = None,
     datasets: Datasets = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -284,14 +288,14 @@ def everything(
 
 
 def _run(
+    name: str,
     out: Path,
     data_dir: Path | None,
     datasets: str | None,
     methods: str | None,
-    trials: int,
+    trials: int | None,
     jobs: int | None,
     quick: bool,
-    epsilons: tuple[float, ...],
     only_write: bool = False,
 ) -> None:
     from fcac.paper import check_extra
@@ -299,10 +303,11 @@ def _run(
     check_extra()
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fcac.paper.grid import METHODS, Cell, epsilon_name
-    from fcac.paper.reproduce import QUICK_SETS, QUICK_TRIALS, reproduce_tables
+    from fcac.paper.config import read_grid
+    from fcac.paper.grid import Cell, epsilon_name
+    from fcac.paper.reproduce import reproduce_tables
 
-    names = _split(datasets) or (list(QUICK_SETS) if quick else None)
+    config = read_grid(name, quick=quick)
     out.mkdir(parents=True, exist_ok=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as bar:
@@ -314,14 +319,15 @@ def _run(
 
         summary = reproduce_tables(
             out,
-            datasets=names,
-            methods=_split(methods) or METHODS,
-            epsilons=epsilons,
-            n_trials=min(trials, QUICK_TRIALS) if quick else trials,
+            datasets=_split(datasets) or config.sets,
+            methods=_split(methods) or config.methods,
+            epsilons=config.epsilons,
+            n_trials=config.trials if trials is None else min(trials, config.trials),
             data_dir=None if data_dir is None else str(data_dir),
             n_jobs=jobs,
             progress=advance,
             only_write=only_write,
+            title=config.title,
         )
     _show(summary, out)
 
