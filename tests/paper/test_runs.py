@@ -8,11 +8,24 @@ import numpy as np
 import pytest
 
 from fcac.paper import continual, one_table
-from fcac.paper.config import read_config, with_files
+from fcac.paper.config import read_config, read_grid, with_files
+from fcac.paper.datasets import SPECS
+from fcac.paper.grid import EPSILONS, INSIDE, METHODS, MIXTURE, N_TRIALS
 from fcac.paper.peers import PEERS, labels_of, missing
 from fcac.paper.runs import run
 from fcac.paper.statistics import holm
 from testing.commands import fcac
+
+
+def test_every_published_run_of_the_grid_has_a_file_of_settings():
+    known = {*METHODS, MIXTURE, *INSIDE, "communities", "communities (k given)"}
+    for name in ("tables", "privacy", "quality", "networks"):
+        config, quick = read_grid(name), read_grid(name, quick=True)
+        assert set(config.methods) <= known
+        assert set(config.epsilons) <= set(EPSILONS)
+        assert (config.sets, config.trials) == ((), N_TRIALS)
+        assert set(quick.sets) <= set(SPECS)
+        assert quick.trials < config.trials
 
 
 def test_configs_name_what_there_is():
@@ -74,6 +87,20 @@ def test_a_method_that_fails_is_named_and_the_rest_goes_on(tmp_path):
     text = (tmp_path / "results.md").read_text()
     assert "- HDBSCAN on iris: MemoryError: no room" in text
     assert "Left out: **PLSCAN**. It needs fast-hdbscan." in text
+
+
+def test_a_page_can_be_written_from_what_there_is(tmp_path):
+    config = read_config("one-table", quick=True).narrowed(["iris"], ["fcac", "HDBSCAN"], 1)
+    run(config, lambda *_: {"ARI": 0.5, "AMI": 0.5}, tmp_path)
+    wider = read_config("one-table", quick=True).narrowed(["iris"], ["fcac", "HDBSCAN", "GNG"], 2)
+
+    def never(*_):
+        raise AssertionError("no trial may run")
+
+    found = run(wider, never, tmp_path, only_write=True)
+    assert found["failed"] == {}
+    assert found["fewer_trials"] == {"fcac on iris": 1, "HDBSCAN on iris": 1, "GNG on iris": 0}
+    assert "Fewer trials: fcac on iris: 1; HDBSCAN on iris: 1; GNG on iris: 0." in (tmp_path / "results.md").read_text()
 
 
 def test_sets_of_the_comparison_run_if_their_files_are_there(tmp_path):

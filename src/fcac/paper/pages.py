@@ -31,6 +31,9 @@ def page(config: Config, results: dict[str, Any], pictures: Sequence[str] = ()) 
         lines += [config.notes, ""]
     for method, reason in results["left_out"].items():
         lines += [f"Left out: **{method}**. {reason[0].upper()}{reason[1:]}.", ""]
+    if results["fewer_trials"]:
+        listed = "; ".join(f"{what}: {number}" for what, number in results["fewer_trials"].items())
+        lines += [f"Fewer trials: {listed}.", ""]
     if results["failed"]:
         lines += ["No result, although it was tried:", ""]
         lines += [f"- {what}: {reason}" for what, reason in results["failed"].items()] + [""]

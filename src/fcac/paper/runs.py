@@ -44,6 +44,7 @@ def run(
     command: str = "",
     left_out: dict[str, str] | None = None,
     pictures: Sequence[str] = (),
+    only_write: bool = False,
 ) -> dict[str, Any]:
     """Run the missing trials one after the other, so that their times can be compared, and write the page.
 
@@ -63,6 +64,8 @@ def run(
         Methods that could not run, with the reason.
     pictures : sequence of str
         Names of further pictures in `out` that the page shows.
+    only_write : bool
+        Run no trials; write the page from those already finished.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def run(
     total = len(pairs) * config.trials
     done = sum(min(len(found), config.trials) for found in known.values())
     failed: dict[str, str] = {}
-    for name, method in pairs:
+    for name, method in () if only_write else pairs:
         found = known[name, method]
         for number in range(config.trials):
             if number in found:
@@ -118,9 +121,13 @@ def summarise(config: Config, trials: dict[tuple[str, str], list[dict[str, float
             own = {b: s for b, s in blocks.items() if metric == "all" or b.rsplit("/", 1)[1] == metric}
             against = holm(own, config.reference) if config.reference in config.ranked_methods else {}
             ranks[metric] = found.as_dict() | {"holm": against}
+    fewer = {
+        f"{method} on {name}": len(found) for (name, method), found in trials.items() if len(found) < config.trials
+    }
     return {
         "title": config.title,
         "trials": config.trials,
+        "fewer_trials": fewer,
         "means": means,
         "ranks": ranks,
         "versions": {name: _version(name) for name in ("fcac", "numpy", "scikit-learn", *config.packages)},

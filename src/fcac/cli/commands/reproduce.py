@@ -168,6 +168,7 @@ def one_table(
     trials: FewTrials = None,
     out: Out = Path("out/one-table"),
     quick: QuickComparison = False,
+    only_write: OnlyWrite = False,
 ) -> None:
     """Cluster one table with fcac and its peers: HDBSCAN, PLSCAN, Leiden, Genie, k-means and others; with rank tests.
 
@@ -181,7 +182,7 @@ def one_table(
     """
     from fcac.paper import one_table as comparison
 
-    _compare("one-table", comparison.trial, data_dir, sets, methods, trials, out, quick)
+    _compare("one-table", comparison.trial, data_dir, sets, methods, trials, out, quick, only_write=only_write)
 
 
 @app.command()
@@ -199,6 +200,7 @@ def private(
     ] = None,
     out: Out = Path("out/private"),
     quick: QuickComparison = False,
+    only_write: OnlyWrite = False,
 ) -> None:
     """Compare private clusterings at equal epsilon: releases, noise on rows, private k-means; with a picture.
 
@@ -236,6 +238,7 @@ def private(
         left_out=lambda names: comparison.left_out(names, python),
         prepare=at_each_epsilon,
         pictures=("epsilon.png",),
+        only_write=only_write,
     )
     comparison.draw(results, out / "epsilon.png")
     typer.echo(f"picture: {out / 'epsilon.png'}")
@@ -249,6 +252,7 @@ def continual(
     trials: FewTrials = None,
     out: Out = Path("out/continual"),
     quick: QuickComparison = False,
+    only_write: OnlyWrite = False,
 ) -> None:
     """Measure forgetting: class after class and drifting streams, with a picture.
 
@@ -258,7 +262,16 @@ def continual(
     from fcac.paper.runs import stored_trials
 
     results = _compare(
-        "continual", comparison.trial, data_dir, sets, methods, trials, out, quick, pictures=("forgetting.png",)
+        "continual",
+        comparison.trial,
+        data_dir,
+        sets,
+        methods,
+        trials,
+        out,
+        quick,
+        pictures=("forgetting.png",),
+        only_write=only_write,
     )
     comparison.draw(results, lambda name, method: stored_trials(out, name, method), out / "forgetting.png")
     typer.echo(f"picture: {out / 'forgetting.png'}")
@@ -344,6 +357,7 @@ def _compare(
     left_out: Callable[[tuple[str, ...]], dict[str, str]] | None = None,
     prepare: Callable[[Any], Any] | None = None,
     pictures: tuple[str, ...] = (),
+    only_write: bool = False,
 ) -> dict[str, Any]:
     from fcac.paper import check_extra
 
@@ -380,6 +394,7 @@ def _compare(
             command="fcac " + shlex.join(sys.argv[1:]),
             left_out=absent,
             pictures=pictures,
+            only_write=only_write,
         )
     for metric, found in results["ranks"].items():
         ranks = ", ".join(f"{method} {rank:.2f}" for method, rank in found["average_ranks"].items())
