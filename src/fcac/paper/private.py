@@ -203,7 +203,8 @@ def _diffprivlib(table: PrivateTable, epsilon: float, seed: int, python: str) ->
         low, high = table.bounds.T
         np.savez(given, X=table.X, low=low, high=high, k=len(np.unique(table.y)), epsilon=epsilon, seed=seed)
         subprocess.run([python, "-c", _SCRIPT, str(given), str(made)], check=True)
-        return np.load(made, allow_pickle=False).astype(np.int64)
+        labels: Integers = np.load(made, allow_pickle=False).astype(np.int64)
+    return labels
 
 
 METHODS: dict[str, Callable[[PrivateTable, float, int], Integers]] = {
