@@ -252,7 +252,8 @@ def _rank_lines(found: dict[str, Any]) -> list[str]:
                 + " |"
             )
         order = ", ".join(f"{method} {rank:.2f}" for method, rank in by_metric["all"]["average_ranks"].items())
-        lines += ["", f"![Critical-difference diagram, {name}: {order}]({diagram_name(name)}.png)", ""]
+        said = f"Critical-difference diagram, {name}: {order}".replace("[", "(").replace("]", ")")
+        lines += ["", f"![{said}]({diagram_name(name)}.png)", ""]
     return lines
 
 

@@ -151,13 +151,14 @@ def _blocks(config: Config, means: dict[str, dict[str, dict[str, list[float]]]])
 
 
 def _draw(config: Config, results: dict[str, Any], out: Path) -> list[str]:
-    """Draw the diagrams, and return the names of their PNG files."""
+    """Draw the diagrams, and return the names of those for the page."""
     blocks, drawn = _blocks(config, results["means"]), []
     for metric, found in compare_by_metric(blocks).items():
         shown = "all measures" if metric == "all" else metric
         name = f"cd_{metric.replace(' ', '-')}"
         cd_diagram(out / name, found, title=f"{config.title}: {shown}")
-        drawn.append(f"{name}.png")
+        if metric != "all":  # measures of one set are not independent; the page shows them one at a time
+            drawn.append(f"{name}.png")
     return drawn
 
 
