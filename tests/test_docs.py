@@ -256,6 +256,18 @@ def test_results_on_the_page_come_from_the_run() -> None:
     assert fill["filled"](text) == text, "run python docs/results/fill.py"
 
 
+def test_a_published_page_keeps_what_was_written_by_hand() -> None:
+    published = runpy.run_path(str(ROOT / "docs" / "results" / "publish.py"))["published"]
+    made = "# Title\n\nOne trial.\n\n![ranks](cd_AMI.png)\n"
+    first = published("mine", made)
+    assert "![ranks](mine_cd_AMI.png)" in first
+    by_hand = first.replace("# Title\n", "# Title\n\nWhat it says.\n", 1)
+    again = published("mine", made.replace("One", "Two"), by_hand)
+    assert again.startswith("# Title\n\nWhat it says.\n")
+    assert "Two trial" in again
+    assert "One trial" not in again
+
+
 def test_results_table_from_a_small_run(tmp_path: Path) -> None:
     fill = runpy.run_path(str(ROOT / "docs" / "results" / "fill.py"))
     found = tmp_path / "quality.json.gz"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from fcac.cli.commands.reproduce import app
 from fcac.paper import reproduce, tables
-from fcac.paper.grid import Cell, cells_of, read_cell, run, write_cell
+from fcac.paper.grid import Cell, cells_of, read_cell, run, stream_after_split, write_cell
 
 
 def test_half_up_is_what_the_paper_prints() -> None:
@@ -126,6 +126,20 @@ def test_paper_cells_come_out_to_the_digit_from_stored_trials(tmp_path) -> None:
     assert tables.agreement(tables.entries([cell], tmp_path))["FCAC"]["equal_digits"] == 5
 
 
+def test_first_centres_come_from_where_the_split_left_numpys_generator() -> None:
+    y = np.random.default_rng(0).integers(2, size=600)
+    draws = {
+        (scenario, number): stream_after_split("phoneme", scenario, number, y).random_sample(3).tolist()
+        for scenario in ("iid", "non-iid")
+        for number in (0, 1)
+    }
+    state = np.random.RandomState(1)
+    state.permutation(600)
+    assert draws["iid", 1] == state.random_sample(3).tolist()
+    assert draws["iid", 0] != draws["iid", 1]
+    assert draws["non-iid", 0] == draws["non-iid", 1]  # the paper's split begins with the same seed in every trial
+
+
 REAL_DATA = os.environ.get("FCAC_DATA", "")
 
 
@@ -150,6 +164,7 @@ if REAL_DATA:
 
     def test_paper_to_the_digit(tmp_path) -> None:
         """With the real sets at hand (FCAC_DATA=DIR): twenty trials of two small sets equal the paper's tables."""
-        sets = ["hill-valley", "phoneme"]
-        summary = reproduce.reproduce_tables(tmp_path, datasets=sets, methods=("FCAC",), data_dir=REAL_DATA, n_jobs=1)
+        sets, methods = ["hill-valley", "phoneme"], ("FCAC", "FedFCM")
+        summary = reproduce.reproduce_tables(tmp_path, datasets=sets, methods=methods, data_dir=REAL_DATA, n_jobs=1)
         assert summary["agreement"]["FCAC"] == {"compared": 20, "equal_digits": 20, "beyond_2_standard_errors": 0}
+        assert summary["agreement"]["FedFCM"] == {"compared": 16, "equal_digits": 16, "beyond_2_standard_errors": 0}

@@ -388,6 +388,16 @@ def test_fedfcm_server_averages_by_support():
     assert np.allclose(model.cluster_centers_[0], np.concatenate(list(sites.values())).mean(axis=0))
 
 
+def test_fedfcm_begins_with_the_centres_it_is_given(blobs):
+    X, _, groups = blobs
+    start = np.random.RandomState(3).random_sample((3, X.shape[1]))
+    given = FedFCM(3, init=start).fit(X, groups=groups)
+    drawn = FedFCM(3, init=np.random.RandomState(3)).fit(X, groups=groups)
+    np.testing.assert_array_equal(given.cluster_centers_, drawn.cluster_centers_)
+    with pytest.raises(ValueError, match="init must be an array of finite numbers of shape"):
+        FedFCM(3, init=start[:2]).fit(X, groups=groups)
+
+
 def test_fedfcm_rounds_end_when_nothing_moves(blobs):
     X, _, groups = blobs
     one = FedFCM(n_clusters=3, random_state=0).fit(X, groups=groups)

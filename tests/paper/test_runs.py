@@ -8,10 +8,24 @@ import numpy as np
 import pytest
 
 from fcac.paper import continual, one_table
+from fcac.paper.config import read_config, read_grid, with_files
+from fcac.paper.datasets import SPECS
+from fcac.paper.grid import EPSILONS, INSIDE, METHODS, MIXTURE, N_TRIALS
 from fcac.paper.peers import PEERS, labels_of, missing
-from fcac.paper.runs import read_config, run, with_files
+from fcac.paper.runs import run
 from fcac.paper.statistics import holm
 from testing.commands import fcac
+
+
+def test_every_published_run_of_the_grid_has_a_file_of_settings():
+    known = {*METHODS, MIXTURE, *INSIDE, "communities", "communities (k given)"}
+    for name in ("tables", "privacy", "quality", "networks"):
+        config, quick = read_grid(name), read_grid(name, quick=True)
+        assert set(config.methods) <= known
+        assert set(config.epsilons) <= set(EPSILONS)
+        assert (config.sets, config.trials) == ((), N_TRIALS)
+        assert set(quick.sets) <= set(SPECS)
+        assert quick.trials < config.trials
 
 
 def test_configs_name_what_there_is():
@@ -46,7 +60,67 @@ def test_a_run_goes_on_where_it_was(tmp_path):
     assert (tmp_path / "cd_AMI.png").exists()
     text = (tmp_path / "results.md").read_text()
     assert "| iris |" in text
-    assert "Holm" in text
+    for stated in (
+        "Holm",
+        "Nemenyi",
+        "Friedman",
+        "cores",
+        "`fcac reproduce one-table`",
+        "scikit-learn",
+        "(cd_AMI.png)",
+    ):
+        assert stated in text
+    assert "## Where fcac is behind\n\nOn 2 of 2 sets" in text
+
+
+def test_a_method_that_fails_is_named_and_the_rest_goes_on(tmp_path):
+    config = read_config("one-table", quick=True).narrowed(["iris"], ["fcac", "HDBSCAN", "k-means (k given)"], 1)
+
+    def trial(name, method, number, data_dir):
+        if method == "HDBSCAN":
+            raise MemoryError("no room")
+        return {"ARI": 1.0, "AMI": 1.0}
+
+    found = run(config, trial, tmp_path, left_out={"PLSCAN": "it needs fast-hdbscan"})
+    assert found["failed"] == {"HDBSCAN on iris": "MemoryError: no room"}
+    assert found["means"]["iris"]["HDBSCAN"] == {}
+    text = (tmp_path / "results.md").read_text()
+    assert "- HDBSCAN on iris: MemoryError: no room" in text
+    assert "Left out: **PLSCAN**. It needs fast-hdbscan." in text
+
+
+def test_a_page_can_be_written_from_what_there_is(tmp_path):
+    config = read_config("one-table", quick=True).narrowed(["iris"], ["fcac", "HDBSCAN"], 1)
+    run(config, lambda *_: {"ARI": 0.5, "AMI": 0.5}, tmp_path)
+    wider = read_config("one-table", quick=True).narrowed(["iris"], ["fcac", "HDBSCAN", "GNG"], 2)
+
+    def never(*_):
+        raise AssertionError("no trial may run")
+
+    found = run(wider, never, tmp_path, only_write=True)
+    assert found["failed"] == {}
+    assert found["fewer_trials"] == {"fcac on iris": 1, "HDBSCAN on iris": 1, "GNG on iris": 0}
+    assert "Fewer trials: fcac on iris: 1; HDBSCAN on iris: 1; GNG on iris: 0." in (tmp_path / "results.md").read_text()
+
+
+def test_sets_of_the_comparison_run_if_their_files_are_there(tmp_path):
+    np.savez(tmp_path / "text-snippets.npz", X=np.zeros((4, 2)), y=[0, 0, 1, 1])
+    config = with_files(read_config("one-table"), tmp_path)
+    assert "text-snippets" in config.sets
+    assert "sipu-a1" not in config.sets
+
+
+def test_best_of_several_references_counts_and_noise_is_left_out(tmp_path):
+    X = np.concatenate([np.random.default_rng(0).normal(c, 0.1, size=(30, 2)) for c in (0, 4, 8)])
+    coarse, fine = np.repeat([1, 2, 2], 30), np.repeat([1, 2, 3], 30)
+    coarse[:2] = 0
+    np.savez(tmp_path / "rings.npz", X=X, y0=coarse, y1=fine)
+    rows, references = one_table.load_with_references("rings", 0, tmp_path)
+    assert rows.shape == (90, 2)
+    assert [one_table.n_classes(y) for y in references] == [2, 3]
+    found = one_table.trial("rings", "HDBSCAN", 0, tmp_path)
+    assert found["ARI"] > 0.95
+    assert found["right number"] == 1.0
 
 
 def test_unknown_names_are_refused():

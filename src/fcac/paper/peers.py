@@ -6,7 +6,7 @@ named, with what to install; nothing of theirs is copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -36,11 +36,6 @@ class Peer:
     labels: Callable[[Floats, int, int], Integers]
     told_k: bool
     module: str = "sklearn"
-
-    @property
-    def installed(self) -> bool:
-        """Whether its package is there."""
-        return find_spec(self.module) is not None
 
 
 def _fcac(X: Floats, k: int, seed: int) -> Integers:
@@ -145,9 +140,24 @@ PEERS: dict[str, Peer] = {
 }
 
 
-def missing(names: tuple[str, ...]) -> list[str]:
-    """Return those of the named peers whose package is not installed."""
-    return [name for name in names if name in PEERS and not PEERS[name].installed]
+_PACKAGES = {
+    "fast_hdbscan": "fast-hdbscan",
+    "genieclust": "genieclust",
+    "river": "river",
+    "sknetwork": "scikit-network",
+}
+# Stream clusterers, which have no place among those of one table.
+_STREAMS = {"DBSTREAM": "river", "CluStream (k given)": "river"}
+
+
+def missing(names: Sequence[str]) -> dict[str, str]:
+    """Return those of the named peers whose package is not installed, each with what to install."""
+    absent = {}
+    for name in names:
+        module = PEERS[name].module if name in PEERS else _STREAMS.get(name, "sklearn")
+        if find_spec(module) is None:
+            absent[name] = f"it needs {_PACKAGES[module]}: pip install 'fcac[peers]'"
+    return absent
 
 
 def labels_of(name: str, X: Any, k: int, seed: int) -> Integers:

@@ -17,16 +17,15 @@ import numpy as np
 from fcac.paper import check_extra, tables
 from fcac.paper.datasets import SPECS, find
 from fcac.paper.grid import METHODS, N_TRIALS, SCENARIOS, Cell, cells_of, epsilon_name, run
-from fcac.paper.statistics import cd_diagram, compare, compare_by_metric
+from fcac.paper.statistics import cd_diagram, compare, compare_by_metric, holm
 from fcac.persistence import write_atomic
-
-#: What `--quick` runs: three small sets, three trials.
-QUICK_SETS = ("hill-valley", "phoneme", "optdigits")
-QUICK_TRIALS = 3
 
 #: The paper's own conclusions, to be checked against our numbers: FCAC is best, and significantly better than these.
 PAPER_BEATS = ("k-FED", "FedFCM")
 PAPER_RANK = 2.233
+
+#: The method that the others are tested against, one by one: the first that is there.
+REFERENCES = ("communities", "FCAC")
 
 Progress = Callable[[int, int, Cell], None]
 
@@ -42,6 +41,7 @@ def reproduce_tables(
     n_jobs: int | None = None,
     progress: Progress | None = None,
     only_write: bool = False,
+    title: str = "The paper's tables, run again",
 ) -> dict[str, Any]:
     """Repeat the paper's quantitative evaluation and say, cell by cell, whether it agrees.
 
@@ -60,6 +60,8 @@ def reproduce_tables(
     progress : callable, optional
     only_write : bool
         Run no trials; write the tables from those already finished.
+    title : str
+        Heading of the page.
 
     Returns
     -------
@@ -89,7 +91,7 @@ def reproduce_tables(
         "trials": n_trials,
     }
     write_atomic(out / "tables.json", (json.dumps(summary, indent=1) + "\n").encode())
-    write_atomic(out / "tables.md", page(rows, summary, methods).encode())
+    write_atomic(out / "tables.md", page(rows, summary, methods, title).encode())
     write_atomic(out / "tables.tex", tables.as_latex(rows, methods).encode())
     draw_diagrams(rows, epsilons, out)
     return summary
@@ -127,7 +129,12 @@ def comparisons(rows: Sequence[tables.Entry], epsilons: Sequence[float]) -> dict
         if not enough(blocks):
             continue
         found = compare_by_metric(blocks)
-        result[name] = {metric: comparison.as_dict() for metric, comparison in found.items()}
+        reference = next((m for m in REFERENCES if m in found["all"].methods), None)
+        result[name] = {}
+        for metric, comparison in found.items():
+            own = {block: s for block, s in blocks.items() if metric == "all" or block.rpartition("/")[2] == metric}
+            against = {} if reference is None else holm(own, reference)
+            result[name][metric] = comparison.as_dict() | {"reference": reference, "holm": against}
     return result
 
 
@@ -162,6 +169,11 @@ def enough(blocks: dict[str, dict[str, float]]) -> bool:
     return len(blocks) >= 4 and min(len(scores) for scores in blocks.values()) >= 3
 
 
+def diagram_name(comparison: str) -> str:
+    """Return the name of a comparison's diagram, without ending."""
+    return "cd_" + comparison.replace(", eps = ", "_")
+
+
 def draw_diagrams(rows: Sequence[tables.Entry], epsilons: Sequence[float], out: Path) -> list[Path]:
     """Draw a critical-difference diagram for every comparison that has enough blocks."""
     drawn = []
@@ -169,15 +181,20 @@ def draw_diagrams(rows: Sequence[tables.Entry], epsilons: Sequence[float], out: 
         blocks = rounded_blocks(rows, scenarios, epsilon)
         if not enough(blocks):
             continue
-        path = out / ("cd_" + name.replace(", eps = ", "_"))
+        path = out / diagram_name(name)
         cd_diagram(path, compare(blocks), title=name)
         drawn.append(path)
     return drawn
 
 
-def page(rows: Sequence[tables.Entry], summary: dict[str, Any], methods: Sequence[str]) -> str:
+def page(
+    rows: Sequence[tables.Entry],
+    summary: dict[str, Any],
+    methods: Sequence[str],
+    title: str = "The paper's tables, run again",
+) -> str:
     """Return the whole result as one Markdown page."""
-    lines = ["# The paper's tables, run again", "", "## Agreement", ""]
+    lines = [f"# {title}", "", "## Agreement with the paper", ""]
     lines += [
         "| method | figures compared | equal to the printed digit | beyond 2 standard errors |",
         "|---|---|---|---|",
@@ -218,14 +235,25 @@ def page(rows: Sequence[tables.Entry], summary: dict[str, Any], methods: Sequenc
 def _rank_lines(found: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     for name, by_metric in found.items():
-        lines += [f"### {name}", "", "| blocks | average ranks, best first | Friedman p | significantly different |"]
-        lines += ["|---|---|---|---|"]
+        reference = by_metric["all"].get("reference")
+        lines += [f"### {name}", ""]
+        lines += [
+            "| blocks | average ranks, best first | Friedman p | Nemenyi: different at .05 | "
+            f"Holm: p against {reference} |",
+            "|---|---|---|---|---|",
+        ]
         for metric, c in by_metric.items():
             ranks = ", ".join(f"{method} {rank:.3f}" for method, rank in c["average_ranks"].items())
             apart = [f"{better} / {worse}" for better, worse in c["differences"]]
             blocks = "metric x set (the paper's)" if metric == "all" else f"{metric} alone"
-            lines.append(f"| {blocks} | {ranks} | {c['friedman']['p']:.2g} | {'; '.join(apart) or 'none'} |")
-        lines.append("")
+            lines.append(
+                f"| {blocks} | {ranks} | {c['friedman']['p']:.2g} | {'; '.join(apart) or 'none'} | "
+                + ", ".join(f"{method} {p:.2g}" for method, p in c.get("holm", {}).items())
+                + " |"
+            )
+        order = ", ".join(f"{method} {rank:.2f}" for method, rank in by_metric["all"]["average_ranks"].items())
+        said = f"Critical-difference diagram, {name}: {order}".replace("[", "(").replace("]", ")")
+        lines += ["", f"![{said}]({diagram_name(name)}.png)", ""]
     return lines
 
 

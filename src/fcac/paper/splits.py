@@ -52,7 +52,9 @@ def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
     return [np.concatenate(of_site) for of_site in zip(*pieces, strict=True)]
 
 
-def paper_dirichlet(y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: int = 40, seed: int = 0) -> list[Rows]:
+def paper_dirichlet(
+    y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: int = 40, seed: int | np.random.RandomState = 0
+) -> list[Rows]:
     """Split as in the paper's non-IID scenario.
 
     Label by label, the rows are shuffled and cut by shares drawn from a Dirichlet distribution; sites that already
@@ -68,7 +70,8 @@ def paper_dirichlet(y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: in
     n_sites : int
     alpha : float, default=0.5
     min_rows : int, default=40
-    seed : int, default=0
+    seed : int or RandomState, default=0
+        A generator is used as it is, and left where the split ends.
 
     Returns
     -------
@@ -85,7 +88,7 @@ def paper_dirichlet(y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: in
     codes, _ = check_labels(y, n_sites)
     n = len(codes)
     check_dirichlet(n, n_sites, alpha, min_rows)
-    generator = np.random.RandomState(seed)
+    generator = np.random.RandomState(seed) if isinstance(seed, int) else seed
     by_class = rows_by_label(codes)
     for _ in range(MAX_DRAWS):
         sizes = np.zeros(n_sites, dtype=np.intp)

@@ -1,7 +1,8 @@
-"""`fcac reproduce`: the paper's figures and tables, and our own comparison, each from one command."""
+"""`fcac reproduce`: the paper's figures and tables, and comparisons with the field, each from one command."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,23 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the paper's experiments again and compare every number with the one it printed.",
+    help="""Run the paper's experiments again, and compare fcac with its field; each page of results from one command.
+
+    Every command has --quick (a minute or two), goes on where it was stopped, and reads what it runs from a file in
+    fcac/paper/configs. Clusterers of other packages: pip install 'fcac[peers]'.
+
+    Examples:
+
+      fcac reproduce tables --quick --data-dir data
+
+      fcac reproduce one-table --quick
+
+      fcac reproduce continual --quick
+
+      fcac reproduce private --quick
+
+      fcac reproduce networks --quick --data-dir data
+    """,
 )
 
 DataDir = Annotated[
@@ -17,7 +34,9 @@ DataDir = Annotated[
     typer.Option("--data-dir", help="Directory with a NAME.npz (X, y) for each set; by default they come from OpenML."),
 ]
 Datasets = Annotated[str | None, typer.Option("--datasets", help="Comma-separated names of sets; all ten by default.")]
-Trials = Annotated[int, typer.Option("--trials", min=1, max=20, help="Trials per cell; the paper ran 20.")]
+Trials = Annotated[
+    int | None, typer.Option("--trials", min=1, max=20, help="Trials per cell; by default 20, as in the paper.")
+]
 Out = Annotated[Path, typer.Option("--out", help="Directory for the results; a stopped run continues from there.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Number of processes; one per core by default.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Three small data sets, at most three trials: a minute or two.")]
@@ -28,6 +47,10 @@ Methods = Annotated[str | None, typer.Option("--methods", help="Comma-separated 
 
 
 Sets = Annotated[str | None, typer.Option("--sets", help="Names of sets, separated by semicolons; all by default.")]
+SomeMethods = Annotated[
+    str | None,
+    typer.Option("--methods", help="Names of methods, separated by semicolons (or commas, if no name has one)."),
+]
 FewTrials = Annotated[int | None, typer.Option("--trials", min=1, help="Trials per set and method; as published.")]
 QuickComparison = Annotated[bool, typer.Option("--quick", help="Few sets, one trial: a minute or two.")]
 
@@ -56,7 +79,7 @@ def tables(
     data_dir: DataDir = None,
     datasets: Datasets = None,
     methods: Methods = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out/tables"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -70,9 +93,7 @@ def tables(
 
       fcac reproduce tables --data-dir data --datasets optdigits,pendigits --trials 20
     """
-    import numpy as np
-
-    _run(out, data_dir, datasets, methods, trials, jobs, quick, (np.inf,), only_write)
+    _run("tables", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
 
 
 @app.command()
@@ -80,7 +101,7 @@ def privacy(
     data_dir: DataDir = None,
     datasets: Datasets = None,
     methods: Methods = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out/privacy"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -95,10 +116,9 @@ def privacy(
     import json
 
     from fcac.paper.attacks import attack_figures
-    from fcac.paper.grid import EPSILONS
     from fcac.persistence import write_atomic
 
-    _run(out, data_dir, datasets, methods, trials, jobs, quick, EPSILONS[1:], only_write)
+    _run("privacy", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
     with _working("attacking the paper's noise"):
         attacks = attack_figures()
     write_atomic(out / "attacks.json", (json.dumps(attacks, indent=1) + "\n").encode())
@@ -109,29 +129,25 @@ def privacy(
 def quality(
     data_dir: DataDir = None,
     datasets: Datasets = None,
-    trials: Trials = 20,
+    methods: Methods = None,
+    trials: Trials = None,
     out: Out = Path("out/quality"),
     jobs: Jobs = None,
     quick: Quick = False,
     only_write: OnlyWrite = False,
 ) -> None:
-    """Compare the communities server with the paper's server and the rivals, under the paper's protocol.
+    """Compare the communities server with the paper's, the rivals and a federated mixture, under the paper's protocol.
 
     Example: fcac reproduce quality --data-dir data --datasets optdigits --trials 3
     """
-    import numpy as np
-
-    from fcac.paper.grid import METHODS
-
-    chosen = ",".join((*METHODS, "communities", "communities (k given)"))
-    _run(out, data_dir, datasets, chosen, trials, jobs, quick, (np.inf, 15.0), only_write)
+    _run("quality", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
 
 
 @app.command()
 def networks(
     data_dir: DataDir = None,
     datasets: Datasets = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out/networks"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -141,23 +157,18 @@ def networks(
 
     Example: fcac reproduce networks --quick --data-dir data
     """
-    import numpy as np
-
-    from fcac.paper.grid import INSIDE
-
-    _run(
-        out, data_dir, datasets, ",".join(("FCAC", "communities", *INSIDE)), trials, jobs, quick, (np.inf,), only_write
-    )
+    _run("networks", out, data_dir, datasets, None, trials, jobs, quick, only_write)
 
 
 @app.command(name="one-table")
 def one_table(
     data_dir: DataDir = None,
     sets: Sets = None,
-    methods: Methods = None,
+    methods: SomeMethods = None,
     trials: FewTrials = None,
     out: Out = Path("out/one-table"),
     quick: QuickComparison = False,
+    only_write: OnlyWrite = False,
 ) -> None:
     """Cluster one table with fcac and its peers: HDBSCAN, PLSCAN, Leiden, Genie, k-means and others; with rank tests.
 
@@ -171,17 +182,77 @@ def one_table(
     """
     from fcac.paper import one_table as comparison
 
-    _compare("one-table", comparison.trial, data_dir, sets, methods, trials, out, quick)
+    _compare("one-table", comparison.trial, data_dir, sets, methods, trials, out, quick, only_write=only_write)
+
+
+@app.command()
+def private(
+    data_dir: DataDir = None,
+    sets: Sets = None,
+    epsilons: Annotated[
+        str | None, typer.Option("--epsilons", help="Comma-separated; as published by default.")
+    ] = None,
+    methods: SomeMethods = None,
+    trials: FewTrials = None,
+    diffprivlib: Annotated[
+        Path | None,
+        typer.Option("--diffprivlib", help="Python of an environment with diffprivlib; by default this one."),
+    ] = None,
+    out: Out = Path("out/private"),
+    quick: QuickComparison = False,
+    only_write: OnlyWrite = False,
+) -> None:
+    """Compare private clusterings at equal epsilon: releases, noise on rows, private k-means; with a picture.
+
+    A set of your own is a file NAME.npz in --data-dir with X, y and bounds (d, 2), and n_sites if it is not ten.
+
+    Examples:
+
+      fcac reproduce private --quick
+
+      fcac reproduce private --diffprivlib venv-diffprivlib/bin/python
+
+      fcac reproduce private --data-dir data --sets "digits;mine" --epsilons 1,4
+    """
+    import sys
+    from dataclasses import replace
+
+    from fcac.paper import private as comparison
+    from fcac.paper.config import Config
+
+    python = str(diffprivlib or sys.executable)
+
+    def at_each_epsilon(config: Config) -> Config:
+        chosen = [float(text) for text in _split(epsilons)] or config.epsilons
+        return replace(config, sets=tuple(comparison.name_at(name, e) for name in config.sets for e in chosen))
+
+    results = _compare(
+        "private",
+        comparison.trial_with(python),
+        data_dir,
+        sets,
+        methods,
+        trials,
+        out,
+        quick,
+        left_out=lambda names: comparison.left_out(names, python),
+        prepare=at_each_epsilon,
+        pictures=("epsilon.png",),
+        only_write=only_write,
+    )
+    comparison.draw(results, out / "epsilon.png")
+    typer.echo(f"picture: {out / 'epsilon.png'}")
 
 
 @app.command()
 def continual(
     data_dir: DataDir = None,
     sets: Sets = None,
-    methods: Methods = None,
+    methods: SomeMethods = None,
     trials: FewTrials = None,
     out: Out = Path("out/continual"),
     quick: QuickComparison = False,
+    only_write: OnlyWrite = False,
 ) -> None:
     """Measure forgetting: class after class and drifting streams, with a picture.
 
@@ -190,7 +261,18 @@ def continual(
     from fcac.paper import continual as comparison
     from fcac.paper.runs import stored_trials
 
-    results = _compare("continual", comparison.trial, data_dir, sets, methods, trials, out, quick)
+    results = _compare(
+        "continual",
+        comparison.trial,
+        data_dir,
+        sets,
+        methods,
+        trials,
+        out,
+        quick,
+        pictures=("forgetting.png",),
+        only_write=only_write,
+    )
     comparison.draw(results, lambda name, method: stored_trials(out, name, method), out / "forgetting.png")
     typer.echo(f"picture: {out / 'forgetting.png'}")
 
@@ -199,7 +281,7 @@ def continual(
 def everything(
     data_dir: DataDir = None,
     datasets: Datasets = None,
-    trials: Trials = 20,
+    trials: Trials = None,
     out: Out = Path("out"),
     jobs: Jobs = None,
     quick: Quick = False,
@@ -211,21 +293,22 @@ def everything(
     figures(out / "figures")
     tables(data_dir, datasets, None, trials, out / "tables", jobs, quick)
     privacy(data_dir, datasets, None, trials, out / "privacy", jobs, quick)
-    quality(data_dir, datasets, trials, out / "quality", jobs, quick)
+    quality(data_dir, datasets, None, trials, out / "quality", jobs, quick)
     networks(data_dir, datasets, trials, out / "networks", jobs, quick)
     one_table(out=out / "one-table", quick=quick)
     continual(out=out / "continual", quick=quick)
+    private(out=out / "private", quick=quick)
 
 
 def _run(
+    name: str,
     out: Path,
     data_dir: Path | None,
     datasets: str | None,
     methods: str | None,
-    trials: int,
+    trials: int | None,
     jobs: int | None,
     quick: bool,
-    epsilons: tuple[float, ...],
     only_write: bool = False,
 ) -> None:
     from fcac.paper import check_extra
@@ -233,10 +316,11 @@ def _run(
     check_extra()
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fcac.paper.grid import METHODS, Cell, epsilon_name
-    from fcac.paper.reproduce import QUICK_SETS, QUICK_TRIALS, reproduce_tables
+    from fcac.paper.config import read_grid
+    from fcac.paper.grid import Cell, epsilon_name
+    from fcac.paper.reproduce import reproduce_tables
 
-    names = _split(datasets) or (list(QUICK_SETS) if quick else None)
+    config = read_grid(name, quick=quick)
     out.mkdir(parents=True, exist_ok=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as bar:
@@ -248,14 +332,15 @@ def _run(
 
         summary = reproduce_tables(
             out,
-            datasets=names,
-            methods=_split(methods) or METHODS,
-            epsilons=epsilons,
-            n_trials=min(trials, QUICK_TRIALS) if quick else trials,
+            datasets=_split(datasets) or config.sets,
+            methods=_split(methods) or config.methods,
+            epsilons=config.epsilons,
+            n_trials=config.trials if trials is None else min(trials, config.trials),
             data_dir=None if data_dir is None else str(data_dir),
             n_jobs=jobs,
             progress=advance,
             only_write=only_write,
+            title=config.title,
         )
     _show(summary, out)
 
@@ -269,21 +354,30 @@ def _compare(
     trials: int | None,
     out: Path,
     quick: bool,
+    left_out: Callable[[tuple[str, ...]], dict[str, str]] | None = None,
+    prepare: Callable[[Any], Any] | None = None,
+    pictures: tuple[str, ...] = (),
+    only_write: bool = False,
 ) -> dict[str, Any]:
     from fcac.paper import check_extra
 
     check_extra()
+    import shlex
+    import sys
+
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from fcac.paper.config import read_config, with_files
     from fcac.paper.peers import missing
-    from fcac.paper.runs import read_config, run, with_files
+    from fcac.paper.runs import run
 
     config = with_files(read_config(name, quick=quick), data_dir)
-    config = config.narrowed([s.strip() for s in (sets or "").split(";") if s.strip()], _split(methods), trials)
-    absent = missing(config.methods)
-    if absent:
-        typer.echo(f"left out, not installed: {', '.join(absent)} (pip install 'fcac[peers]')")
-        config = config.narrowed([], [method for method in config.methods if method not in absent], None)
+    config = config.narrowed(_split(sets, ";"), _chosen_methods(methods, config.methods), trials)
+    config = prepare(config) if prepare is not None else config
+    absent = (left_out or missing)(config.methods)
+    for method, reason in absent.items():
+        typer.echo(f"left out: {method}. {reason}")
+    config = config.without(absent)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as bar:
         task = bar.add_task("trials", total=None)
@@ -291,7 +385,17 @@ def _compare(
         def advance(done: int, total: int, what: str) -> None:
             bar.update(task, completed=done, total=total, description=what)
 
-        results = run(config, trial, out, data_dir=data_dir, progress=advance)
+        results = run(
+            config,
+            trial,
+            out,
+            data_dir=data_dir,
+            progress=advance,
+            command="fcac " + shlex.join(sys.argv[1:]),
+            left_out=absent,
+            pictures=pictures,
+            only_write=only_write,
+        )
     for metric, found in results["ranks"].items():
         ranks = ", ".join(f"{method} {rank:.2f}" for method, rank in found["average_ranks"].items())
         typer.echo(f"average ranks, {'all measures' if metric == 'all' else metric}: {ranks}")
@@ -311,8 +415,14 @@ def _show(summary: dict[str, Any], out: Path) -> None:
     typer.echo(f"tables: {out / 'tables.md'}")
 
 
-def _split(names: str | None) -> list[str]:
-    return [name.strip() for name in (names or "").split(",") if name.strip()]
+def _split(names: str | None, by: str = ",") -> list[str]:
+    return [name.strip() for name in (names or "").split(by) if name.strip()]
+
+
+def _chosen_methods(names: str | None, known: tuple[str, ...]) -> list[str]:
+    """Split names at semicolons or, where no known name has a comma in it, at commas."""
+    text = names or ""
+    return _split(text, ";") if ";" in text or text.strip() in known else _split(text)
 
 
 def _working(what: str) -> Any:

@@ -124,7 +124,8 @@ class GrowingNetwork(ClusterMixin, BaseEstimator, ABC):
 
     def _go_on(self, X: Any, *, reset: bool) -> Self:
         self._validate_params()
-        rows = np.ascontiguousarray(validate_data(self, X, reset=reset, dtype=np.float64))
+        # rows that cannot be written to would be a type of their own, for which everything is compiled once more
+        rows = np.require(validate_data(self, X, reset=reset, dtype=np.float64), requirements=["C", "W"])
         state = NetworkState.empty(rows.shape[1], self.n_values, self.n_memory) if reset else self.state_.copy()
         learn_rows(self, rows, state)
         self.state_, self._last_rows = state, rows

@@ -163,3 +163,17 @@ def similarity_threshold(nodes, ages, n, a):  # type: ignore[no-untyped-def]
             farthest = max(farthest, apart)
         nearest = min(nearest, apart)
     return farthest if farthest >= 0.0 else nearest
+
+
+@inner_kernel
+def quantile(ordered, q):  # type: ignore[no-untyped-def]
+    """Return a quantile of sorted values, between two of them by linear interpolation.
+
+    NumPy's own takes Numba many seconds to compile.
+    """
+    place = q * (ordered.shape[0] - 1)
+    below = int(place)
+    share = place - below
+    if share == 0.0:
+        return ordered[below]
+    return (1.0 - share) * ordered[below] + share * ordered[below + 1]

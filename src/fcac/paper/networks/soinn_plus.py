@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from fcac._kernels import kernel
+from fcac._kernels import inner_kernel, kernel
 from fcac._typing import Floats
 from fcac.paper.networks._base import GrowingNetwork, NetworkState
 from fcac.paper.networks._graph import (
@@ -20,6 +20,7 @@ from fcac.paper.networks._graph import (
     keep_only,
     link,
     move_towards,
+    quantile,
     similarity_threshold,
     two_nearest,
 )
@@ -113,7 +114,7 @@ def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[n
     return X.shape[0]
 
 
-@kernel
+@inner_kernel
 def _join(ages, values, memory, n, first, apart, second, apart_second):  # type: ignore[no-untyped-def]
     """Join the two nearest nodes if the row is near enough to both, and remember at which distances."""
     most = 1.0
@@ -133,7 +134,7 @@ def _join(ages, values, memory, n, first, apart, second, apart_second):  # type:
             memory[4] += gap * (distance - memory[3])
 
 
-@kernel
+@inner_kernel
 def _cut_outliers(ages, memory, n, first):  # type: ignore[no-untyped-def]
     """Remove edges of the winner that are old beyond what is usual for it and for the edges deleted so far."""
     found = np.empty(n, np.float64)
@@ -144,9 +145,9 @@ def _cut_outliers(ages, memory, n, first):  # type: ignore[no-untyped-def]
             m += 1
     if m == 0:
         return
-    usual = found[:m]
-    upper = np.percentile(usual, 75)
-    outlier = upper + 2.0 * (upper - np.percentile(usual, 25))
+    usual = np.sort(found[:m])
+    upper = quantile(usual, 0.75)
+    outlier = upper + 2.0 * (upper - quantile(usual, 0.25))
     share = memory[5] / (memory[5] + m)
     limit = memory[6] * share + outlier * (1.0 - share)
     for i in range(n):
@@ -156,7 +157,7 @@ def _cut_outliers(ages, memory, n, first):  # type: ignore[no-untyped-def]
             cut(ages, first, i)
 
 
-@kernel
+@inner_kernel
 def _forget_idle(nodes, ages, values, memory):  # type: ignore[no-untyped-def]
     """Remove nodes without edges that have been idle for too long."""
     n = int(memory[0])
@@ -167,8 +168,8 @@ def _forget_idle(nodes, ages, values, memory):  # type: ignore[no-untyped-def]
     n_alone = alone.sum()
     if n_alone == 0 or n_alone == n:
         return
-    middle = np.median(unutility)
-    outlier = middle + 2.0 * 1.4826 * np.median(np.abs(unutility - middle))
+    middle = quantile(np.sort(unutility), 0.5)
+    outlier = middle + 2.0 * 1.4826 * quantile(np.sort(np.abs(unutility - middle)), 0.5)
     share = memory[7] / (memory[7] + n)
     limit = memory[8] * share + outlier * (1.0 - share) * (1.0 - n_alone / n)
     kept = np.ones(n, np.bool_)

@@ -1,7 +1,7 @@
 """The algorithms with which the paper compares FCAC, as scikit-learn estimators.
 
-All four must be told the number of clusters and return that many centres; a row belongs to its nearest centre. They use
-the features as they are, without scaling. They share one interface: ``fit(X, groups=site_of_each_row)`` or
+The first four must be told the number of clusters and return that many centres; a row belongs to its nearest centre.
+They use the features as they are, without scaling. All share one interface: ``fit(X, groups=site_of_each_row)`` or
 ``fit({site: rows})``, then ``predict``, ``cluster_centers_`` and ``labels_``.
 
 - :class:`KMeansMerged`: k-means on the rows of all sites in one place, no federation at all (Lloyd, 1982; Arthur and
@@ -12,8 +12,12 @@ the features as they are, without scaling. They share one interface: ``fit(X, gr
 - :class:`MUFC`: sites send rounded seeds with counts, the server clusters points drawn from them; sites and rows can be
   forgotten (Pan, Sima, Prakash, Rana and Milenkovic, 2023).
 
-:class:`DPLloyd` is not among the paper's rivals: it is k-means under differential privacy, central or at every site, to
-compare private releases with (Blum, Dwork, McSherry and Nissim, 2005; Su et al., 2016).
+Two are not among the paper's rivals:
+
+- :class:`FederatedMixture` finds the number of its Gaussian components by merging and deleting them, at the sites and
+  once at the server (after Rao, Crowe, Marshall, Richardson and Kirk, 2026).
+- :class:`DPLloyd` is k-means under differential privacy, central or at every site, to compare private releases with
+  (Blum, Dwork, McSherry and Nissim, 2005; Su et al., 2016).
 
 Each class gives its full reference. Where a paper leaves a choice open, the default here is the one whose results come
 closest to the numbers that the FCAC paper prints.
@@ -30,9 +34,10 @@ Examples
 """
 
 from fcac.paper.rivals.dp_lloyd import DPLloyd
+from fcac.paper.rivals.federated_mixture import FederatedMixture
 from fcac.paper.rivals.fedfcm import FedFCM
 from fcac.paper.rivals.kfed import KFed
 from fcac.paper.rivals.kmeans import KMeansMerged
 from fcac.paper.rivals.mufc import MUFC
 
-__all__ = ["MUFC", "DPLloyd", "FedFCM", "KFed", "KMeansMerged"]
+__all__ = ["MUFC", "DPLloyd", "FedFCM", "FederatedMixture", "KFed", "KMeansMerged"]

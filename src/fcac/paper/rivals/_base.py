@@ -66,11 +66,11 @@ class CentroidClusterer(ClusterMixin, BaseEstimator, ABC):
         self._check_parameters(len(table.X))
         base = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.cluster_centers_ = self._find_centers(table, base)
-        self.labels_ = nearest(table.X, self.cluster_centers_)
+        self.labels_ = self._assign(table.X)
         return self
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return the index of each row's nearest centre (Euclidean).
+        """Return the cluster of each row: for most, that of the nearest centre (Euclidean).
 
         Parameters
         ----------
@@ -81,7 +81,10 @@ class CentroidClusterer(ClusterMixin, BaseEstimator, ABC):
         ndarray of shape (n,)
         """
         check_is_fitted(self)
-        return nearest(validate_data(self, X, reset=False, dtype=_FLOATS), self.cluster_centers_)
+        return self._assign(validate_data(self, X, reset=False, dtype=_FLOATS))
+
+    def _assign(self, X: Points) -> NDArray[np.intp]:
+        return nearest(X, self.cluster_centers_)
 
     @abstractmethod
     def _find_centers(self, table: SiteTable, base: int) -> Points:
@@ -99,14 +102,17 @@ class CentroidClusterer(ClusterMixin, BaseEstimator, ABC):
         return SiteTable(checked, dict(zip(site_names(groups), by_column(groups), strict=True)))
 
     def _check_parameters(self, n_rows: int) -> None:
-        for name in self._whole_numbers():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1; it is {value!r}")
+        self._check_whole_numbers()
         if n_rows < self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} needs at least as many rows; got n_samples={n_rows}: lower n_clusters"
             )
+
+    def _check_whole_numbers(self) -> None:
+        for name in self._whole_numbers():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1; it is {value!r}")
 
     def _whole_numbers(self) -> tuple[str, ...]:
         return "n_clusters", "max_iter"

@@ -35,6 +35,8 @@ class FedFCM(CentroidClusterer):
         The exponent m > 1; close to 1 gives hard clusters.
     tol : float, default=1e-4
         A site stops when its memberships change by less than this (Frobenius norm), the server when its centres do.
+    init : array-like of shape (n_clusters, d) or RandomState, optional
+        Starting centres, or the generator that draws them; ``None`` draws them with `random_state`.
     random_state : int, RandomState or None, default=None
 
     Attributes
@@ -74,6 +76,7 @@ class FedFCM(CentroidClusterer):
         max_rounds: int = 1,
         fuzzifier: float = 2.0,
         tol: float = 1e-4,
+        init: Any = None,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -81,6 +84,7 @@ class FedFCM(CentroidClusterer):
         self.max_rounds = max_rounds
         self.fuzzifier = fuzzifier
         self.tol = tol
+        self.init = init
         self.random_state = random_state
 
     def memberships(self, X: Any) -> NDArray[np.float64]:
@@ -109,7 +113,7 @@ class FedFCM(CentroidClusterer):
             raise ValueError(f"tol must not be negative; it is {self.tol!r}")
 
     def _find_centers(self, table: SiteTable, base: int) -> Points:
-        centers = server_stream(base).random((self.n_clusters, table.X.shape[1]))
+        centers = self._first_centers((self.n_clusters, table.X.shape[1]), base)
         self.n_rounds_ = self.n_iter_ = 0
         while self.n_rounds_ < self.max_rounds:
             self.n_rounds_ += 1
@@ -127,6 +131,17 @@ class FedFCM(CentroidClusterer):
             if np.linalg.norm(centers - before) < self.tol:
                 break
         return centers
+
+    def _first_centers(self, shape: tuple[int, int], base: int) -> Points:
+        if self.init is None:
+            return server_stream(base).random(shape)
+        if isinstance(self.init, np.random.RandomState):
+            drawn: Points = self.init.random_sample(shape)
+            return drawn
+        given: Points = np.array(self.init, dtype=np.float64)
+        if given.shape != shape or not np.isfinite(given).all():
+            raise ValueError(f"init must be an array of finite numbers of shape {shape}; its shape is {given.shape}")
+        return given
 
 
 def fuzzy_c_means(
