@@ -21,8 +21,8 @@ class Mechanism(PlainObject):
     """A transformation of records before anything leaves a site.
 
     To add one, put a subclass into a file of ``fcac/privacy/mechanisms``, named like the class in lower case with
-    underscores. A row mechanism (``kind = "row"``) has ``perturb(rows, site, round)``, which returns noised rows. A
-    node mechanism (``kind = "node"``) has ``release(rows, state, site, round)``, which returns nodes, counts and the
+    underscores. A row mechanism (``kind = "row"``) has ``perturb(X, site, round)``, which returns noised rows. A
+    node mechanism (``kind = "node"``) has ``release(X, state, site, round)``, which returns nodes, counts and the
     state for the next round. The names of its settings, which are arguments of its constructor and attributes, are in
     ``_fields``: model files hold these and nothing else.
 
@@ -76,7 +76,7 @@ class Mechanism(PlainObject):
         """
         name, cost = type(self).__name__, {"epsilon": float(self.epsilon)}
         if not math.isfinite(self.epsilon):
-            if getattr(self, "guarantee", "none") != "none":
+            if self.guarantee != "none":
                 raise ValueError(f'epsilon: {name} promises something, so it must be finite, or guarantee be "none"')
             cost = {}
         return {"mechanism": name, **cost, "rounds": n_releases}
