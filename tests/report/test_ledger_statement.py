@@ -74,5 +74,12 @@ def test_somebody_at_several_sites_costs_k_times_and_in_sums_k_times_k(tmp_path:
     assert "no more than 1 site." in ledger_statement(plain, overlap=1)
 
 
+def test_an_agreement_is_named_among_what_the_hub_sees(tmp_path: Path) -> None:
+    ledger = book(tmp_path)
+    assert "to agree on bounds" not in ledger_statement(ledger)
+    ledger.charge("a", ONE, accounting="gaussian", slack=1e-7, what="agreement: coarse counts of 2 columns")
+    assert "Once, to agree on bounds" in ledger_statement(ledger)
+
+
 def test_an_empty_ledger_has_a_statement(tmp_path: Path) -> None:
     assert "Nothing has been released yet" in ledger_statement(Ledger(tmp_path / "site.db", budget=4.0))

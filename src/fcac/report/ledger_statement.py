@@ -56,6 +56,11 @@ def ledger_statement(ledger: Ledger, n_people: int | None = None, overlap: int |
     unit, spent = ledger.unit(), ledger.spent_at_most()
     person = unit == "person"
     title = "Privacy statement"
+    agreed = (
+        " Once, to agree on bounds: noised counts of rows in public bins, and names of levels that many have."
+        if any(entry["what"].startswith("agreement") for entry in entries)
+        else ""
+    )
     facts = [
         ("Protected unit", "one person, with all of their rows" if person else "one row of the table"),
         ("Neighbouring data", f"with and without any one {'person' if person else 'row'}; replacing one costs up to "
@@ -80,8 +85,8 @@ def ledger_statement(ledger: Ledger, n_people: int | None = None, overlap: int |
         tag("table", [tag("tr", tag("th", term, scope="row"), tag("td", text)) for term, text in facts]),
         tag("h2", "What the hub and everybody else see"),
         tag("p", "For each round: the site's name, at most 48 noised points with noised counts, and this statement's "
-            "settings. Everything they see is a function of noised totals; the promise holds against anybody, with any "
-            "other knowledge and any computing power, now or later."),
+            f"settings.{agreed} Everything they see is a function of noised totals; the promise holds against anybody, "
+            "with any other knowledge and any computing power, now or later."),
         tag("h2", "What is not covered"),
         tag("ul", [tag("li", line) for line in NOT_COVERED]),
         tag("h2", "How it was checked"),
