@@ -3,8 +3,8 @@
     python benchmarks/agreement.py
 
 Three sites; five columns of numbers (one skewed, one with 30 % gaps, one of both signs) and two categories (five
-levels, and a hundred of unequal frequency). Every line is over 8 seeds. The noise is that of the repeatable test sampler, with
-the scales of the real one.
+levels, and a hundred of unequal frequency). Every line is over 8 seeds. The noise is that of the repeatable test
+sampler, with the scales of the real one.
 """
 
 from __future__ import annotations
