@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import gzip
 import runpy
-import shutil
 import sys
 from pathlib import Path
 
+from PIL import Image
+
 HERE = Path(__file__).parent
+# Of pictures, in pixels: enough for a page.
+WIDTH = 1200
 MARK = "<!-- what follows was written by the command under the tables -->"
 
 
@@ -34,7 +37,9 @@ def publish(name: str, out: Path) -> None:
     shrink = runpy.run_path(str(HERE.parent / "pictures" / "shrink.py"))["shrink"]
     for picture in sorted(out.glob("*.png")):
         if f"]({picture.name})" in text:
-            shutil.copyfile(picture, HERE / f"{name}_{picture.name}")
+            with Image.open(picture) as drawn:
+                drawn.thumbnail((WIDTH, WIDTH))
+                drawn.save(HERE / f"{name}_{picture.name}")
             shrink(HERE / f"{name}_{picture.name}")
     # no time in the file, so that the same results give the same bytes
     figures = made.with_suffix(".json").read_bytes()

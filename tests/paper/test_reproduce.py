@@ -127,14 +127,14 @@ def test_paper_cells_come_out_to_the_digit_from_stored_trials(tmp_path) -> None:
 
 
 def test_first_centres_come_from_where_the_split_left_numpys_generator() -> None:
-    y = np.random.default_rng(0).integers(2, size=600)
+    y = np.random.default_rng(0).integers(2, size=5404)
     draws = {
         (scenario, number): stream_after_split("phoneme", scenario, number, y).random_sample(3).tolist()
         for scenario in ("iid", "non-iid")
         for number in (0, 1)
     }
     state = np.random.RandomState(1)
-    state.permutation(600)
+    state.permutation(5404)
     assert draws["iid", 1] == state.random_sample(3).tolist()
     assert draws["iid", 0] != draws["iid", 1]
     assert draws["non-iid", 0] == draws["non-iid", 1]  # the paper's split begins with the same seed in every trial
