@@ -74,6 +74,15 @@ def test_days_written_in_other_ways_get_their_format(tmp_path, days, form):
     assert schema.fields[2].how.name == "ignore", "a column without values says nothing"
 
 
+def test_levels_are_listed_when_asked_for(tmp_path):
+    lines = ["channel,value"] + [f"{level},{i}" for i in range(20) for level in ("web", "shop")] + ["rare,1"]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    assert "web" not in draft_schema([tmp_path / "a.csv"])
+    schema = Schema.from_toml(draft_schema([tmp_path / "a.csv"], levels=True))
+    assert schema.fields[0].categories == ("shop", "web"), "one row is too few for a level"
+    assert check_fit([tmp_path / "a.csv"], schema).fits
+
+
 def test_indices_skewed_numbers_codes_free_text_and_empty_columns():
     n = 60
     frame = pd.DataFrame(

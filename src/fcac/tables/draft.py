@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.schema import FORMAT, Column, Schema, as_batch, column_line
 from fcac.tables.toml_text import toml_key
+
+# Levels are listed if at least so many rows have them, and if there are at most so many.
+_LEAST_ROWS, _MOST_LEVELS = 5, 50
 
 _HEAD = """\
 # What the columns of the tables mean. All sites use the same file, so that a column means the same everywhere.
@@ -47,6 +51,7 @@ def draft_schema(
     *,
     apart: Sequence[str] = (),
     suggestions: bool = True,
+    levels: bool = False,
     progress: Callable[[int, float], None] | None = None,
     options: ReadOptions | None = None,
 ) -> str:
@@ -61,6 +66,9 @@ def draft_schema(
     suggestions : bool
         Read the data, guess kinds from values too, and write counts and ranges, rounded outwards, as comments; False
         reads only the names and types of columns.
+    levels : bool
+        With suggestions: list the levels of categories that at least five rows have. A report can then name them, but
+        they come from the data, and so does the file.
     progress : callable, optional
         Called with the number of rows read and the fraction of the data read.
     options : ReadOptions, optional
@@ -101,6 +109,8 @@ def draft_schema(
             raise DataError(f"{file.path} has no column {', '.join(lacking[:8])}: all tables need the same columns")
     seen = _look(files, [field.name for field in columns], progress) if suggestions else {}
     guesses = [guess_column(field.name, field.type, seen.get(field.name)) for field in columns]
+    if levels:
+        guesses = [_with_levels(guess, seen.get(guess.column.name)) for guess in guesses]
     if not any(guess.column.how.reads != "nothing" for guess in guesses):
         raise DataError(f"{first.path} has no column that can be clustered: all are ids, free text or empty")
     lines = [_HEAD.format(format=FORMAT) + (_SUGGESTED if suggestions else ""), "[columns]"]
@@ -108,6 +118,16 @@ def draft_schema(
         said = guess.reason if guess.column.name not in seen else _in_words(guess, seen[guess.column.name])
         lines.append(f"{_line(guess.column)}    # {said}")
     return "\n".join(lines) + "\n"
+
+
+def _with_levels(guess: Guess, seen: Seen | None) -> Guess:
+    """List the frequent levels of a category of text; the others count as "other"."""
+    if guess.column.how.name != "category" or seen is None or seen.many:
+        return guess
+    found = sorted(level for level, count in seen.frequent.items() if count >= _LEAST_ROWS)
+    if not 1 < len(found) <= _MOST_LEVELS:
+        return guess
+    return Guess(replace(guess.column, categories=tuple(found)), guess.reason)
 
 
 def guess_schema(table: Any) -> Schema:

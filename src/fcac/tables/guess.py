@@ -47,6 +47,7 @@ class Seen:
     many: bool = False
     dates: int = 0
     written: Counter[str] = field(default_factory=Counter)
+    frequent: Counter[str] = field(default_factory=Counter)
     words: int = 0
     longest: int = 0
     moments: Any = field(default_factory=lambda: np.zeros(4))
@@ -101,6 +102,8 @@ class Seen:
             self.dates += count if _is_date(text) or text in GAP_WORDS else 0
             self.written.update({form: count for form in _DATE_FORMATS if _fits(text, form)})
             self._remember([text])
+            if not self.many:
+                self.frequent[text] += count
 
     def _remember(self, values: list[Any]) -> None:
         if not self.many:

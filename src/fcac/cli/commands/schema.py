@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcac.cli import options as opt
-from fcac.cli.console import Progress, check_out, note, say
+from fcac.cli.console import BadUse, Progress, check_out, note, say
 
 if TYPE_CHECKING:
     from fcac.tables import ReadOptions
@@ -32,6 +32,14 @@ def schema(
             help="Write the ranges of the data as comments. They are private: delete them before sharing the file.",
         ),
     ] = True,
+    levels: Annotated[
+        bool,
+        typer.Option(
+            "--levels",
+            help="List the levels of categories that five rows or more have, so that reports can name them. They come "
+            "from the data: check that they are public before sharing the file.",
+        ),
+    ] = False,
     check: Annotated[
         Path | None,
         typer.Option(
@@ -49,6 +57,8 @@ def schema(
 
     [bold]Examples[/bold]
 
+    fcac schema table.csv --levels --out schema.toml   [dim]one table of your own[/dim]
+
     fcac schema clinics/ --out schema.toml
 
     fcac schema all.csv --site-column clinic --drop patient_id --no-suggestions
@@ -61,6 +71,8 @@ def schema(
     if check is not None:
         _check(data, check, ReadOptions.parse(read or [], query=query))
         return
+    if levels and not suggestions:
+        raise BadUse("--levels reads the data, --no-suggestions does not: leave out one of the two")
     if out is not None:
         check_out(out, force)
     apart = [name for name in (site_column, label_column, *(drop or [])) if name is not None]
@@ -69,6 +81,7 @@ def schema(
             data,
             apart=apart,
             suggestions=suggestions,
+            levels=levels,
             progress=progress,
             options=ReadOptions.parse(read or [], query=query),
         )
