@@ -398,7 +398,7 @@ def test_node_release_states_its_promise_and_its_limits():
     assert "Somebody at 2 of these sites: eps at most" in html
     assert "What is not promised" in html
     assert "about" in html
-    assert gather(model).privacy.groups[0].sites == ["a"], "the dearest first"
+    assert gather(model).privacy.groups[0].sites == ["a"], "the one that has spent most comes first"
     groups = {tuple(g.sites): g for g in gather(model).privacy.groups}
     assert groups["a",].n_rounds == 2
     assert groups["a",].spent > groups["b",].spent
@@ -424,7 +424,7 @@ def test_test_noise_does_not_pass_for_privacy():
 def test_one_feature_one_site_one_round():
     html = render_report(FCAC(random_state=0).fit(np.random.default_rng(0).normal(size=(200, 1))))
     assert "Round by round" not in html
-    assert "200 rows at 1 site, seen over 1 round" in html
+    assert "200 rows fall into " in html
 
 
 def test_contributions_without_nodes_give_a_page_that_says_so():
