@@ -410,6 +410,16 @@ def test_people_are_named_as_the_unit_where_ids_were_given():
     assert "<dd>one person</dd>" in render_report(model)
 
 
+def test_of_sites_that_were_summed_nothing_single_is_shown_and_the_page_says_why():
+    rows = three_blobs(d=2)
+    privacy = NodeRelease(8, [[-2, 8], [-2, 8]])
+    model = FCAC(privacy=privacy, aggregation="secure", random_state=0).fit(rows, groups=np.arange(len(rows)) % 6)
+    html = render_report(model)
+    assert "<dt>Sites, summed before anyone saw</dt><dd>6</dd>" in html
+    assert "Shares of single sites are known to nobody, so they are not shown." in html
+    assert "rows at 6 sites, seen over 1 round" in html
+
+
 def test_test_noise_does_not_pass_for_privacy():
     noise = InsecureTestSampler(0)
     model = FCAC(privacy=NodeRelease(4, [[-2, 8], [-2, 8]], sampler=noise), random_state=0).fit(three_blobs(d=2))

@@ -220,6 +220,11 @@ def pooled_contribution(pooled: Site, n_sites: int, tolerance: int) -> Contribut
     return replace(sent, privacy=said)
 
 
+def sites_behind(sent: Contribution) -> int:
+    """Return how many sites a contribution is from: one or, if it is a sum, those in its latest total."""
+    return int(sent.privacy.get("sites", 1)) if sent.privacy.get("aggregation") == SECURE else 1
+
+
 def _rows(rows: Any) -> Any:
     if not hasattr(rows, "blocks"):
         return rows

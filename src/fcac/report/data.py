@@ -10,10 +10,12 @@ import numpy as np
 
 from fcac._sites import SiteName
 from fcac._typing import Floats
+from fcac.aggregation.pooled import POOLED
 from fcac.communities.tracking import Move
 from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
 from fcac.federation.log import Entry
+from fcac.federation.pooled import sites_behind
 from fcac.federation.replay import Event, Snapshot, descendants, events, material, replay
 from fcac.privacy.mechanisms import may_be_shared
 from fcac.report.cautions import cautions
@@ -57,6 +59,8 @@ class SiteData:
     rows: int
     n_nodes: int
     participation: dict[int, Participation]
+    #: How many sites it stands for: more than one where they were summed before anyone saw.
+    n_sites: int = 1
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,16 @@ class ReportData:
         """The columns whose values are told when pointing at a dot."""
         most = _N_HOVER if len(self.read.clusters) <= _MANY_CLUSTERS else _N_HOVER_OF_MANY
         return [column for column, _ in self.profiles.importance[:most]]
+
+    @property
+    def n_sites(self) -> int:
+        """Number of sites, those that were summed included."""
+        return sum(site.n_sites for site in self.sites)
+
+    @property
+    def summed(self) -> bool:
+        """Whether the sites were summed before anyone saw: nothing is known of a single one."""
+        return any(site.name == POOLED for site in self.sites)
 
 
 def gather(
@@ -326,7 +340,7 @@ def _sites(server: Server, history: list[list[Entry]]) -> list[SiteData]:
             late = entry.round < newest and position not in participation[entry.site]
             participation[entry.site][position] = Participation(entry.n_nodes, round(entry.n_rows), late)
     return [
-        SiteData(site, round(float(item.counts.sum())), len(item.counts), participation[site])
+        SiteData(site, round(float(item.counts.sum())), len(item.counts), participation[site], sites_behind(item))
         for site, item in server.latest().items()
     ]
 

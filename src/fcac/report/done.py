@@ -15,6 +15,7 @@ from fcac._version import __version__
 from fcac.estimators.fcac import FCAC
 from fcac.estimators.run_log import Run
 from fcac.federation import Server
+from fcac.federation.pooled import sites_behind
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 _MAX_COLUMNS = 200
@@ -126,7 +127,7 @@ def _settings(server: Server, estimator: FCAC | None, federation: bool) -> list[
         if estimator.privacy is not None:
             listed.append(("Privacy", type(estimator.privacy).__name__))
     listed.append(("Rounds", f"{server.n_rounds:,}"))
-    listed.append(("Sites", f"{len(server.sites):,}"))
+    listed.append(("Sites", f"{sum(sites_behind(item) for item in server.latest().values()):,}"))
     return listed
 
 

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from fcac._text import counted
-from fcac.aggregation.pooled import POOLED
 from fcac.federation.replay import SMALLEST_SHARE, Event
 from fcac.report import charts
 from fcac.report.cluster_style import ClusterStyle
@@ -47,7 +46,10 @@ def rounds_section(data: ReportData) -> Markup | None:
         alt = f"{name}: {counted(n_nodes, 'node')} in {counted(n_clusters, 'cluster')}."
         heading = tag("h3", name, tag("span", f"{counted(n_clusters, 'cluster')}"))
         sites = [s for s in data.sites if r.snapshot.round - 1 in s.participation]
-        took_part = f"{counted(n_nodes, 'node')}; {len(sites)} of {counted(len(data.sites), 'site')} took part."
+        present = (
+            "all sites in one sum" if data.summed else f"{len(sites)} of {counted(len(data.sites), 'site')} took part"
+        )
+        took_part = f"{counted(n_nodes, 'node')}; {present}."
         pictures.append(tag("figure", heading, image(picture, alt), tag("figcaption", took_part), class_="panel"))
     names = [f"Round {data.round_names[r.snapshot.round - 1]}" for r in rounds]
     flow_rows = [
@@ -247,7 +249,7 @@ def sites_section(data: ReportData) -> Markup | None:
     if len(data.sites) > 1:
         notes.append(f"Sites per round: {min(taking)} to {max(taking)}." if min(taking) < max(taking) else "")
     told = "Which sites took part in which round. A site that is away does not affect the others."
-    if any(site.name == POOLED for site in data.sites):
+    if data.summed:
         told = (
             "The sites were summed before anyone saw (secure aggregation): there is one contributor for all of them. "
             "Shares of single sites are known to nobody, so they are not shown."

@@ -35,7 +35,7 @@ def opening(data: ReportData) -> list[Markup]:
     tiles = [
         (f"{_plural(len(clusters), 'Cluster')} found", f"{len(clusters):,}"),
         (f"Rows behind them{'' if data.exact_counts else ' (noised)'}", f"{about}{data.n_rows:,}"),
-        (_plural(len(data.sites), "Site"), f"{len(data.sites):,}"),
+        ("Sites, summed before anyone saw" if data.summed else _plural(data.n_sites, "Site"), f"{data.n_sites:,}"),
         (_plural(len(data.round_names), "Round"), f"{len(data.round_names):,}"),
         (f"Nodes sent; rows per node: {per_node}", f"{data.n_sent_nodes:,}"),
     ]
@@ -73,7 +73,7 @@ def title_of(data: ReportData) -> str:
 def lead(data: ReportData) -> Markup:
     """Return the result in one sentence."""
     clusters = data.read.clusters
-    rows, sites = counted(data.n_rows, "row"), counted(len(data.sites), "site")
+    rows, sites = counted(data.n_rows, "row"), counted(data.n_sites, "site")
     rounds = counted(len(data.round_names), "round")
     if not clusters:
         return tag(
