@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -68,9 +69,38 @@ def test_entry_point(tmp_path):
     assert run("sh", program, "healthy", cwd=tmp_path, env=env).returncode == 0
 
 
+@pytest.mark.slow
+def test_the_images_steps_without_docker(tmp_path):
+    """The script that builds the image, and the entry point it installs, with the libraries that are here already."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("src", "packaging"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, source / name)
+    libraries = Path(sysconfig.get_path("purelib"))
+    env = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(libraries),
+        "FCAC_PIP_OPTIONS": "--no-index --no-deps --no-build-isolation --quiet",
+    }
+    prefix = tmp_path / "opt"
+    done = run("sh", source / "packaging" / "install.sh", source, prefix, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip().splitlines()[-1].startswith("fcac ")
+    (tmp_path / "schema.toml").write_text(Schema(["x"]).to_toml())
+    env["PATH"] = f"{prefix}/bin:{env['PATH']}"
+    entry = prefix / "bin" / "fcac-entrypoint"
+    init = ["fcac", "federation", "init", "study", "--sites", "north", "--schema", "schema.toml"]
+    made = run(entry, *init, "--address", "127.0.0.1:9", cwd=tmp_path, env=env)
+    assert made.returncode == 0, made.stderr
+    assert run(entry, "healthy", cwd=tmp_path, env=env).returncode == 0
+
+
 def test_image_and_compose_name_what_there_is():
     image = (PACKAGING / "Dockerfile").read_text()
-    extras = re.search(r"/src\[(.*?)\]", image)[1].split(",")
+    assert "packaging/install.sh" in image
+    extras = re.search(r"source\[(.*?)\]", (PACKAGING / "install.sh").read_text())[1].split(",")
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras) <= set(known)
     for source in re.findall(r"^COPY (?!--from)(\S+) ", image, re.MULTILINE):
