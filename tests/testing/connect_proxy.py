@@ -13,16 +13,21 @@ class ConnectProxy:
     def __init__(self) -> None:
         self.tunnels: list[str] = []
         self._listening = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = [self._listening]
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        self._listening.close()
+        for one in self._open:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 caller, _ = self._listening.accept()
+                self._open.append(caller)
                 threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
 
     def _serve(self, caller: socket.socket) -> None:
@@ -35,11 +40,12 @@ class ConnectProxy:
         method, target, _ = head.split(b"\r\n")[0].decode().split()
         if method != "CONNECT":
             caller.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
-            caller.close()
+            caller.shutdown(socket.SHUT_RDWR)
             return
         host, _, port = target.rpartition(":")
         self.tunnels.append(target)
         far = socket.create_connection((host, int(port)))
+        self._open.append(far)
         caller.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
         threading.Thread(target=_pour, args=(caller, far), daemon=True).start()
         _pour(far, caller)
