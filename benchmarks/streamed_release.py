@@ -66,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--only", choices=["table", "fit", "site"], help="one part of it")
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(chosen.folder)
@@ -77,13 +78,13 @@ def main() -> None:
     bounds = "".join(f"{name} = {{ min = 0, max = 1 }}\n" for name in NAMES)
     schema = chosen.folder / "schema.toml"
     schema.write_text(f"fcac_schema = 1\nbounds_are_public = true\n\n[columns]\n{bounds}")
-    out = chosen.folder / "model.fcac"
-    measured(
-        "fcac fit --epsilon 1",
-        [sys.executable, "-m", "fcac", "fit", str(table), "--schema", str(schema), "--epsilon", "1", "--out", str(out),
-         "--ledger", str(chosen.folder / f"{os.getpid()}.db"), "--budget", "4", "--force"],
-    )  # fmt: skip
-    _as_site(chosen.folder, schema, table)
+    if chosen.only in (None, "fit"):
+        out = chosen.folder / "model.fcac"
+        ledger = ["--ledger", str(chosen.folder / f"{os.getpid()}.db"), "--budget", "4"]
+        command = ["fit", str(table), "--schema", str(schema), "--epsilon", "1", *ledger, "--out", str(out), "--force"]
+        measured("fcac fit --epsilon 1", [sys.executable, "-m", "fcac", *command])
+    if chosen.only in (None, "site"):
+        _as_site(chosen.folder, schema, table)
 
 
 def _as_site(folder: Path, schema: Path, table: Path) -> None:

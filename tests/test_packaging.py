@@ -7,11 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from fcac._version import __version__
 from fcac.tables.schema import Schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,9 +71,53 @@ def test_entry_point(tmp_path):
     assert run("sh", program, "healthy", cwd=tmp_path, env=env).returncode == 0
 
 
+def make_wheel(folder):
+    """Return a wheel of this source, made without anything that would have to be fetched."""
+    about = f"fcac-{__version__}.dist-info"
+    path = folder / f"fcac-{__version__}-py3-none-any.whl"
+    texts = {
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: fcac\nVersion: {__version__}\n"
+        "Provides-Extra: flower\nProvides-Extra: privacy\nProvides-Extra: sql\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/entry_points.txt": "[console_scripts]\nfcac = fcac.cli:main\n",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted((ROOT / "src" / "fcac").rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(ROOT / "src"))
+        for name, text in texts.items():
+            archive.writestr(name, text)
+        archive.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in [*archive.namelist(), f"{about}/RECORD"]))
+    return path
+
+
+@pytest.mark.slow
+def test_the_images_steps_without_docker(tmp_path):
+    """The script that builds the image, and the entry point it installs, with the libraries that are here already."""
+    wheel = make_wheel(tmp_path)
+    libraries = Path(sysconfig.get_path("purelib"))
+    env = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(libraries),
+        "FCAC_PIP_OPTIONS": "--no-index --no-deps --quiet",
+    }
+    prefix = tmp_path / "opt"
+    done = run("sh", PACKAGING / "install.sh", wheel, prefix, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip().splitlines()[-1].startswith("fcac ")
+    (tmp_path / "schema.toml").write_text(Schema(["x"]).to_toml())
+    env["PATH"] = f"{prefix}/bin:{env['PATH']}"
+    entry = prefix / "bin" / "fcac-entrypoint"
+    init = ["fcac", "federation", "init", "study", "--sites", "north", "--schema", "schema.toml"]
+    made = run(entry, *init, "--address", "127.0.0.1:9", cwd=tmp_path, env=env)
+    assert made.returncode == 0, made.stderr
+    assert run(entry, "healthy", cwd=tmp_path, env=env).returncode == 0
+
+
 def test_image_and_compose_name_what_there_is():
     image = (PACKAGING / "Dockerfile").read_text()
-    extras = re.search(r"/src\[(.*?)\]", image)[1].split(",")
+    assert "packaging/install.sh" in image
+    extras = re.search(r"source\[(.*?)\]", (PACKAGING / "install.sh").read_text())[1].split(",")
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras) <= set(known)
     for source in re.findall(r"^COPY (?!--from)(\S+) ", image, re.MULTILINE):

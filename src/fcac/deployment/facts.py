@@ -11,8 +11,7 @@ from fcac._text import plain
 from fcac.communities.tracking import Change
 from fcac.deployment import certificates, presence
 from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FederationSettings
-from fcac.deployment.study import STATE
+from fcac.deployment.settings import STATE, FederationSettings
 
 _ANSWERS = ("accepted", "nothing new", "unavailable", "model taken", "rejected", "budget used up", "not now")
 _LATEST_EVENTS = 200

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,10 +32,12 @@ from fcac.deployment.inbox import Inbox
 from fcac.deployment.incoming import check_statement
 from fcac.deployment.limits import Amount, cap_round, unusual
 from fcac.deployment.settings import FederationSettings, most_bytes, outside_bounds
-from fcac.deployment.shared_codebook import for_sites
 from fcac.deployment.store import Held, HubStore, Summary
-from fcac.estimators import models
-from fcac.federation import Contribution, Server
+from fcac.federation import Contribution
+
+if TYPE_CHECKING:
+    # `status` reads what is stored and needs nothing that learns
+    from fcac.federation import Server
 
 _STORE_FILE = "hub.db"
 _MODEL_FILE = "global.fcac"
@@ -112,6 +114,8 @@ class Hub:
     # ------------------------------------------------------------ reading
 
     def _first_server(self) -> Server:
+        from fcac.federation import Server
+
         return Server(self.settings.server, self.settings.seed, blocks=self.settings.schema.blocks)
 
     def snapshot(self) -> HubSnapshot:
@@ -251,6 +255,8 @@ class Hub:
             number = self.open_round
             if item.round != number:
                 raise ValueError(f"round {item.round} was summed, but round {number} is open")
+            from fcac.federation import Server
+
             server = self.store.server() or Server(self.settings.server, self.settings.seed)
             accepted = server.absorb([item])
             self.store.close_round(number, server, accepted, {str(item.site): item.digest()})
@@ -274,6 +280,9 @@ class Hub:
 
     def _publish(self, server: Server, round: int) -> None:
         """Write the model that sites may fetch, and then, if possible, the report."""
+        from fcac.deployment.shared_codebook import for_sites
+        from fcac.estimators import models
+
         path = self.state / _MODEL_FILE
         if not server.has_nodes:
             path.unlink(missing_ok=True)

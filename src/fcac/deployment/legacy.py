@@ -11,10 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fcac import persistence
 from fcac.deployment.store import Held, HubStore, StoreError
-from fcac.federation import Server
+
+if TYPE_CHECKING:
+    from fcac.federation import Server
 
 SERVER_FILE = "server.fcac"
 _TAKEN_OVER = "taken over"
@@ -36,6 +39,8 @@ def take_over(state: Path, store: HubStore) -> int:
     digest = hashlib.sha256(data).hexdigest()
     try:
         meta, arrays = persistence.unpack(data, kind="federation")
+        from fcac.federation import Server
+
         server = Server.from_parts(meta["server"], arrays)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
@@ -53,7 +58,7 @@ def take_over(state: Path, store: HubStore) -> int:
 
 
 def _compare(server: Server, store: HubStore) -> None:
-    stored = store.server() or Server(server.kind, server.random_state, server.n_clusters_wanted)
+    stored = store.server() or type(server)(server.kind, server.random_state, server.n_clusters_wanted)
     (meta, arrays), (other_meta, other_arrays) = server.to_parts(), stored.to_parts()
     same = arrays.keys() == other_arrays.keys() and json.dumps(meta, sort_keys=True) == json.dumps(
         other_meta, sort_keys=True

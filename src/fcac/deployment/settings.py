@@ -7,15 +7,20 @@ import re
 import tomllib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fcac import persistence
-from fcac.federation.condenser import Condenser, condenser_for
 from fcac.tables.schema import Schema
 
+if TYPE_CHECKING:
+    # the hub's process reads settings and learns nothing: without this it is ready seconds sooner
+    from fcac.federation.condenser import Condenser
+
 FEDERATION_FILE = "federation.toml"
+#: Folder, below that of the federation, with what has been learned.
+STATE = "state"
 STATUSES = ("active", "forgotten", "revoked")
 
 # Site names become directory names and TOML keys, so they must be plain.
@@ -255,6 +260,8 @@ class SiteSettings:
 
     def make_condenser(self) -> Condenser:
         """Return how this site's rows become nodes; the same at every site of a study."""
+        from fcac.federation.condenser import condenser_for
+
         return condenser_for(self.condenser, self.max_nodes, self.min_rows, self.forgetting)
 
     def mechanism(self) -> Any:

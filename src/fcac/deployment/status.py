@@ -10,8 +10,7 @@ from typing import Any
 from fcac._text import plain
 from fcac.deployment import certificates, presence
 from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FederationSettings
-from fcac.deployment.study import STATE
+from fcac.deployment.settings import STATE, FederationSettings
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 
 

@@ -20,14 +20,18 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fcac import persistence
 from fcac.deployment import seen
 from fcac.deployment.limits import Amount
 from fcac.deployment.stored_log import StoredLog
-from fcac.federation import Contribution, Server
+from fcac.federation import Contribution
 from fcac.federation.log import Entry
+
+if TYPE_CHECKING:
+    # `status` reads what is stored and needs nothing that learns
+    from fcac.federation import Server
 
 FORMAT = 1
 _STATE_KIND = "hub state"
@@ -152,6 +156,8 @@ class HubStore:
             )
             meta["server"]["reader"]["lineage"] = [json.loads(change) for (change,) in changes]
         log = StoredLog(self.reading, batch, meta["n_rounds"], meta["n_features"], meta["released"])
+        from fcac.federation import Server
+
         server = Server.resume(meta["server"], arrays, log)
         server.past = self._past
         return server
@@ -357,7 +363,7 @@ def _all_states(server: Server) -> dict[int, _State]:
     log = server.log
     states: dict[int, _State] = {}
     if sum(len(item.nodes) for batch in log for item in batch) <= server.readout.max_replayed_nodes:
-        again = Server(server.kind, server.random_state, server.n_clusters_wanted, server.readout.blocks)
+        again = type(server)(server.kind, server.random_state, server.n_clusters_wanted, server.readout.blocks)
         for position, batch in enumerate(log[:-1], 1):
             again.absorb(batch)
             states[position] = _pack_state(again)

@@ -23,7 +23,7 @@ from fcac import persistence
 from fcac._text import plain
 from fcac.deployment import aggregated_study, certificates
 from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, Summing, check_site_name
+from fcac.deployment.settings import FEDERATION_FILE, STATE, FederationSettings, Summing, check_site_name
 from fcac.federation import Server, readouts
 from fcac.federation.condenser import AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.tables.schema import Schema
@@ -31,7 +31,6 @@ from fcac.tables.text_encoder import fingerprints
 
 BUNDLE_FILE = "bundle.toml"
 KEY_FILE = "node.key"
-STATE = "state"
 
 _FEDERATION = """\
 # A federation of sites, created by `fcac federation init`; change the numbers as you see fit.

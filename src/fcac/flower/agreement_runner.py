@@ -8,8 +8,7 @@ from typing import Any
 
 from fcac.deployment.agreement_hub import AgreementHub
 from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FederationSettings
-from fcac.deployment.study import STATE
+from fcac.deployment.settings import STATE, FederationSettings
 from fcac.flower import messages
 from fcac.flower.hub_server import DATABASE
 from fcac.flower.round_runner import RoundRunner, Timeouts

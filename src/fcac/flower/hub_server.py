@@ -23,9 +23,7 @@ from typing import Any
 from fcac import persistence
 from fcac._text import plain
 from fcac.deployment import certificates, presence
-from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FEDERATION_FILE, FederationSettings, most_bytes
-from fcac.deployment.study import STATE
+from fcac.deployment.settings import FEDERATION_FILE, STATE, FederationSettings, most_bytes
 from fcac.exceptions import FlowerError
 from fcac.flower.adapter import Link, fleet_app
 from fcac.flower.guard import Connections, FrontLimits, Gate, LimitedSocket, Visit, allow_connections
@@ -209,6 +207,8 @@ class HubServer:
             return
         self._told[kind] = now
         self.say(plain(f"{site or 'hub'}: {reason}"))
+        from fcac.deployment.hub import Hub
+
         with contextlib.suppress(OSError):
             Hub(self.root / STATE, self.settings).note("refused", site=site, reason=reason)
 

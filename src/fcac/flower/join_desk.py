@@ -6,7 +6,6 @@ import asyncio
 import json
 from pathlib import Path
 
-from fcac.deployment import invitations
 from fcac.flower.guard import App, Receive, Scope, Send
 
 PATH = "/v1/join"
@@ -33,6 +32,8 @@ class JoinDesk:
         if scope.get("method") == "GET":
             await _answer(send, 200, (self.root / "ca" / "ca.crt").read_bytes(), b"application/x-pem-file")
             return
+        from fcac.deployment import invitations
+
         try:
             request = json.loads((await receive()).get("body", b""))
             # it waits for a lock and for the disk

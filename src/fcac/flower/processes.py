@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+#: Settings with which a process that waits most of the time gives memory back to the system when it is done.
+LEAN = {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+
 _STOP_SECONDS = 15.0
 
 
@@ -33,7 +36,13 @@ def start(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a module of this package as a program in its own session; its output goes to the log."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", *command],
-        env={**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONUNBUFFERED": "1"},
+        env={
+            **LEAN,
+            **os.environ,
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "PYTHONUNBUFFERED": "1",
+        },
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,

@@ -13,11 +13,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from fcac import persistence
 from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FederationSettings
+from fcac.deployment.settings import STATE, FederationSettings
 from fcac.flower.round_runner import RoundRunner, Timeouts
 
-#: Where, below the federation's directory, the server keeps its state.
-STATE = "state"
 #: Result of the latest run, for the command that waits for it.
 RUN_FILE = "run.json"
 

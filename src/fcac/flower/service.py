@@ -14,8 +14,8 @@ from typing import Any
 from fcac import persistence
 from fcac._text import plain
 from fcac.deployment.aggregated_study import SITE_KEY_FILE
-from fcac.deployment.settings import FederationSettings, SiteSettings
-from fcac.deployment.study import BUNDLE_FILE, STATE, read_bundle
+from fcac.deployment.settings import STATE, FederationSettings, SiteSettings
+from fcac.deployment.study import BUNDLE_FILE, read_bundle
 from fcac.exceptions import FlowerError
 from fcac.flower import processes
 from fcac.flower.guard import FrontLimits

@@ -17,8 +17,8 @@ from fcac.deployment.console import Console, metrics
 from fcac.deployment.console.hooks import Hook, news
 from fcac.deployment.facts import facts
 from fcac.deployment.hub import Hub
-from fcac.deployment.settings import FederationSettings
-from fcac.deployment.study import STATE, init
+from fcac.deployment.settings import STATE, FederationSettings
+from fcac.deployment.study import init
 from fcac.federation import Contribution
 from fcac.tables.schema import Schema
 from testing.commands import fcac

@@ -10,8 +10,7 @@ from pathlib import Path
 from fcac._text import plain
 from fcac.deployment import study
 from fcac.deployment.audit_log import AuditLog
-from fcac.deployment.settings import FederationSettings
-from fcac.deployment.study import STATE
+from fcac.deployment.settings import STATE, FederationSettings
 
 _LOG = "console-run.log"
 _MOST_ROUNDS = 100

@@ -24,7 +24,7 @@ from fcac.deployment.console import metrics
 from fcac.deployment.console.actions import Actions
 from fcac.deployment.console.hooks import Hook, news
 from fcac.deployment.facts import facts
-from fcac.deployment.study import STATE
+from fcac.deployment.settings import STATE
 
 _COOKIE = "fcac_console"
 _LOOK_SECONDS = 1.0

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fcac.cli.commands.federation.shared import Directory, PlainErrors
 from fcac.cli.console import BadUse, say
+
+if TYPE_CHECKING:
+    from fcac.deployment.console.hooks import Hook
 
 
 def console(
@@ -41,7 +46,6 @@ def console(
 
     fcac federation console study --port 8900 --no-open --hook ./tell-us.sh
     """
-    from fcac.deployment.console import Console
     from fcac.deployment.console.hooks import Hook
     from fcac.flower import processes
 
@@ -50,18 +54,25 @@ def console(
     except ValueError as error:
         raise BadUse(f"--{error}") from None
     with PlainErrors(), processes.stopped_by_signals():
-        watched = Console(directory, port=port, hooks=hooks)
-        watched.start()
-        say(f"Console: {watched.address}")
-        say("Ctrl-C ends it; the federation goes on.")
-        if show:
-            import webbrowser
+        watch(directory, port, hooks, show)
 
-            webbrowser.open(watched.address)
-        try:
-            while True:
-                time.sleep(3600)
-        except KeyboardInterrupt:
-            say("The console is closed.")
-        finally:
-            watched.close()
+
+def watch(directory: Path, port: int = 0, hooks: Sequence[Hook] = (), show: bool = True) -> None:
+    """Serve the console of a federation until Ctrl-C, and open it in the browser."""
+    from fcac.deployment.console import Console
+
+    served = Console(directory, port=port, hooks=list(hooks))
+    served.start()
+    say(f"Console: {served.address}")
+    say("Ctrl-C ends it; the federation goes on.")
+    if show:
+        import webbrowser
+
+        webbrowser.open(served.address)
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        say("The console is closed.")
+    finally:
+        served.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -25,11 +26,19 @@ def rehearse(
         float | None,
         typer.Option("--epsilon", help="Privacy cost of a round at every site; by default none.", show_default=False),
     ] = None,
+    console: Annotated[
+        bool | None,
+        typer.Option(
+            "--console/--no-console",
+            help="Open the console and go on until Ctrl-C; by default if this is a terminal.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Try a federation on this machine: make rows, keys, a hub and sites, play rounds, and stop everything again.
+    """Try a federation on this machine: make rows, keys, a hub and sites, play rounds, open the console.
 
-    All processes are real and talk over TLS on the loopback interface. What remains is what a federation leaves behind:
-    the model, the report, the logs.
+    All processes are real and talk over TLS on the loopback interface. Ctrl-C stops everything. What remains is what a
+    federation leaves behind: the model, the report, the logs.
 
     [bold]Example[/bold]
 
@@ -39,11 +48,19 @@ def rehearse(
     from fcac.flower.processes import stopped_by_signals
     from fcac.flower.rehearsal import rehearse as play
 
+    watched = sys.stdout.isatty() if console is None else console
     folder = Path(tempfile.mkdtemp(prefix="fcac-rehearsal-")) if out is None else out
     with PlainErrors(), stopped_by_signals():
-        root = play(folder, sites, rounds, say, epsilon=epsilon)
+        root = play(folder, sites, rounds, say, epsilon=epsilon, while_running=_watch if watched else None)
         say("")
         for line in describe(root):
             say(line)
     say("")
     say(f"Everything is stopped. Report: {root / 'state' / 'report.html'}; settings: {root / 'federation.toml'}.")
+
+
+def _watch(root: Path) -> None:
+    """Open the console of the federation that runs, until Ctrl-C."""
+    from fcac.cli.commands.federation.console import watch
+
+    watch(root)

@@ -1,0 +1,46 @@
+"""Who was heard of when: written now and then, lost without harm."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from fcac.deployment.presence import AWAY_SECONDS, Heard, Presence, read
+
+
+def test_what_was_heard_outlives_the_process(tmp_path: Path) -> None:
+    first = Presence(tmp_path)
+    first.heard("north", 12.34, "0.2.0\x1b[31m")
+    first.write(now=True)
+    second = Presence(tmp_path)
+    second.heard("south", -0.01, "0.2.0")
+    second.write(now=True)
+    known = read(tmp_path)
+    assert set(known) == {"north", "south"}
+    assert known["north"].clock_skew == 12.3
+    assert "\x1b" not in known["north"].version  # a site may claim any version
+
+
+def test_it_is_written_every_few_seconds_only(tmp_path: Path) -> None:
+    presence = Presence(tmp_path)
+    presence.heard("north", 0.0, "")
+    presence.write()
+    before = read(tmp_path)
+    presence.heard("south", 0.0, "")
+    presence.write()
+    assert read(tmp_path) == before
+    presence.write(now=True)
+    assert "south" in read(tmp_path)
+
+
+def test_who_has_not_called_for_a_minute_is_away() -> None:
+    now = datetime.now(UTC)
+    for age, here in ((AWAY_SECONDS - 1, True), (AWAY_SECONDS + 1, False)):
+        assert Heard((now - timedelta(seconds=age)).isoformat(), 0.0, "").is_here(now) is here
+
+
+def test_a_damaged_file_tells_nothing(tmp_path: Path) -> None:
+    for text in ("", "[]", '{"north": 3}', '{"north": {"unknown": 1}}', "\x00"):
+        (tmp_path / "presence.json").write_text(text)
+        assert read(tmp_path) == {}
+        Presence(tmp_path).heard("north", 0.0, "")
