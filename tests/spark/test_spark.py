@@ -19,6 +19,7 @@ from fcac import spark as fcac_spark
 from fcac.exceptions import DataError
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
+from fcac.spark import jobs
 from fcac.tables.column import Column
 from fcac.tables.schema import Schema
 from testing.commands import fcac
@@ -97,28 +98,30 @@ def test_sites_give_the_model_of_one_process(spark, table):
     assert found["clinic"].tolist() == frame["clinic"].tolist()
 
 
-def test_partitions_are_merged_whatever_happens_to_tasks(spark, table, tmp_path):
+def test_partitions_are_merged_whatever_happens_to_tasks(spark, table, tmp_path, monkeypatch):
     frame, y = table
-    # 60 partitions need two levels of merging; most are empty, and one has most of the rows
+    monkeypatch.setattr(jobs, "_MERGED_AT_ONCE", 3)  # so that ten partitions make a tree of three levels
+    # some partitions are empty, and one has most of the rows
     rows = frame[COLUMNS].assign(place=np.where(np.arange(len(frame)) < 2000, 0, np.arange(len(frame)) % 9))
-    skewed = spark.createDataFrame(pa.Table.from_pandas(rows, preserve_index=False)).repartition(60, "place")
+    there = spark.createDataFrame(pa.Table.from_pandas(rows, preserve_index=False))
+    skewed = there.repartition(10, "place").sortWithinPartitions(*COLUMNS)
     seen = []
     model = fcac_spark.fit(skewed.drop("place"), random_state=0, max_nodes=500, progress=seen.append)
     assert len(model.server_.nodes) <= 500
     assert rows_behind(model) == len(frame)
     assert adjusted_mutual_info_score(y, model.predict(frame[COLUMNS])) > 0.9
-    assert (seen[-1].rows, seen[-1].tasks > 60) == (len(frame), True)
+    assert (seen[-1].rows, seen[-1].tasks > 10) == (len(frame), True)
     marker = tmp_path / "killed"
 
     def unlucky(batches):
-        """The first partition fails twice; the executor of another is killed, once."""
+        """The first partition fails twice; the executor of the last is killed, once."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         yield from batches
         if context.partitionId() == 0 and context.attemptNumber() < 2:
             raise RuntimeError("lost")
-        if context.partitionId() == 30:
+        if context.partitionId() == 9:
             try:
                 marker.touch(exist_ok=False)
             except FileExistsError:

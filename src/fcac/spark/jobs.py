@@ -252,9 +252,10 @@ def _condense_partitions(
     dealt = frame if partition_by is None else frame.repartition(*_listed(partition_by))
     states = dealt.mapInArrow(_condenser(plan, {}, counted), _CONDENSED)
     number = _n_partitions(dealt)
+    width = _MERGED_AT_ONCE
     while number > 1:
-        states = states.groupBy(sql.expr(f"number div {_MERGED_AT_ONCE}")).applyInArrow(_merged, _CONDENSED)
-        number = -(-number // _MERGED_AT_ONCE)
+        states = states.groupBy(sql.expr(f"number div {width}")).applyInArrow(_merger(width), _CONDENSED)
+        number = -(-number // width)
     return _collected(states)
 
 
@@ -283,15 +284,18 @@ def _condenser(
     return work
 
 
-def _merged(table: pa.Table) -> pa.Table:
-    """Merge neighbouring states into one of the next level, in their order and not in that of their arrival."""
-    table = table.sort_by("number")
-    with tell():
-        state = partitions.merge(table.column("state").to_pylist())
-    sums = (sum(table.column(name).to_pylist()) for name in ("n_rows", "n_dropped", "n_nodes"))
-    site = json.loads(table.column("site")[0].as_py())
-    number = table.column("number")[0].as_py() // _MERGED_AT_ONCE
-    return pa.Table.from_batches([_row(Condensed(site, state, *sums), number)])
+def _merger(width: int) -> Callable[[pa.Table], pa.Table]:
+    def merged(table: pa.Table) -> pa.Table:
+        """Merge neighbouring states into one of the next level, in their order and not in that of their arrival."""
+        table = table.sort_by("number")
+        with tell():
+            state = partitions.merge(table.column("state").to_pylist())
+        sums = (sum(table.column(name).to_pylist()) for name in ("n_rows", "n_dropped", "n_nodes"))
+        site = json.loads(table.column("site")[0].as_py())
+        number = table.column("number")[0].as_py() // width
+        return pa.Table.from_batches([_row(Condensed(site, state, *sums), number)])
+
+    return merged
 
 
 def _row(found: Condensed, number: int) -> pa.RecordBatch:

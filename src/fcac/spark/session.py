@@ -191,7 +191,7 @@ def _shower(progress: Progress | None) -> Iterator[Progress]:
         task = bar.add_task("", total=None, stages=0, rows=0, nodes=0)
 
         def show(seen: Seen) -> None:
-            told = {"stages": seen.stages, "rows": seen.rows, "nodes": seen.nodes}
-            bar.update(task, completed=seen.done, total=seen.tasks or None, **told)
+            total = seen.tasks or None
+            bar.update(task, completed=seen.done, total=total, stages=seen.stages, rows=seen.rows, nodes=seen.nodes)
 
         yield show
