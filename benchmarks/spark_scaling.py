@@ -59,12 +59,14 @@ def make(folder: Path, rows: int, columns: int, clusters: int) -> None:
     rng = np.random.default_rng(0)
     centres = rng.uniform(0, 10, (clusters, columns))
     spreads, shares = rng.uniform(0.3, 0.9, clusters), rng.dirichlet(np.full(clusters, 2.0))
-    folder.mkdir(parents=True)
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    unfinished.mkdir(parents=True, exist_ok=True)
     for number in range(FILES):
         y = rng.choice(clusters, rows // FILES, p=shares)
         x = centres[y] + spreads[y, None] * rng.normal(size=(len(y), columns))
         table = pa.table({**{f"x{j}": x[:, j] for j in range(columns)}, "group": y})
-        pq.write_table(table, folder / f"part-{number:02d}.parquet")
+        pq.write_table(table, unfinished / f"part-{number:02d}.parquet")
+    unfinished.rename(folder)
 
 
 def cpu_of_executors() -> dict[int, float]:
