@@ -25,6 +25,9 @@ MISSING = (
     else None
 )
 
+# Short-lived processes of Java are not worth its optimising compiler, which takes more time than it saves.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -38,7 +41,7 @@ def environment() -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(
-            [str(_ROOT / "src"), str(home.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+            [str(_ROOT / "src"), str(_ROOT / "tests"), str(home.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         ),
     }
 
@@ -50,9 +53,9 @@ def _free_port() -> int:
 
 
 @contextmanager
-def cluster(n_workers: int = 2) -> Iterator[str]:
+def cluster(n_workers: int = 2, memory: str = "1g") -> Iterator[str]:
     """Run a master and workers of one core each; yield the master's address."""
-    env = environment()
+    env = environment() | {"SPARK_DAEMON_JAVA_OPTS": _QUICK, "SPARK_DAEMON_MEMORY": "256m"}
     program = str(Path(env["SPARK_HOME"]) / "bin" / "spark-class")
     port = _free_port()
     address = f"spark://127.0.0.1:{port}"
@@ -73,7 +76,7 @@ def cluster(n_workers: int = 2) -> Iterator[str]:
             log = start("master", f"{deploy}.master.Master", *master)
             wait_until(lambda: "New state: ALIVE" in log.read_text("utf-8", "replace"), started[0], 0.1)
             for number in range(n_workers):
-                size = ("--cores", "1", "--memory", "1g", "--webui-port", str(_free_port()), "--work-dir", folder)
+                size = ("--cores", "1", "--memory", memory, "--webui-port", str(_free_port()), "--work-dir", folder)
                 start(f"worker-{number}", f"{deploy}.worker.Worker", "--host", "127.0.0.1", *size, address)
             wait_until(
                 # a worker that is slow to hear back registers twice
@@ -92,18 +95,23 @@ def cluster(n_workers: int = 2) -> Iterator[str]:
 
 
 @contextmanager
-def session_on(address: str) -> Iterator[Any]:
-    """Start a session whose executors have one core and little memory each."""
+def session_on(address: str, memory: str = "512m", *, quick: bool = True) -> Iterator[Any]:
+    """Start a session whose executors have one core and little memory each.
+
+    With `quick`, Java starts faster and computes more slowly.
+    """
     from pyspark.sql import SparkSession
 
     env = environment()
     os.environ.update({key: env[key] for key in ("SPARK_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON")})
     builder = SparkSession.builder.master(address).appName("fcac tests")
     settings = {
-        "spark.executor.memory": "512m",
+        "spark.executor.memory": memory,
         "spark.executorEnv.PYTHONPATH": env["PYTHONPATH"],
         "spark.executorEnv.OMP_NUM_THREADS": "1",
-        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.task.maxFailures": "3",
+        "spark.python.daemon.module": "testing.spark_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -111,6 +119,8 @@ def session_on(address: str) -> Iterator[Any]:
         "spark.network.timeout": "600s",
         "spark.executor.heartbeatInterval": "60s",
     }
+    if quick:
+        settings |= {f"spark.{part}.extraJavaOptions": _QUICK for part in ("driver", "executor")}
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -33,7 +33,7 @@ def learn_and_save(
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
 
-    _check_records(model, record_id, part)
+    check_records(model.privacy, record_id, part)
     started = time.monotonic()
     with Progress("learning") as progress:
 
@@ -72,12 +72,13 @@ def _run(model: Any, tables: Tables, seconds: float) -> Run:
     return Run(model.n_rounds_, tables.n_read, tables.n_dropped, dict(tables.dropped_for), seconds, sites)
 
 
-def _check_records(model: Any, record_id: str | None, part: str | None) -> None:
+def check_records(mechanism: Any, record_id: str | None, part: str | None) -> None:
+    """Refuse ids and parts where no ledger adds up by them."""
     if record_id is None and part is None:
         return
     if record_id is not None and part is not None:
         raise BadUse("give --record-id or --part, not both")
-    if getattr(model.privacy, "ledger", None) is None:
+    if getattr(mechanism, "ledger", None) is None:
         raise BadUse("--record-id and --part determine how a ledger adds up costs: they need --epsilon and --ledger")
 
 
@@ -104,10 +105,11 @@ def _summarise(model: Any, tables: Tables, seconds: float) -> None:
         say(f"Left out {counted(tables.n_dropped, 'row')} with missing values, as the schema says.")
     found = f"{counted(model.n_clusters_, 'cluster')} in {counted(len(server.nodes), 'node')}"
     say(f"Sites sent {counted(sent, 'node')}; the server has {found}.")
-    _say_privacy(model)
+    say_privacy(model)
 
 
-def _say_privacy(model: Any) -> None:
+def say_privacy(model: Any) -> None:
+    """Print what the ledger knows of the sites."""
     mechanism = model.privacy
     ledger = getattr(mechanism, "ledger", None)
     if ledger is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fcac._text import counted, duration
 from fcac.cli.console import BadUse, say
+from fcac.cli.learn import check_records, say_privacy
 
 _READERS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 
@@ -31,14 +32,15 @@ def refuse(**given: Any) -> None:
 
 def open_frame(data: list[str], master: str | None) -> Any:
     """Open files or folders of any file system that Spark knows, as one frame."""
-    from fcac.spark.session import session
+    from fcac.spark.session import one_line, session
 
     kinds = {_kind(path) for path in data}
     if len(kinds) > 1:
         raise BadUse(f"--engine spark reads files of one kind at a time; here are {', '.join(sorted(kinds))}")
     spark = session(master)
     reader = spark.read.options(header=True, inferSchema=True) if kinds == {"csv"} else spark.read
-    return reader.format(kinds.pop()).load(data)
+    with one_line():
+        return reader.format(kinds.pop()).load(data)
 
 
 def _kind(path: str) -> str:
@@ -58,6 +60,7 @@ def fit_on_spark(
     """Learn the first round on Spark and write the model."""
     from fcac import save, spark
 
+    check_records(settings["privacy"], settings["record_id"], settings["part"])
     started = time.monotonic()
     frame = open_frame(data, master).drop(*(drop or []))
     model = spark.fit(frame, schema, site_column, **settings)
@@ -66,12 +69,15 @@ def fit_on_spark(
     say(f"Model: {out}")
 
 
-def update_on_spark(model: Any, data: list[str], master: str | None, out: Path) -> None:
+def update_on_spark(
+    model: Any, data: list[str], master: str | None, out: Path, record_id: str | None, part: str | None
+) -> None:
     """Learn the next round on Spark and write the model."""
     from fcac import save, spark
 
+    check_records(model.privacy, record_id, part)
     started = time.monotonic()
-    spark.update(model, open_frame(data, master))
+    spark.update(model, open_frame(data, master), record_id=record_id, part=part)
     save(model, out)
     _summarise(model, time.monotonic() - started)
     say(f"Model: {out}")
@@ -80,16 +86,21 @@ def update_on_spark(model: Any, data: list[str], master: str | None, out: Path) 
 def predict_on_spark(model: Any, data: list[str], master: str | None, out: Path, alpha: float | None) -> None:
     """Label rows on Spark and write them, with their labels, as Parquet files in a folder."""
     from fcac import spark
+    from fcac.spark.session import one_line
 
     place = re.sub(r"^(\w+):/(?!/)", r"\1://", str(out))  # as a path, an address has lost a slash
-    spark.predict(model, open_frame(data, master), alpha).write.mode("error").parquet(place)
+    labelled = spark.predict(model, open_frame(data, master), alpha)
+    with one_line():
+        labelled.write.mode("error").parquet(place)
     say(f"Labels: {place}")
 
 
 def _summarise(model: Any, seconds: float) -> None:
     rows = sum(int(item.counts.sum()) for item in model.server_.log[-1])
+    about = "" if model.privacy is None else "about "
     say(
-        f"Round {model.n_rounds_}: {counted(rows, 'row')} of {counted(model.n_features_in_, 'feature')} behind the "
-        f"nodes of {counted(len(model.sites_), 'site')}, in {duration(seconds)}."
+        f"Round {model.n_rounds_}: {about}{counted(rows, 'row')} of {counted(model.n_features_in_, 'feature')} behind "
+        f"the nodes of {counted(len(model.sites_), 'site')}, in {duration(seconds)}."
     )
     say(f"{counted(model.n_clusters_, 'cluster')} in {counted(len(model.server_.nodes), 'node')}.")
+    say_privacy(model)

@@ -79,19 +79,20 @@ class Condensed(NamedTuple):
         A site's state, or that of a reservoir of this round's rows where partitions are to be merged.
     n_rows, n_dropped : int
         Rows learned, and rows that the schema drops for their gaps.
+    n_nodes : int
+        Nodes that the rows were condensed to.
     """
 
     site: SiteName
     state: bytes
     n_rows: int
     n_dropped: int
+    n_nodes: int
 
 
 def plan_for(model: FCAC, schema: Schema, site_column: str | None) -> Plan:
     """Return the plan of the next round of a model, fitted or not."""
     started = hasattr(model, "server_")
-    if model.privacy is not None:
-        raise ValueError("privacy: rows that are condensed in partitions cannot be released one partition at a time")
     plan = Plan(
         server=model.server,
         max_nodes=model.max_nodes,
@@ -100,7 +101,8 @@ def plan_for(model: FCAC, schema: Schema, site_column: str | None) -> Plan:
         site_column=site_column,
         round=1 + (max(site.round for site in model.sites_.values()) if started else 0),
     )
-    plan.check()
+    if model.privacy is None:
+        plan.check()
     return plan
 
 
@@ -154,9 +156,7 @@ class _Open:
             self._site = Site(site, condenser=plan.condenser) if before is None else _site_of(before, plan)
 
     def take(self, schema: Schema, rows: pa.RecordBatch) -> None:
-        converted = schema.convert(rows)
-        if converted.missing or converted.unknown:
-            raise DataError(describe_problems(converted.missing, converted.unknown, rows.num_rows))
+        converted = converted_rows(schema, rows)
         self._n_rows += len(converted.block)
         self._n_dropped += rows.num_rows - len(converted.block)
         if self._site is not None:
@@ -168,21 +168,28 @@ class _Open:
         self._part.learn(converted.block, n_threads=1)
 
     def close(self) -> Condensed:
-        if self._site is not None:
-            if self._n_rows:
-                self._site.contribute(round=self._plan.round, n_threads=1)
-                state = persistence.pack("site", *self._site.to_parts())
-            else:
-                state = b""
-        else:
-            state = b"" if self._part is None or not self._n_rows else persistence.pack("site", *self._part.to_parts())
-        return Condensed(self.site, state, self._n_rows, self._n_dropped)
+        state, n_nodes = b"", 0
+        if self._n_rows and self._site is not None:
+            n_nodes = len(self._site.contribute(round=self._plan.round, n_threads=1).nodes)
+            state = persistence.pack("site", *self._site.to_parts())
+        elif self._n_rows and self._part is not None:
+            n_nodes = self._part.n_nodes
+            state = persistence.pack("site", *self._part.to_parts())
+        return Condensed(self.site, state, self._n_rows, self._n_dropped, n_nodes)
 
 
 def merge(states: Iterable[bytes]) -> bytes:
     """Merge the states of partitions; their order matters no more than the order of rows does."""
     found = [Reservoir.from_parts(*persistence.unpack(state, kind="site")) for state in states if state]
     return persistence.pack("site", *Reservoir.merge(found).to_parts()) if found else b""
+
+
+def converted_rows(schema: Schema, batch: pa.RecordBatch) -> Any:
+    """Convert a batch by the schema; what does not fit is an error that names the column."""
+    converted = schema.convert(batch)
+    if converted.missing or converted.unknown:
+        raise DataError(describe_problems(converted.missing, converted.unknown, batch.num_rows))
+    return converted
 
 
 def _by_site(batch: pa.RecordBatch, column: str | None) -> Iterator[tuple[SiteName, pa.RecordBatch]]:
@@ -248,19 +255,27 @@ def play(model: FCAC, plan: Plan, condensed: Iterable[Condensed], schema: Schema
     FCAC
         The same model.
     """
-    started = hasattr(model, "server_")
-    if started and schema.n_features != model.n_features_in_:
-        raise ValueError(f"the rows have {schema.n_features} features, the model has {model.n_features_in_}")
     found = {item.site: item.state for item in condensed if item.state}
     if not found:
         raise DataError("no rows to learn: the table is empty, or every row was dropped for its gaps")
-    server = model.server_ if started else Server(model.server, model._seed(), model.n_clusters)
-    told, condenser = told_by(server.readout), plan.condenser
-    sites = dict(model.sites_) if started else {}
-    for name, state in found.items():
-        sites[name] = _site_of(state, plan) if plan.site_column is not None else _merged_site(sites, state, plan)
-    server.absorb([sites[name].contribute(round=sites[name].round) for name in found])
-    model._adopt(server, sites, schema.n_features, condenser, told)
+    before = model.sites_ if hasattr(model, "server_") else {}
+    fresh = {
+        name: _site_of(state, plan) if plan.site_column is not None else _merged_site(before, state, plan)
+        for name, state in found.items()
+    }
+    return finish_round(model, plan, fresh, schema, keep_schema=keep_schema)
+
+
+def finish_round(model: FCAC, plan: Plan, fresh: Mapping[SiteName, Site], schema: Schema, *, keep_schema: bool) -> FCAC:
+    """Let the server absorb the sites of this round, and the model take everything over."""
+    started = hasattr(model, "server_")
+    if started and schema.n_features != model.n_features_in_:
+        raise ValueError(f"the rows have {schema.n_features} features, the model has {model.n_features_in_}")
+    blocks = schema.blocks if keep_schema else None
+    server = model.server_ if started else Server(model.server, model._seed(), model.n_clusters, blocks)
+    told, sites = told_by(server.readout), {**(model.sites_ if started else {}), **fresh}
+    server.absorb([site.contribute(round=site.round) for site in fresh.values()])
+    model._adopt(server, sites, schema.n_features, plan.condenser, told)
     if not started:
         model.schema_ = schema if keep_schema else None
         model._keep_names(schema.feature_names)
@@ -311,9 +326,7 @@ def label(model: Any, schema: Schema, batch: pa.RecordBatch, alpha: float | None
     alpha : float, optional
         Rate of false alarms; see :meth:`fcac.FCAC.is_novel`.
     """
-    converted = schema.convert(batch)
-    if converted.missing or converted.unknown:
-        raise DataError(describe_problems(converted.missing, converted.unknown, batch.num_rows))
+    converted = converted_rows(schema, batch)
     n, kept = batch.num_rows, converted.kept
     places = np.arange(n) if kept is None else np.flatnonzero(kept)
     found = np.zeros(n, np.int64), np.full(n, np.nan), np.zeros(n), np.zeros(n, bool)

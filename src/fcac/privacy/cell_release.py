@@ -9,7 +9,7 @@ to the rho that was charged. The proof is in docs/privacy/proof.md and uses the 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from fcac.privacy.cell_statistics import (
     UNIT,
     WEIGHT,
     GridBlocks,
+    Totals,
     cell_totals,
     from_grid,
     ring_edges,
@@ -185,14 +186,21 @@ def release_cells(
     -------
     Outcome
     """
-    growth = grow_cells(rows.shape[1], rho, public_generator, n_cells, start)
-    request = next(growth)
-    while True:
-        step = noised_step(
+
+    def one_step(request: Request) -> Step:
+        return noised_step(
             rows, request.codebook, request.bases, request.radius, request.rho, request.last, sampler, weights
         )
+
+    return take_steps(grow_cells(rows.shape[1], rho, public_generator, n_cells, start), one_step)
+
+
+def take_steps(growth: Generator[Request, Step, Outcome], one_step: Callable[[Request], Step]) -> Outcome:
+    """Answer every request of :func:`grow_cells` with a noised step, and return the outcome."""
+    request = next(growth)
+    while True:
         try:
-            request = growth.send(step)
+            request = growth.send(one_step(request))
         except StopIteration as finished:
             outcome: Outcome = finished.value
             return outcome
@@ -275,11 +283,16 @@ def noised_step(
 ) -> Step:
     """Compute the totals of one step and add noise; this is the only function that reads the records."""
     totals = cell_totals(rows, codebook, bases, radius, weights)
-    count_scale, sum_scale, ring_scale = noise_scales(radius, rho, last)
+    return noised_totals(totals, Request(codebook, bases, radius, rho, last), sampler)
+
+
+def noised_totals(totals: Totals, request: Request, sampler: Sampler) -> Step:
+    """Add noise to the totals of one step, wherever the records were added up."""
+    count_scale, sum_scale, ring_scale = noise_scales(request.radius, request.rho, request.last)
     return Step(
-        codebook=codebook,
-        bases=bases,
-        radius=radius,
+        codebook=request.codebook,
+        bases=request.bases,
+        radius=request.radius,
         counts=sampler.add_noise(totals.counts, count_scale),
         sums=sampler.add_noise(totals.sums, sum_scale),
         rings=None if ring_scale is None else sampler.add_noise(totals.rings, ring_scale),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -13,18 +13,17 @@ from fcac._sites import SiteName
 from fcac.estimators import partitions
 from fcac.estimators.fcac import FCAC
 from fcac.estimators.models import from_bytes, to_bytes
+from fcac.estimators.partition_totals import GridPlan, check_release, play_release
 from fcac.estimators.partitions import Condensed, Plan
 from fcac.exceptions import DataError
-from fcac.spark.session import check_ready, one_line, tell, watched
+from fcac.spark.release import BatchOnSpark
+from fcac.spark.session import Counters, Progress, check_ready, one_line, tell, watched
 from fcac.tables.schema import Column, Schema
-
-#: Called with the number of finished tasks and of all tasks known so far.
-Progress = Callable[[int, int], None]
 
 # States that one task merges. 50 states of 4,000 nodes and 20 features are about 150 MB.
 _MERGED_AT_ONCE = 50
 
-_CONDENSED = "site string, bucket long, state binary, n_rows long, n_dropped long"
+_CONDENSED = "site string, number long, state binary, n_rows long, n_dropped long, n_nodes long"
 _LABELS = ("label", "confidence", "distance", "novel")
 
 
@@ -39,6 +38,9 @@ def fit(
     n_clusters: int | None = None,
     max_nodes: int | None = None,
     forgetting: str = "none",
+    privacy: Any = None,
+    record_id: str | None = None,
+    part: str | None = None,
     random_state: int | None = None,
     progress: Progress | None = None,
 ) -> FCAC:
@@ -60,19 +62,33 @@ def fit(
         by all columns in turn.
     server, n_clusters, max_nodes, forgetting, random_state
         As in `FCAC`.
+    privacy : NodeRelease, optional
+        All rows are released as those of one owner: executors add up totals, and noise is added to their sum, once.
+        The ledger is charged once. There are no sites then.
+    record_id : str, optional
+        With `NodeRelease`: column that names the person of each row. A person's rows weigh as much as one row, in
+        however many partitions they are; a ledger adds up per person, for which the driver sees every id once.
+    part : str, optional
+        With a ledger, instead of ids: as ``partition`` of :meth:`fcac.FCAC.fit`.
     progress : callable, optional
-        Called with the number of finished tasks and of all tasks known so far. In a terminal a bar is shown without it.
+        Called about twice a second with a :class:`~fcac.spark.session.Seen`: stages, tasks, rows and nodes so far. In a
+        terminal a bar is shown without it.
 
     Returns
     -------
     FCAC
     """
     model = FCAC(
-        server=server, n_clusters=n_clusters, max_nodes=max_nodes, forgetting=forgetting, random_state=random_state
-    )
+        server=server, privacy=privacy, n_clusters=n_clusters, max_nodes=max_nodes, forgetting=forgetting,
+        random_state=random_state,
+    )  # fmt: skip
     model._validate_params()
-    chosen = schema if schema is not None else _plain_schema(frame, site_column)
-    return _round(model, frame, chosen, site_column, partition_by, order_by, progress, keep_schema=schema is not None)
+    beside = [name for name in (site_column, record_id) if name is not None]
+    chosen = schema if schema is not None else _plain_schema(frame, beside)
+    return _round(
+        model, frame, chosen, site_column, _Dealt(partition_by, order_by), _Released(record_id, part), progress,
+        keep_schema=schema is not None,
+    )  # fmt: skip
 
 
 def update(
@@ -81,6 +97,8 @@ def update(
     partition_by: str | Sequence[str] | None = None,
     *,
     order_by: str | Sequence[str] | None = None,
+    record_id: str | None = None,
+    part: str | None = None,
     progress: Progress | None = None,
 ) -> FCAC:
     """Play the next round of a model with the rows of a Spark data frame; nothing learned is forgotten.
@@ -88,10 +106,10 @@ def update(
     Parameters
     ----------
     model : FCAC
-        From :func:`fit`, or any model of one process that was fitted without privacy.
+        From :func:`fit`, or any model of one process whose sites a column names.
     frame : pyspark.sql.DataFrame
         With the column of sites, if the model has sites.
-    partition_by, order_by, progress
+    partition_by, order_by, record_id, part, progress
         As in :func:`fit`.
 
     Returns
@@ -104,7 +122,10 @@ def update(
     column = model._site_column
     if column is None and set(model.sites_) != {partitions.WHOLE}:
         raise ValueError("model: its sites were not named by a column, so that rows cannot be dealt to them")
-    return _round(model, frame, _schema_of(model), column, partition_by, order_by, progress, keep_schema=True)
+    return _round(
+        model, frame, _schema_of(model), column, _Dealt(partition_by, order_by), _Released(record_id, part), progress,
+        keep_schema=True,
+    )  # fmt: skip
 
 
 def predict(model: FCAC, frame: Any, alpha: float | None = None) -> Any:
@@ -130,7 +151,7 @@ def predict(model: FCAC, frame: Any, alpha: float | None = None) -> Any:
     if clash:
         raise ValueError(f"frame: it has a column {clash[0]!r} already; rename it before predicting")
     schema = _schema_of(model)
-    _check_columns(frame, schema, None)
+    _check_columns(frame, schema)
     types = (LongType(), DoubleType(), DoubleType(), BooleanType())
     added = [StructField(name, kind, True) for name, kind in zip(_LABELS, types, strict=True)]
     stored, text = to_bytes(model), schema.to_toml()
@@ -155,56 +176,99 @@ def loaded(stored: bytes) -> FCAC:
 # ---------------------------------------------------------------- one round
 
 
+class _Dealt(NamedTuple):
+    """How rows are dealt to tasks."""
+
+    partition_by: str | Sequence[str] | None
+    order_by: str | Sequence[str] | None
+
+
+class _Released(NamedTuple):
+    """What a release is told of the rows."""
+
+    record_id: str | None
+    part: str | None
+
+
 def _round(
     model: FCAC,
     frame: Any,
     schema: Schema,
     site_column: str | None,
-    partition_by: str | Sequence[str] | None,
-    order_by: str | Sequence[str] | None,
+    dealt: _Dealt,
+    told: _Released,
     progress: Progress | None,
     *,
     keep_schema: bool,
 ) -> FCAC:
     check_ready()
-    _check_columns(frame, schema, site_column)
+    partition_by, order_by = dealt
+    _check_columns(frame, schema, [*_listed(site_column), *_listed(told.record_id)])
     if site_column is not None and partition_by is not None:
         raise ValueError("partition_by: with site_column the rows of a site go together; leave one of the two out")
     if site_column is None and order_by is not None:
         raise ValueError("order_by: it orders the rows of a site; give site_column too, or leave it out")
+    if model.privacy is None and told != (None, None):
+        raise ValueError("record_id and part are for a release: give privacy=NodeRelease(...), or leave them out")
     plan = partitions.plan_for(model, schema, site_column)
-    used = frame.select(
-        *dict.fromkeys([*schema.columns, *_listed(site_column), *_listed(partition_by), *_listed(order_by)])
-    )
-    with watched(frame.sparkSession, progress), one_line():
+    beside = [site_column, told.record_id, *_listed(partition_by), *_listed(order_by)]
+    used = frame.select(*dict.fromkeys([*schema.columns, *filter(None, beside)]))
+    with watched(frame.sparkSession, progress) as counted, one_line():
+        if model.privacy is not None:
+            return _release(model, plan, used, schema, told, keep_schema=keep_schema)
         if site_column is None:
-            found = _condense_partitions(used, plan, partition_by)
+            found = _condense_partitions(used, plan, partition_by, counted)
         else:
-            found = _condense_sites(used, plan, partitions.states_of(model, plan), _listed(order_by) or schema.columns)
+            before, order = partitions.states_of(model, plan), _listed(order_by) or schema.columns
+            found = _condense_sites(used, plan, before, order, counted)
     return partitions.play(model, plan, found, schema, keep_schema=keep_schema)
 
 
+def _release(model: FCAC, plan: Plan, frame: Any, schema: Schema, told: _Released, *, keep_schema: bool) -> FCAC:
+    """Release the rows of all partitions as one sum."""
+    mechanism = check_release(model, schema, plan.site_column)
+    grid = GridPlan(schema.to_toml(), mechanism.bounds, told.record_id)
+    batch = BatchOnSpark(frame, grid, named=mechanism.ledger is not None)
+    try:
+        return play_release(model, plan, batch, schema, partition=told.part, keep_schema=keep_schema)
+    finally:
+        batch.close()
+
+
 def _condense_sites(
-    frame: Any, plan: Plan, before: Mapping[SiteName, bytes], order_by: Sequence[str]
+    frame: Any, plan: Plan, before: Mapping[SiteName, bytes], order_by: Sequence[str], counted: Counters | None
 ) -> list[Condensed]:
     """One task condenses a site; the driver gets one state for each."""
     ordered = frame.repartition(plan.site_column).sortWithinPartitions(plan.site_column, *order_by)
-    rows = ordered.mapInArrow(_condenser(plan, before), _CONDENSED).collect()
-    return [Condensed(json.loads(row.site), bytes(row.state), row.n_rows, row.n_dropped) for row in rows]
+    return _collected(ordered.mapInArrow(_condenser(plan, before, counted), _CONDENSED))
 
 
-def _condense_partitions(frame: Any, plan: Plan, partition_by: str | Sequence[str] | None) -> list[Condensed]:
+def _condense_partitions(
+    frame: Any, plan: Plan, partition_by: str | Sequence[str] | None, counted: Counters | None
+) -> list[Condensed]:
     """Every partition is condensed, and states are merged in a tree; the driver gets one."""
+    from pyspark.sql import functions as sql
+
     dealt = frame if partition_by is None else frame.repartition(*_listed(partition_by))
-    states = dealt.mapInArrow(_condenser(plan, {}), _CONDENSED)
+    states = dealt.mapInArrow(_condenser(plan, {}, counted), _CONDENSED)
     number = _n_partitions(dealt)
+    width = _MERGED_AT_ONCE
     while number > 1:
-        states = states.groupBy("bucket").applyInArrow(_merged, _CONDENSED)
-        number = -(-number // _MERGED_AT_ONCE)
-    return [Condensed(json.loads(row.site), bytes(row.state), row.n_rows, row.n_dropped) for row in states.collect()]
+        states = states.groupBy(sql.expr(f"number div {width}")).applyInArrow(_merger(width), _CONDENSED)
+        number = -(-number // width)
+    return _collected(states)
 
 
-def _condenser(plan: Plan, before: Mapping[SiteName, bytes]) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+def _collected(states: Any) -> list[Condensed]:
+    return [
+        Condensed(json.loads(row.site), bytes(row.state), row.n_rows, row.n_dropped, row.n_nodes)
+        for row in states.collect()
+    ]
+
+
+def _condenser(
+    plan: Plan, before: Mapping[SiteName, bytes], counted: Counters | None
+) -> Callable[[Iterator[pa.RecordBatch]], Any]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
@@ -212,35 +276,34 @@ def _condenser(plan: Plan, before: Mapping[SiteName, bytes]) -> Callable[[Iterat
         number = 0 if context is None else context.partitionId()
         with tell():
             for found in partitions.condense(plan, batches, before):
-                yield _row(
-                    json.dumps(found.site), number // _MERGED_AT_ONCE, found.state, found.n_rows, found.n_dropped
-                )
+                if counted is not None:
+                    counted.rows.add(found.n_rows)
+                    counted.nodes.add(found.n_nodes)
+                yield _row(found, number)
 
     return work
 
 
-def _merged(table: pa.Table) -> pa.Table:
-    """Merge the states of one bucket into one of the next level."""
-    with tell():
-        state = partitions.merge(table.column("state").to_pylist())
-    n_rows, n_dropped = (sum(table.column(name).to_pylist()) for name in ("n_rows", "n_dropped"))
-    bucket = table.column("bucket")[0].as_py() // _MERGED_AT_ONCE
-    return pa.Table.from_batches([_row(table.column("site")[0].as_py(), bucket, state, n_rows, n_dropped)])
+def _merger(width: int) -> Callable[[pa.Table], pa.Table]:
+    def merged(table: pa.Table) -> pa.Table:
+        """Merge neighbouring states into one of the next level, in their order and not in that of their arrival."""
+        table = table.sort_by("number")
+        with tell():
+            state = partitions.merge(table.column("state").to_pylist())
+        sums = (sum(table.column(name).to_pylist()) for name in ("n_rows", "n_dropped", "n_nodes"))
+        site = json.loads(table.column("site")[0].as_py())
+        number = table.column("number")[0].as_py() // width
+        return pa.Table.from_batches([_row(Condensed(site, state, *sums), number)])
+
+    return merged
 
 
-def _row(site: str, bucket: int, state: bytes, n_rows: int, n_dropped: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {"site": [site], "bucket": [bucket], "state": [state], "n_rows": [n_rows], "n_dropped": [n_dropped]},
-        schema=pa.schema(
-            [
-                ("site", pa.string()),
-                ("bucket", pa.int64()),
-                ("state", pa.binary()),
-                ("n_rows", pa.int64()),
-                ("n_dropped", pa.int64()),
-            ]
-        ),
-    )
+def _row(found: Condensed, number: int) -> pa.RecordBatch:
+    values = (json.dumps(found.site), number, found.state, found.n_rows, found.n_dropped, found.n_nodes)
+    kinds = (pa.string(), pa.int64(), pa.binary(), pa.int64(), pa.int64(), pa.int64())
+    names = ("site", "number", "state", "n_rows", "n_dropped", "n_nodes")
+    arrays = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
 def _n_partitions(frame: Any) -> int:
@@ -254,10 +317,10 @@ def _n_partitions(frame: Any) -> int:
 # ---------------------------------------------------------------- columns
 
 
-def _plain_schema(frame: Any, site_column: str | None) -> Schema:
+def _plain_schema(frame: Any, beside: Sequence[str]) -> Schema:
     from pyspark.sql.types import BooleanType, NumericType
 
-    fields = [field for field in frame.schema.fields if field.name != site_column]
+    fields = [field for field in frame.schema.fields if field.name not in beside]
     wrong = [field.name for field in fields if not isinstance(field.dataType, NumericType | BooleanType)]
     if wrong:
         raise DataError(
@@ -278,8 +341,8 @@ def _schema_of(model: FCAC) -> Schema:
     return Schema([str(name) for name in names])
 
 
-def _check_columns(frame: Any, schema: Schema, site_column: str | None) -> None:
-    lacking = [name for name in [*schema.columns, *_listed(site_column)] if name not in frame.columns]
+def _check_columns(frame: Any, schema: Schema, beside: Sequence[str] = ()) -> None:
+    lacking = [name for name in [*schema.columns, *beside] if name not in frame.columns]
     if lacking:
         raise DataError(f"the frame has no column {', '.join(lacking[:8])}")
 

@@ -358,7 +358,7 @@ def _plain_schema(files: list[TableFile], columns: Sequence[str] | None, apart: 
     wrong = [field for field in used if not is_numeric(field.type)]
     if wrong:
         what = ", ".join(f"{field.name} ({kind_in_words(field.type)})" for field in wrong[:8])
-        drops = " ".join(f"--drop {field.name}" for field in wrong[:3])
+        drops = " ".join(f"--drop {field.name}" for field in wrong)  # all: the advice is to lead through
         if len(wrong) > 1:
             said = f"columns {what} are not numeric: leave them out ({drops}), name one as the site column"
         else:

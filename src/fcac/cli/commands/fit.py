@@ -77,6 +77,8 @@ def fit(
 
     fcac fit --engine spark hdfs://lake/visits --site-column clinic --out model.fcac
 
+    fcac fit --engine spark hdfs://lake/visits --schema schema.toml --epsilon 2 --out model.fcac
+
     fcac fit a.csv --schema schema.toml --epsilon 2 --ledger a.db --budget 8 --out model.fcac
     """
     from fcac.federation import readouts
@@ -97,16 +99,12 @@ def fit(
     if forgetting != "none" and epsilon is not None:
         raise BadUse("--forgetting: what was released with --epsilon cannot be forgotten; leave out one of the two")
     known = opt.load_schema(schema)
-    if spark_engine.check_engine(engine, master):
+    on_spark = spark_engine.check_engine(engine, master)
+    if on_spark:
         spark_engine.refuse(
-            site=site, sites=sites, label_column=label_column, query=query, read=read, epsilon=epsilon, ledger=ledger,
-            budget=budget, record_id=record_id, part=part, local_noise=local_noise, paper_noise=paper_noise, jobs=jobs,
-            report=report,
+            site=site, sites=sites, label_column=label_column, query=query, read=read, local_noise=local_noise,
+            paper_noise=paper_noise, jobs=jobs, report=report,
         )  # fmt: skip
-        settings = {"server": server, "n_clusters": n_clusters, "max_nodes": max_nodes, "forgetting": forgetting}
-        chosen = settings | {"random_state": seed}
-        spark_engine.fit_on_spark(data, master, out, known, site_column, drop, chosen)
-        return
     mechanism = opt.make_mechanism(
         known,
         epsilon=epsilon,
@@ -117,6 +115,13 @@ def fit(
         paper_noise=paper_noise,
         seed=seed,
     )
+    if on_spark:
+        settings = {
+            "server": server, "n_clusters": n_clusters, "max_nodes": max_nodes, "forgetting": forgetting,
+            "privacy": mechanism, "record_id": record_id, "part": part, "random_state": seed,
+        }  # fmt: skip
+        spark_engine.fit_on_spark(data, master, out, known, site_column, drop, settings)
+        return
     opt.check_simulated(sites, mechanism)
     if label_column is None and partition != "iid":
         raise RequestError(f"--partition {partition} depends on labels: give --label-column")

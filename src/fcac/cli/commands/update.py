@@ -74,9 +74,10 @@ def update(
     if spark_engine.check_engine(engine, master):
         spark_engine.refuse(
             site_column=site_column, site=site, sites=sites, label_column=label_column, query=query, read=read,
-            record_id=record_id, part=part, ledger=ledger, exit_code=exit_code, report=report,
+            exit_code=exit_code, report=report,
         )  # fmt: skip
-        spark_engine.update_on_spark(known, data, master, model if out is None else out)
+        _open_ledger_again(known, ledger)
+        spark_engine.update_on_spark(known, data, master, model if out is None else out, record_id, part)
         return
     opt.check_simulated(sites, getattr(known, "privacy", None))
     tables = opt.open_data(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,9 +15,17 @@ from fcac._typing import Floats, Integers
 from fcac.exceptions import PrivacyError, PrivacyWarning, RepeatedBatch
 from fcac.privacy.account import Account
 from fcac.privacy.bounds import check_bounds, check_rows, to_unit
-from fcac.privacy.cell_release import Outcome, release_cells
-from fcac.privacy.cell_statistics import MAX_FEATURES, GridBlocks, RowBlocks, person_weights, to_grid
-from fcac.privacy.ledger import Ledger, check_partition
+from fcac.privacy.cell_release import (
+    Outcome,
+    Request,
+    Step,
+    grow_cells,
+    noised_totals,
+    release_cells,
+    take_steps,
+)
+from fcac.privacy.cell_statistics import MAX_FEATURES, GridBlocks, RowBlocks, Totals, person_weights, to_grid
+from fcac.privacy.ledger import Admission, Ledger, check_partition
 from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.record_ids import MANY_VALUES, MultisetHash, canonical_id, check_record_ids
 from fcac.privacy.released_state import ReleasedState, accumulate
@@ -48,6 +56,19 @@ class Charged:
     rows: Integers | GridBlocks
     weights: Integers | None
     account: Account
+
+
+class BatchElsewhere(Protocol):
+    """A batch whose rows are at other machines of the same owner; they add up totals, and only totals come here."""
+
+    def ids(self) -> list[str] | None:
+        """Return every id among the rows once, as :func:`check_record_ids` spells it; None: the unit is one row."""
+
+    def leave_out(self, people: set[str]) -> None:
+        """Take no account of the rows of these people, named as :func:`canonical_id` spells them."""
+
+    def totals(self, request: Request) -> Totals:
+        """Return the sum, over all rows, of what :func:`~fcac.privacy.cell_statistics.cell_totals` adds up."""
 
 
 #: An epsilon above this gives a warning.
@@ -197,6 +218,15 @@ class NodeRelease(Mechanism):
     ) -> Prepared:
         """Check all arguments before anything is charged."""
         on_grid, given, n_rows = self._checked(X)
+        ids = None if record_ids is None else check_record_ids(record_ids)
+        if ids is not None and len(ids) != n_rows:
+            raise ValueError(f"record_ids has {len(ids)} entries for {n_rows} rows: one id per row")
+        self._check_request(state, site, round, record_ids is not None, partition)
+        return Prepared(on_grid, given, state, site, int(round), ids, partition)
+
+    def _check_request(
+        self, state: ReleasedState | None, site: str, round: int, has_ids: bool, partition: str | None
+    ) -> None:
         if state is not None:
             if not isinstance(state, ReleasedState):
                 raise PrivacyError(
@@ -209,16 +239,12 @@ class NodeRelease(Mechanism):
             raise ValueError(f"site must be a non-empty name, got {site!r}")
         if not isinstance(round, int | np.integer) or isinstance(round, bool) or round < 0:
             raise ValueError(f"round must be a whole number >= 0, got {round!r}")
-        ids = None if record_ids is None else check_record_ids(record_ids)
-        if ids is not None and len(ids) != n_rows:
-            raise ValueError(f"record_ids has {len(ids)} entries for {n_rows} rows: one id per row")
-        if record_ids is not None and partition is not None:
+        if has_ids and partition is not None:
             raise ValueError("give record_ids or partition, not both")
         check_partition(partition)
         if self.ledger is None and partition is not None:
             raise ValueError("partition is for a ledger: give NodeRelease(ledger=...)")
         self.sampler.check_ready()
-        return Prepared(on_grid, given, state, site, int(round), ids, partition)
 
     def _checked(self, X: Any) -> tuple[Integers | GridBlocks, Floats | MultisetHash, int]:
         """Return the rows on the grid, what tells whether they are a repeat, and their number."""
@@ -238,23 +264,33 @@ class NodeRelease(Mechanism):
     def charge(self, prepared: Prepared) -> Charged:
         """Record the cost in the ledger durably; say which rows it admits."""
         ids, rows = prepared.record_ids, prepared.rows
-        unit = "row" if ids is None else "person"
+        rho, admission, account = self._admit(prepared)
+        if admission is None:
+            return Charged(prepared, rho, None, rows, None if ids is None else person_weights(_people(ids)), account)
+        weights = None
+        if ids is not None:
+            rows = rows[admission.admitted]
+            weights = person_weights(
+                [name for name, kept in zip(_people(ids), admission.admitted, strict=True) if kept]
+            )
+        return Charged(prepared, rho, admission.number, rows, weights, account)
+
+    def _admit(self, prepared: Prepared) -> tuple[float, Admission | None, Account]:
+        """Return the cost, the ledger's admission (None without a ledger) and the account afterwards."""
+        unit = "row" if prepared.record_ids is None else "person"
         before = Account() if prepared.state is None else prepared.state.account
         if before is None:  # released by fcac 0.1.0, which kept no account
             assert prepared.state is not None
             before = Account(prepared.state.n_releases * self.rho, "row")
         if self.ledger is None:
-            account = before.after(self.rho, unit, None, None, None)
-            return Charged(
-                prepared, self.rho, None, rows, None if ids is None else person_weights(_people(ids)), account
-            )
+            return self.rho, None, before.after(self.rho, unit, None, None, None)
         rho = self.ledger.rho_of(self.epsilon)
         admission = self.ledger.admit(
             prepared.site,
             rho,
             round=prepared.round,
             batch=prepared.given_rows,
-            record_ids=ids,
+            record_ids=prepared.record_ids,
             partition=prepared.partition,
             what=f"NodeRelease, eps = {self.epsilon:g} at delta = {show(self.delta)}",
             accounting="gaussian",
@@ -266,30 +302,66 @@ class NodeRelease(Mechanism):
                 f"site {prepared.site}: exactly these rows were released before; they are released and charged again. "
                 "Two draws tell more about them than one",
                 RepeatedBatch,
-                stacklevel=3,
+                stacklevel=4,
             )
-        weights = None
-        if ids is not None:
-            rows = rows[admission.admitted]
-            weights = person_weights(
-                [name for name, kept in zip(_people(ids), admission.admitted, strict=True) if kept]
-            )
-        account = before.after(rho, unit, admission.spent, self.ledger.budget, admission.receipt)
-        return Charged(prepared, rho, admission.number, rows, weights, account)
+        return rho, admission, before.after(rho, unit, admission.spent, self.ledger.budget, admission.receipt)
+
+    def release_elsewhere(
+        self,
+        batch: BatchElsewhere,
+        state: ReleasedState | None = None,
+        site: str = "site",
+        round: int = 1,
+        *,
+        partition: str | None = None,
+    ) -> ReleasedState:
+        """Release a batch whose rows are added up at other machines of the same owner.
+
+        The totals of all rows meet here, and noise is added to them once; the ledger is charged once. The result is
+        that of :meth:`release` with the same rows, except that nobody notices if they were released before.
+
+        Parameters
+        ----------
+        batch : BatchElsewhere
+        state, site, round, partition
+            As in :meth:`release`.
+
+        Returns
+        -------
+        ReleasedState
+        """
+        self._check_request(state, site, round, False, partition)
+        ids = batch.ids()
+        if ids is not None and partition is not None:
+            raise ValueError("give record_ids or partition, not both")
+        no_rows = np.empty((0, len(self.bounds)))
+        prepared = Prepared(to_grid(no_rows), no_rows, state, site, int(round), ids, partition)
+        # What is asked first is public. Added up before anything is charged, it shows whether the rows can be read.
+        checked = {} if ids is not None else {0: batch.totals(next(self._growth(prepared, self.rho)))}
+        rho, admission, account = self._admit(prepared)
+        if ids is not None and admission is not None:
+            kept = zip(_people(ids), admission.admitted, strict=True)
+            batch.leave_out({person for person, admitted in kept if not admitted})
+
+        def one_step(request: Request) -> Step:
+            totals = checked.pop(0, None)
+            return noised_totals(batch.totals(request) if totals is None else totals, request, self.sampler)
+
+        outcome = take_steps(self._growth(prepared, rho), one_step)
+        released = self._accumulated(self._affordable(outcome, rho), state, account)
+        if self.ledger is not None and admission is not None:
+            self.ledger.complete(admission.number)
+        return released
 
     def draw(self, charged: Charged) -> ReleasedState:
         """Draw the noise and return the accumulated state."""
-        outcome = self._draw_outcome(charged)
+        return self._accumulated(self._draw_outcome(charged), charged.prepared.state, charged.account)
+
+    def _accumulated(self, outcome: Outcome, state: ReleasedState | None, account: Account) -> ReleasedState:
         fresh = ReleasedState(
-            outcome.unit_nodes,
-            outcome.counts,
-            outcome.node_noise,
-            self.bounds,
-            1,
-            outcome.count_noise,
-            charged.account,
+            outcome.unit_nodes, outcome.counts, outcome.node_noise, self.bounds, 1, outcome.count_noise, account
         )
-        return accumulate(charged.prepared.state, fresh, outcome.vigilance)
+        return accumulate(state, fresh, outcome.vigilance)
 
     def count_outside(self, X: Any) -> int:
         """Return how many values lie outside the bounds. Only the site itself may see it: the number is not private."""
@@ -346,16 +418,26 @@ class NodeRelease(Mechanism):
         return statement
 
     def _draw_outcome(self, charged: Charged) -> Outcome:
-        prepared, state = charged.prepared, charged.prepared.state
-        start = None if state is None else state.unit_nodes[np.argsort(-state.counts, kind="stable")]
-        generator = np.random.default_rng(self._public_seed(prepared.site, prepared.round))
+        start, generator = self._public_start(charged.prepared)
         outcome = release_cells(
             charged.rows, charged.rho, self.sampler, generator, self.n_cells, start, charged.weights
         )
-        spent = sum(step.rho for step in outcome.steps)
-        if spent > charged.rho:
+        return self._affordable(outcome, charged.rho)
+
+    def _affordable(self, outcome: Outcome, rho: float) -> Outcome:
+        if sum(step.rho for step in outcome.steps) > rho:
             raise AssertionError("the steps cost more than was charged; nothing is sent")
         return outcome
+
+    def _growth(self, prepared: Prepared, rho: float) -> Generator[Request, Step, Outcome]:
+        start, generator = self._public_start(prepared)
+        return grow_cells(len(self.bounds), rho, generator, self.n_cells, start)
+
+    def _public_start(self, prepared: Prepared) -> tuple[Floats | None, np.random.Generator]:
+        """Return what a release starts from, all of it public: nodes released before, and public randomness."""
+        state = prepared.state
+        start = None if state is None else state.unit_nodes[np.argsort(-state.counts, kind="stable")]
+        return start, np.random.default_rng(self._public_seed(prepared.site, prepared.round))
 
     def _public_seed(self, site: str, round: int) -> list[int]:
         digest = hashlib.sha256(site.encode()).digest()

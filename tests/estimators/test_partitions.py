@@ -1,0 +1,95 @@
+"""Rows condensed partition by partition: the model is that of one process, whatever the engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from fcac import FCAC
+from fcac.estimators import partitions
+from fcac.exceptions import DataError
+from fcac.tables.column import Column
+from fcac.tables.schema import Schema
+from testing.tables import mixed
+
+
+def batches(frame, n):
+    whole = pa.Table.from_pandas(frame, preserve_index=False)
+    size = -(-len(frame) // n)
+    return [whole.slice(at, size).combine_chunks().to_batches()[0] for at in range(0, len(frame), size)]
+
+
+def fit(model, frame, schema, n_partitions, site_column=None):
+    """An engine that has one worker: sites are sorted, or partitions merged in a tree."""
+    plan = partitions.plan_for(model, schema, site_column)
+    before = partitions.states_of(model, plan)
+    if site_column is not None:
+        ordered = frame.sort_values(site_column, kind="stable")
+        found = list(partitions.condense(plan, batches(ordered, n_partitions), before))
+        return partitions.play(model, plan, [*found, found[0]], schema, keep_schema=True)
+    parts = [item for batch in batches(frame, n_partitions) for item in partitions.condense(plan, [batch])]
+    states = [item.state for item in parts]
+    while len(states) > 1:
+        states = [partitions.merge(states[at : at + 3]) for at in range(0, len(states), 3)]
+    rows = sum(item.n_rows for item in parts)
+    whole = partitions.Condensed(partitions.WHOLE, states[0], rows, 0, 0)
+    return partitions.play(model, plan, [whole], schema, keep_schema=True)
+
+
+@pytest.fixture(scope="module")
+def table():
+    frame, y = mixed("both", seed=3, n=900)
+    frame["clinic"] = np.random.default_rng(0).choice(["north", "south"], len(frame))
+    columns = [Column(str(name)) if frame[name].dtype.kind == "f" else category(frame, name) for name in frame if
+               name != "clinic"]  # fmt: skip
+    return frame, y, Schema(columns)
+
+
+def category(frame, name):
+    return Column(str(name), kind="category", categories=sorted(map(str, frame[name].unique())))
+
+
+def test_sites_with_categories_give_the_model_of_one_process(table):
+    frame, _, schema = table
+    local = FCAC(random_state=0).fit(frame, groups="clinic", schema=schema)
+    model = fit(FCAC(random_state=0), frame, schema, 7, "clinic")
+    np.testing.assert_array_equal(local.server_.nodes, model.server_.nodes)
+    np.testing.assert_array_equal(local.server_.node_labels, model.server_.node_labels)
+    np.testing.assert_array_equal(local.predict(frame), model.predict(frame))
+    local.partial_fit(frame[:100], groups="clinic")
+    fit(model, frame[:100], schema, 2, "clinic")
+    np.testing.assert_array_equal(local.server_.nodes, model.server_.nodes)
+    assert model.n_rounds_ == 2
+
+
+def test_merged_partitions_count_every_row_once(table):
+    frame, _, schema = table
+    numbers = Schema([name for name in schema.columns if frame[name].dtype.kind == "f"])
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(9000, numbers.n_features)), columns=numbers.columns)
+    model = fit(FCAC(random_state=0, max_nodes=300), rows, numbers, 10)
+    (sent,) = model.server_.log[-1]
+    assert len(sent.nodes) <= 300
+    assert sent.counts.sum() == len(rows)
+    # sums of rows are in the nodes, wherever the rows were
+    np.testing.assert_allclose(sent.counts @ sent.nodes / len(rows), rows.mean(), atol=1e-9)
+
+
+def test_what_cannot_be_condensed_is_said(table):
+    frame, _, schema = table
+    broken = frame.copy()
+    broken.loc[3, "clinic"] = None
+    with pytest.raises(DataError, match="1 rows have no site in column 'clinic'"):
+        fit(FCAC(), broken, schema, 1, "clinic")
+    mixed_up = pd.concat([frame[frame["clinic"] == "north"], frame[frame["clinic"] == "south"], frame[:50]])
+    plan = partitions.plan_for(FCAC(), schema, "clinic")
+    with pytest.raises(DataError, match="do not come one after the other"):
+        list(partitions.condense(plan, batches(mixed_up, 3)))
+    with pytest.raises(ValueError, match="site_column"):
+        partitions.plan_for(FCAC(server="cae-fc"), schema, None)
+    with pytest.raises(DataError, match="no rows to learn"):
+        partitions.play(FCAC(), plan, [], schema, keep_schema=True)
+    with pytest.raises(DataError, match="text or whole numbers"):
+        partitions.site_name(1.5, "clinic")
