@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.metrics import adjusted_mutual_info_score as ami
@@ -111,12 +112,21 @@ def far(n: int, d: int, k: int, seed: int) -> tuple[Any, Any]:
     return np.array(centres)[y] + rng.normal(size=(n, d)), y
 
 
+def possible(X: Any, y: Any) -> float:
+    """AMI of the best there is for Gaussians of one width: the nearest of the true centres."""
+    centres = np.array([X[y == c].mean(axis=0) for c in range(y.max() + 1)])
+    nearest = [cdist(X[i : i + 50_000], centres).argmin(axis=1) for i in range(0, len(X), 50_000)]
+    return float(ami(y, np.concatenate(nearest)))
+
+
 def gaussians(data: Path, quick: bool) -> Iterator[Found]:
     """Far Gaussians, one and ten sites."""
-    reached, right, worst = [], [], (1.0, "")
-    cases = [(1_000, 2, 2), (1_200, 2, 3), (1_000, 10, 8), (1_000, 100, 10), (2_000, 3, 4), (5_000, 10, 50),
-             (5_000, 50, 50), (20_000, 2, 100), (20_000, 20, 100), (100_000, 10, 20), (100_000, 50, 50),
-             (100_000, 100, 100), (1_000_000, 5, 20)]  # fmt: skip
+    reached, best_possible, right, wrong = [], [], [], []
+    cases = [
+        *((1_000, 2, 2), (1_200, 2, 3), (1_000, 10, 8), (1_000, 100, 10), (2_000, 3, 4), (5_000, 10, 50)),
+        *((5_000, 50, 50), (20_000, 2, 100), (20_000, 20, 100), (100_000, 10, 20), (100_000, 50, 50)),
+        *((100_000, 100, 100), (1_000_000, 5, 20)),
+    ]
     for n, d, k in cases:
         if quick and n > 5_000:
             continue
@@ -125,14 +135,17 @@ def gaussians(data: Path, quick: bool) -> Iterator[Found]:
             for sites in (1, 10):
                 found = labels(X, None if sites == 1 else np.arange(n) % sites)
                 reached.append(ami(y, found))
+                best_possible.append(possible(X, y))
                 right.append(len(np.unique(found)) == len(np.unique(y)))
-                worst = min(worst, (reached[-1], f"{n:,} x {d}, {k} clusters, seed {seed}, {sites} sites"))
-    low = f"worst {worst[0]:.3f} ({worst[1]})" if worst[1] else "none below 1"
+                if not right[-1]:
+                    wrong.append(f"{len(np.unique(found))} in {n:,} x {d} of {k}, seed {seed}, {sites} sites")
+    behind = np.minimum(best_possible, 0.99) - reached
     yield Found(
-        f"far Gaussians, {len(reached)} tables: AMI",
-        f"{np.mean(np.array(reached) >= 0.99):.1%} at .99 or more, {low}; number {np.mean(right):.1%}",
-        ".99 in all, number 95 %",
-        worst[0] >= 0.99 and np.mean(right) >= 0.95,
+        f"far Gaussians, {len(reached)} tables: AMI, right number",
+        f"worst {min(reached):.3f} (nearest true centre: {min(best_possible):.3f}), "
+        f"{np.mean(np.array(reached) >= 0.99):.1%} at .99; number {np.mean(right):.1%} {'; '.join(wrong)}",
+        ".99, or the nearest true centre's, in all; number 95 %",
+        bool(behind.max() <= 0 and np.mean(right) >= 0.95),
     )
 
 
