@@ -44,11 +44,6 @@ def test_a_few_nodes_at_the_edge_of_a_far_cluster_are_none_of_their_own(n_featur
         assert model.n_clusters == 3
 
 
-def test_a_heavy_tail_in_many_dimensions_is_no_crowd_of_small_clusters():
-    # the border of a small part is short because the part is small, not because there is a bottleneck
-    assert fitted(np.exp(np.random.default_rng(0).normal(size=(1000, 30)))).n_clusters == 1
-
-
 def test_many_overlapping_clusters_are_all_found():
     generator = np.random.default_rng(3)
     centres = np.stack(np.meshgrid(np.arange(7), np.arange(7)), axis=-1).reshape(-1, 2) * 4.8
