@@ -32,6 +32,18 @@ def test_one_cluster_is_mostly_found_as_one(kind, n_features):
     assert np.mean(np.array(found) == 1) >= 0.65
 
 
+@pytest.mark.parametrize(("n_features", "n_nodes"), [(2, 1200), (2, 2000), (3, 2000)])
+def test_a_few_nodes_at_the_edge_of_a_far_cluster_are_none_of_their_own(n_features, n_nodes):
+    centres = np.zeros((3, n_features))
+    centres[1:, :2] = [[10, 0], [5, 9]]
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        label = generator.integers(3, size=n_nodes)
+        model = fitted(centres[label] + generator.normal(size=(n_nodes, n_features)))
+        assert adjusted_mutual_info_score(label, model.node_labels) > 0.99
+        assert model.n_clusters == 3
+
+
 def test_many_overlapping_clusters_are_all_found():
     generator = np.random.default_rng(3)
     centres = np.stack(np.meshgrid(np.arange(7), np.arange(7)), axis=-1).reshape(-1, 2) * 4.8

@@ -11,6 +11,11 @@ set a real one apart, and each is the logarithm of a ratio that is 1 on average 
 
 The score, their sum, is compared with its own error, which falls with the square root of the number of nodes that
 carry the border and with the number of records behind a node.
+
+A small part at the edge of a large one needs care, for two reasons. Its border is short because the part is small, not
+because there is a bottleneck: surfaces grow with the (d - 1) / d-th power of what they enclose, so the cut through the
+large part is brought to the scale of the small one. And there are more places where a small part may be found than a
+large one, as many more as it is smaller, so more is asked of its border.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from scipy import sparse
 
 from fcac._kernels import kernel
 from fcac._typing import Floats, Integers
+from fcac.communities.cluster_tree import BALANCE
 from fcac.communities.leiden import Search
 from fcac.communities.midpoints import NODES_IN_BALL, power_of
 
@@ -35,16 +41,16 @@ _SMOOTH_SHARE = 0.3
 _BOTTLENECK = 0.7
 # How many errors the score must exceed zero by, per unit of the logarithm of the number of nodes in both parts: the
 # more nodes, the more places there are where a border may seem to run, and a search for communities finds the thinnest
-# of them. 3.2 errors for two parts of a hundred nodes each, 5.0 for four thousand nodes. Chosen on single clusters and
+# of them. 4.2 errors for two parts of a hundred nodes each, 6.6 for four thousand nodes. Chosen on single clusters and
 # toy data of 100 to 100,000 rows: a constant that is right at one size is wrong at others.
-_ERRORS_PER_LOG = 0.6
+_ERRORS_PER_LOG = 0.8
+# Cuts through the middle leave at least a quarter on either side (BALANCE). So a part is small if its border leaves
+# less; beyond that the logarithm of how much larger the other part is counts.
+_LOG_BALANCED = math.log((1 - BALANCE) / BALANCE)
 # Error of the score if one node carries the border and stands for one record, squared, and what is left of it if nodes
 # stand for very many records: then records are known exactly, but not where the nodes are. Measured on single clusters
 # in 1 to 100 dimensions.
 _ERROR_OF_RECORDS, _ERROR_OF_PLACES = 1.0, 0.1
-# The search for communities picks the weakest places. A border of few nodes is therefore taken as stronger by this much
-# over their number; at so many records behind each node by half of it.
-_SMALL_BORDER_BONUS, _BONUS_HALVES_AT = 12.0, 13.0
 
 
 @dataclass(frozen=True)
@@ -55,13 +61,14 @@ class Noise:
     ----------
     error : float
         Standard error of a score, times the square root of the number of nodes that carry the border.
-    doubt : float
+    surface : float
+        Power of a part's size that its surface grows with: (d - 1) / d in d dimensions.
     strictness : float
         Factor on the number of errors that a score must exceed zero by.
     """
 
     error: float
-    small_border_bonus: float
+    surface: float
     strictness: float = 1.0
 
     @classmethod
@@ -94,9 +101,7 @@ class Noise:
         share = 1.0 if again else power_of(dimension) / max(dimension, 1.0)
         in_ball = max(min(NODES_IN_BALL, n_neighbours - 1), 1)
         variance = (_ERROR_OF_RECORDS / records_per_node + _ERROR_OF_PLACES) * NODES_IN_BALL / in_ball
-        return cls(
-            share * math.sqrt(variance), _SMALL_BORDER_BONUS / (1 + records_per_node / _BONUS_HALVES_AT), strictness
-        )
+        return cls(share * math.sqrt(variance), 1 - 1 / max(dimension, 1.0), strictness)
 
 
 @kernel
@@ -198,13 +203,14 @@ class Borders:
         inside = np.diag(self._dense) / np.maximum(np.diag(weight), 1e-300)
         dip = np.minimum(inside[a], inside[b]) - self._dense[a, b] / across
         carriers = np.stack([across**2 / squares[a, b], weight[b, a] ** 2 / squares[b, a]])
-        expected = np.sqrt(np.maximum(self._cuts[a] * self._cuts[b], 1e-300))
-        bottleneck = np.log(expected / across) - np.log1p(
-            self._noise.small_border_bonus / np.maximum(carriers.min(axis=0), 1.0)
-        )
+        larger, smaller = np.maximum(self._sizes[a], self._sizes[b]), np.minimum(self._sizes[a], self._sizes[b])
+        lopsided = np.maximum(np.log(larger / smaller) - _LOG_BALANCED, 0.0)
+        # one of the two cuts is through the larger part: half of the logarithm of their product
+        expected = 0.5 * np.log(np.maximum(self._cuts[a] * self._cuts[b], 1e-300))
+        bottleneck = expected - 0.5 * self._noise.surface * lopsided - np.log(across)
         # the mean of both sides' variances
         error = self._noise.error * np.sqrt((1 / carriers).mean(axis=0))
-        errors = self._noise.strictness * _ERRORS_PER_LOG * np.log(self._sizes[a] + self._sizes[b])
+        errors = self._noise.strictness * (_ERRORS_PER_LOG * np.log(larger + smaller) + lopsided)
         margins = np.full((n_parts, n_parts), np.inf)
         margins[a, b] = gap + dip + _BOTTLENECK * bottleneck - errors * error
         return margins

@@ -41,7 +41,7 @@ _OF_FEW, _LARGEST_OF_FEW = 0.1, 0.6
 # Clusters without a tie are as far apart as if their tie had this share of the weight inside.
 _UNTIED = 1e-6
 # The smaller side of a cut "through the middle" holds at least this share.
-_BALANCE = 0.25
+BALANCE = 0.25
 # Cuts are made between atoms: communities at so many times the resolution, or at less if these are too many.
 _ATOM_FACTOR, _MOST_ATOMS = 16.0, 300
 # Many nodes have more communities, and a cut through one is measured badly if it has few atoms.
@@ -310,7 +310,7 @@ def spectral_bisection(block_weights: Floats, atoms: Integers) -> tuple[float, I
     across = np.cumsum(upper.sum(axis=1) - upper.sum(axis=0))[:-1]
     share = np.cumsum(volume[order])[:-1] / volume.sum()
     smaller = np.minimum(share, 1 - share)
-    allowed = smaller >= _BALANCE
+    allowed = smaller >= BALANCE
     if not allowed.any():
         allowed[np.argmax(smaller)] = True
     value = np.where(allowed, across / np.maximum(smaller, 1e-12), np.inf)
