@@ -36,8 +36,8 @@ from fcac.deployment import study
 from fcac.deployment.aggregated_study import summing_for
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
-from fcac.flower.processes import free_port, wait_until
-from fcac.flower.service import ServerProcess, site_settings, store_settings
+from fcac.flower.processes import free_port, stopped_by_signals, wait_until
+from fcac.flower.service import ServerProcess, last_words, site_settings, store_settings
 from fcac.flower.site_node import SiteNode
 from fcac.privacy import Ledger
 from fcac.privacy.samplers import OpenDPSampler
@@ -124,7 +124,7 @@ def start_run(root: Path, log: Path) -> subprocess.Popen[bytes]:
     """Start ``fcac federation run``."""
     with log.open("ab") as stream:
         command = [sys.executable, "-m", "fcac", "federation", "run", str(root), "--rounds", "1"]
-        return subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
+        return subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
 
 
 def play_round(
@@ -136,26 +136,29 @@ def play_round(
     deadline = time.monotonic() + given.patience
     wanted = FederationSettings.load(root)
     before = Hub(root / "state", wanted).open_round
-    while time.monotonic() < deadline:
-        if plan and closed_stages(root) >= plan[0][0]:
-            what = plan.pop(0)[1]
-            if what == "hub":
-                assert server.process is not None
-                os.killpg(server.process.pid, signal.SIGKILL)
-                server.process.wait()
-                server.start()
-            elif what == "run":
-                run.kill()
-            else:
-                sites.kill(what)
-        if run.poll() is not None:
-            if Hub(root / "state", wanted).open_round > before:
-                return runs
-            time.sleep(1.0)
-            run, runs = start_run(root, log), runs + 1
-        time.sleep(0.05)
-    run.kill()
-    raise SystemExit(f"the round has not ended after {given.patience:g} seconds; see {log}")
+    try:
+        while time.monotonic() < deadline:
+            if plan and closed_stages(root) >= plan[0][0]:
+                what = plan.pop(0)[1]
+                if what == "hub":
+                    assert server.process is not None
+                    os.killpg(server.process.pid, signal.SIGKILL)
+                    server.process.wait()
+                    server.start()
+                elif what == "run":
+                    run.kill()
+                else:
+                    sites.kill(what)
+            if run.poll() is not None:
+                if Hub(root / "state", wanted).open_round > before:
+                    return runs
+                time.sleep(1.0)
+                run, runs = start_run(root, log), runs + 1
+            time.sleep(0.05)
+    finally:
+        run.kill()
+        run.wait()
+    raise SystemExit(f"the round has not ended after {given.patience:g} seconds; the last run said: {last_words(log)}")
 
 
 def wrong(root: Path, sites: Sites, round: int, killed: dict[str, int], runs: int) -> list[str]:
@@ -197,7 +200,7 @@ def main() -> int:
     given = parser.parse_args()
     OpenDPSampler().check_ready()
     faults: list[str] = []
-    with tempfile.TemporaryDirectory() as place:
+    with stopped_by_signals(), tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "schema.toml").write_text(SCHEMA)
         names = [f"site-{i:03d}" for i in range(given.sites)]

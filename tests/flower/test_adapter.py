@@ -116,6 +116,13 @@ class Served:
         self.listening.close()
 
 
+def test_statements_wait_for_a_locked_database(tmp_path: Path) -> None:
+    link = Link(tmp_path / "link.db")
+    for holder in (link.state, link.state.object_store):
+        with holder._engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 60_000
+
+
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Served]:
     served = Served(tmp_path, None)

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from flwr.app import Error
+from flwr.app import Message as FlowerMessage
 
 from fcac.aggregation import SigningKey
 from fcac.aggregation.messages import REQUEST, Message, as_bits
@@ -164,6 +166,25 @@ def test_a_reply_that_is_lost_is_sent_again_with_the_same_bytes(summed):
     assert summed.server.n_rounds == 1
     assert len(_ledger(summed, "a").entries()) == 6
     assert len(sent) == 2 + 3 * 6
+
+
+def test_an_answer_that_flower_lost_is_asked_for_again(summed):
+    """A site that was killed and started again, or whose message was lost, stays in the round."""
+    lost = set()
+
+    def fault(request, reply):
+        stage = _stage(request)
+        if request.metadata.dst_node_id == 102 and stage and stage not in lost:
+            lost.add(stage)
+            return [FlowerMessage(Error(code=3 if stage == "mask" else 5), reply_to=request)]
+        return [reply]
+
+    summed.fault = fault
+    summed.play()
+    assert lost == {"join", "share", "mask", "confirm", "reveal"}
+    assert len(summed.events("failed")) == 5
+    assert summed.server.latest()[POOLED].privacy["sites"] == 5
+    assert len(_ledger(summed, "c").entries()) == 6
 
 
 def test_site_refuses_a_forged_roster_and_says_why(summed):

@@ -32,6 +32,7 @@ from flwr.supercore.run import Run
 from fcac.flower.fleet_client import VERSION_HEADER, without_content
 
 _TASK_HEARTBEAT_SECONDS = 15.0
+_LOCK_MILLISECONDS = 60_000
 
 
 class Identity(NamedTuple):
@@ -81,6 +82,21 @@ def clock_tolerance() -> tuple[float, float]:
     return float(TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE), float(SYSTEM_TIME_TOLERANCE)
 
 
+def _wait_for_locks(engine: Any) -> None:
+    """Let statements wait for a locked database, longer than Flower would.
+
+    A statement that gives up loses the message it was about, and on a busy machine, with many sites, five seconds are
+    soon over.
+    """
+    from sqlalchemy import event
+
+    def patient(connection: Any, record: Any) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {_LOCK_MILLISECONDS}")
+
+    event.listen(engine, "connect", patient)
+    engine.dispose()  # connections that were opened before are replaced
+
+
 class Link:
     """The hub's database of nodes and messages in transit, as Flower keeps it.
 
@@ -101,6 +117,8 @@ class Link:
             # Flower's own use of the tool that brings its database up to date
             warnings.simplefilter("ignore", DeprecationWarning)
             self.state: Any = self.factory.state()
+        for holder in (self.state, self.state.object_store):
+            _wait_for_locks(holder._engine)
 
     def register(self, public_pem: bytes, name: str) -> None:
         """Let a key connect; nothing happens if it already may."""

@@ -30,6 +30,9 @@ CODES = {
     COUNTS: "counts",
 }
 
+#: Flower's codes for a message that was lost on the way (3), or whose site had lost the connection (5).
+LOST = (3, 5)
+
 _RECORD = "fcac"
 
 

@@ -105,10 +105,17 @@ class RoundRunner:
         pooled = PooledHub(self.hub, self.hub.state.parent)
         number, active = pooled.number, set(self.hub.settings.active)
         self.hub.note("summing", round=number, attempt=pooled.attempt)
-        nodes = self._connected(active if pooled.joining else set())
+        nodes: dict[int, str | None] = {}
         try:
+            if not pooled.finished:
+                # a hub that was started again waits for the sites of the open stage, which must find it first
+                nodes = self._connected(active & set(pooled.requests()))
             while not pooled.finished:
-                self._play_stage(pooled, nodes, number)
+                lost = self._play_stage(pooled, nodes, number)
+                if lost:
+                    # a request may be repeated: the site answers with the same bytes, also after it was started again
+                    nodes |= self._connected(lost)
+                    self._play_stage(pooled, {node: site for node, site in nodes.items() if site in lost}, number)
                 pooled.close_stage()
         except TooFewSites as error:
             self.hub.note("too few sites", round=number, reason=str(error))
@@ -116,7 +123,8 @@ class RoundRunner:
         pooled.close_round()
         return True
 
-    def _play_stage(self, pooled: PooledHub, nodes: dict[int, str | None], number: int) -> None:
+    def _play_stage(self, pooled: PooledHub, nodes: dict[int, str | None], number: int) -> set[str]:
+        """Ask in the open stage and take the answers; return the sites that could not be asked or heard."""
         wanted = pooled.requests()
         if pooled.joining:
             # the request is the same for all, so that a node may still have to say which site it is
@@ -136,9 +144,10 @@ class RoundRunner:
             except ValueError as error:
                 self.hub.note("rejected", site=site, round=number, reason=str(error)[:300])
 
-        self._exchange(messages.SUM, requests, nodes, number, take)
+        lost = self._exchange(messages.SUM, requests, nodes, number, take)
         if self.hub.settings.insecure:
             nodes.update({node: self._claimed.names.get(node) for node in nodes})
+        return {site for node in lost if (site := nodes.get(node)) is not None}
 
     def hand_out_model(self) -> None:
         """Send the global model to every active site; a site that misses it gets the next one."""
@@ -166,10 +175,17 @@ class RoundRunner:
 
     def _exchange(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, str | None], number: int, take: Take
-    ) -> None:
-        """Send requests and handle each reply as it arrives, until all have arrived or time runs out."""
+    ) -> list[int]:
+        """Send requests and handle each reply as it arrives, until all have arrived or time runs out.
+
+        Returns
+        -------
+        list of int
+            Nodes whose answer was lost on the way, as Flower says; those that were silent are not among them.
+        """
         if not requests:
-            return
+            return []
+        lost = []
         letters = [
             Message(content, node, kind, group_id=str(number), ttl=self.timeouts.timeout)
             for node, content in sorted(requests.items())
@@ -185,6 +201,8 @@ class RoundRunner:
                 key = reply.metadata.reply_to_message_id
                 waiting.discard(key)
                 if key in sent:
+                    if reply.has_error() and reply.error.code in messages.LOST:
+                        lost.append(sent[key])
                     self._handle(sent[key], nodes, reply, number, take, kind)
             if not waiting or time.monotonic() >= deadline:
                 break
@@ -193,6 +211,7 @@ class RoundRunner:
         self._claimed.store()
         for key in waiting:
             self.hub.note("no reply", site=nodes[sent[key]] or f"node {sent[key]}", round=number, **_about(kind))
+        return lost
 
     def _handle(
         self, node: int, nodes: Mapping[int, str | None], reply: Message, number: int, take: Take, kind: str

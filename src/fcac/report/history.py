@@ -216,7 +216,7 @@ def _clusters(labels: Sequence[int]) -> str:
 
 def sites_section(data: ReportData) -> Markup | None:
     """Show which sites took part in which rounds, if there is more than one of either."""
-    if len(data.sites) == 1 and len(data.round_names) == 1:
+    if data.n_sites == 1 and len(data.round_names) == 1:
         return None
     largest = {s.name for s in sorted(data.sites, key=lambda s: -s.rows)[:_MAX_SITES_IN_GRID]}
     sites = [s for s in data.sites if s.name in largest]

@@ -65,8 +65,8 @@ def _plural(n: int, word: str) -> str:
 def title_of(data: ReportData) -> str:
     """Return the heading of a report that was given none."""
     found = counted(len(data.read.clusters), "cluster")
-    if len(data.sites) > 1:
-        return f"{found} at {len(data.sites):,} sites"
+    if data.n_sites > 1:
+        return f"{found} at {data.n_sites:,} sites"
     return f"{found} in {'' if data.exact_counts else 'about '}{counted(data.n_rows, 'row')}"
 
 
@@ -80,7 +80,7 @@ def lead(data: ReportData) -> Markup:
             "p", f"{sites} took part in {rounds}; no node has arrived yet, so there is no cluster.", class_="lead"
         )
     about = "" if data.exact_counts else "About "
-    where = f"at {sites}, seen over {rounds}, " if len(data.sites) > 1 or len(data.round_names) > 1 else ""
+    where = f"at {sites}, seen over {rounds}, " if data.n_sites > 1 or len(data.round_names) > 1 else ""
     n = min(3, len(clusters))
     top = sum(c.share for c in clusters[:n])
     tail = f" The {n} largest hold {top:.0%} of the rows." if len(clusters) > 3 else ""

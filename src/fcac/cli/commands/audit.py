@@ -10,6 +10,9 @@ import typer
 from fcac.cli import options as opt
 from fcac.cli.console import BadUse, Progress, note, say
 
+# Runs per side against each planted fault, which are easier to find than nothing is to rule out.
+_FAULT_RUNS = 30
+
 
 def audit(
     epsilon: Annotated[float, typer.Option("--epsilon", help="The guarantee to test.", show_default=False)],
@@ -84,16 +87,24 @@ def audit(
 
 def _audit_aggregation(epsilon: float, delta: float, runs: int, as_json: bool) -> None:
     """Attack the protocol as shipped, then with planted faults, to show that each attack finds what it looks for."""
-    from fcac.aggregation.auditing import FAULTS, audit_aggregation
+    from fcac.aggregation.auditing import FAULTS, AggregationAudit, Fault, audit_aggregation
     from fcac.privacy import NodeRelease
 
     mechanism = NodeRelease(epsilon, [[0.0, 1.0], [0.0, 1.0]], delta)
+    found: dict[str, list[str]] = {}
+    # every side of every pair is played twice, once to choose the test
+    in_all = 4 * (runs + _FAULT_RUNS * len(FAULTS))
     with Progress("attacking", "runs") as progress:
-        result = audit_aggregation(mechanism, runs, progress=lambda done, in_all: progress(done, done / in_all))
-        found = {
-            name: [attack.name for attack in audit_aggregation(mechanism, 30, fault).attacks if not attack.holds]
-            for name, fault in FAULTS.items()
-        }
+
+        def attack_with(fault: Fault | None, n_runs: int, before: int) -> AggregationAudit:
+            return audit_aggregation(
+                mechanism, n_runs, fault, lambda done, _: progress(before + done, (before + done) / in_all)
+            )
+
+        result = attack_with(None, runs, 0)
+        for place, (name, fault) in enumerate(FAULTS.items()):
+            planted = attack_with(fault, _FAULT_RUNS, 4 * (runs + _FAULT_RUNS * place))
+            found[name] = [attack.name for attack in planted.attacks if not attack.holds]
     missed = [name for name, attacks in found.items() if not attacks]
     if as_json:
         say(json.dumps({**result.to_dict(), "planted": found}, indent=2))
