@@ -29,6 +29,8 @@ def test_later_days_bring_new_kinds_of_rows(tmp_path: Path) -> None:
     assert files == ["day-1.csv", "day-2.csv"]
 
 
+# in `make test`, examples/federation_on_loopback.py does the same without the command
+@pytest.mark.soak
 @pytest.mark.slow
 def test_from_nothing_to_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "rehearsal"
