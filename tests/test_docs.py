@@ -290,7 +290,7 @@ def test_results_table_from_a_small_run(tmp_path: Path) -> None:
 
 def test_pages_and_what_they_hold_are_small() -> None:
     files = [path for path in (ROOT / "docs").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert sum(path.stat().st_size for path in files) < 1_700_000
+    assert sum(path.stat().st_size for path in files) < 1_500_000
     for path in files:
         limits = {".png": 80_000, ".svg": 80_000, ".json": 100_000}
         smaller = "python docs/pictures/shrink.py" if path.suffix == ".png" else "gzip -9n"
