@@ -33,9 +33,9 @@ class AgreementRunner(RoundRunner):
     def _ask(self, agreement: AgreementHub) -> list[str]:
         stage, missing, took = agreement.stage, set(agreement.missing()), []
         nodes = {n: site for n, site in self._connected(missing).items() if site is None or site in missing}
-        self.hub.note(
-            "agreeing", stage="schema" if stage == "done" else stage, sites=sorted(filter(None, nodes.values()))
-        )
+        named = sorted(site for site in nodes.values() if site is not None)
+        what = "schema" if stage == "done" else stage
+        self.hub.note("agreeing", stage=what, sites=named, unnamed=len(nodes) - len(named))
 
         def take(site: str, reply: messages.Reply) -> None:
             if reply.code == messages.COUNTS and stage != "done":

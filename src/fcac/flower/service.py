@@ -278,7 +278,8 @@ def _in_words(entry: dict[str, Any]) -> str:
             return f"round {number}: {site} sent {entry['nodes']} nodes ({entry['bytes']:,} bytes)"
         case "agreeing":
             asked = {"schema": "handing the schema to"}.get(entry["stage"], f"asking for {entry['stage']} counts:")
-            return f"agreement: {asked} {', '.join(entry['sites']) or 'nobody'}"
+            unnamed = [f"{entry['unnamed']} not named yet"] if entry.get("unnamed") else []
+            return f"agreement: {asked} {', '.join([*entry['sites'], *unnamed]) or 'nobody'}"
         case "agreed":
             return f"agreement: {', '.join(entry['sites'])} have agreed on {entry['columns']} columns"
         case "rejected":
