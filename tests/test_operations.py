@@ -105,7 +105,7 @@ def test_every_command_of_the_page_works(running: Running, page: Path, tmp_path:
     if page.stem == "upgrade":
         lines = told.read_text().splitlines()
         assert lines[0] == "systemctl stop fcac-hub"
-        assert lines[1].startswith("pip install --upgrade fcac[flower,privacy]")
+        assert lines[1].startswith("pip install --upgrade ./fcac[flower,privacy]")
     if page.stem == "backup":
         assert "rounds closed: 1" in done.stdout
         assert "none changed" in done.stdout

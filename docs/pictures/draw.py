@@ -1,6 +1,6 @@
 """Draw the pictures of the documentation from real runs of the demo data.
 
-Run ``python docs/pictures/draw.py`` after ``pip install 'fcac[experiments]'``; it writes PNG files beside itself.
+Run ``python docs/pictures/draw.py`` after ``pip install '.[experiments]'``; it writes PNG files beside itself.
 """
 
 from __future__ import annotations

@@ -114,6 +114,13 @@ def test_model(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             # a release carries the deviations of its noise since 0.2.0, and communities make use of them
             assert later.n_rounds_ == load(path.name).n_rounds_ + 1
             assert read(load("later.fcac"), path.stem) == read(later, path.stem)
+        elif path.stem == "fcac_communities":
+            # since 0.2.0 borders are judged otherwise: what was learned is the same bit for bit, the cut need not be
+            kept = {
+                key: facts["next"]["read"][key] for key in ("is_novel", "score_samples", "transform", "three_clusters")
+            }
+            assert says(later, path.stem, kept)
+            assert read(load("later.fcac"), path.stem) == read(later, path.stem)
         else:
             assert sha(with_versions(Path("later.fcac").read_bytes(), facts["versions"])) == facts["next"]["sha256"]
             assert says(later, path.stem, facts["next"]["read"])

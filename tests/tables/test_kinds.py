@@ -132,8 +132,8 @@ def test_a_category_wants_no_nested_values():
     ("settings", "words"),
     [
         ({"kind": "colour"}, "kind must be one of .*boolean, category"),
-        ({"kind": "number", "order": ["a", "b"]}, "no use for order; it uses min"),
-        ({"kind": "id", "min": 1}, "no use for min"),
+        ({"kind": "number", "order": ["a", "b"]}, "does not take order; it uses min"),
+        ({"kind": "id", "min": 1}, "does not take min"),
         ({"kind": "ordinal"}, "levels in order"),
         ({"kind": "ordinal", "order": ["a", "a"]}, "listed twice"),
         ({"kind": "category", "prefix": 0}, "whole number of at least 1"),
