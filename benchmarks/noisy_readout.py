@@ -21,7 +21,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -29,6 +29,8 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac.federation import Server, Site
 from fcac.federation.condenser import condenser_for
+from fcac.paper.private import MADE as SETS
+from fcac.paper.private import PrivateTable as Data
 from fcac.paper.rivals import DPLloyd
 from fcac.persistence import write_atomic
 from fcac.privacy import NodeRelease
@@ -71,42 +73,6 @@ np.savez(sys.argv[2], labels=np.array(labels))
 """
 
 
-class Data(NamedTuple):
-    """A table with classes, public bounds, and the number of sites it is dealt to."""
-
-    X: np.ndarray
-    y: np.ndarray
-    bounds: np.ndarray
-    n_sites: int
-
-
-def digits() -> Data:
-    from sklearn.datasets import load_digits
-
-    X, y = load_digits(return_X_y=True)
-    return Data(X, y, np.tile([0.0, 16.0], (64, 1)), 10)
-
-
-def gaussians() -> Data:
-    rng = np.random.default_rng(7)
-    y = rng.integers(0, 8, 5000)
-    X = rng.uniform(0.15, 0.85, (8, 10))[y] + 0.05 * rng.normal(size=(5000, 10))
-    return Data(np.clip(X, 0, 1), y, np.tile([0.0, 1.0], (10, 1)), 4)
-
-
-def strokes() -> Data:
-    """Return ten made-up characters, drawn as polygons of five strokes on 8 x 8 pixels."""
-    rng = np.random.default_rng(3)
-    pixels = np.stack(np.meshgrid(np.arange(8), np.arange(8)), -1).reshape(64, 2)
-    corners, y = rng.uniform(1, 6, size=(10, 6, 2)), rng.choice(10, 1800)
-    drawn = corners[y] + 0.35 * rng.normal(size=(1800, 1, 2)) + 0.45 * rng.normal(size=(1800, 6, 2))
-    along = np.linspace(0, 1, 4)[None, None, :, None]
-    ink = (drawn[:, :-1, None] * (1 - along) + drawn[:, 1:, None] * along).reshape(1800, -1, 2)
-    away = ((pixels[None, :, None] - ink[:, None]) ** 2).sum(-1).min(-1)
-    X = np.clip(16 * np.exp(-away / 0.9) + 0.8 * rng.normal(size=(1800, 64)), 0, 16)
-    return Data(X, y, np.tile([0.0, 16.0], (64, 1)), 10)
-
-
 def unequal() -> Data:
     """Return six Gaussians of different widths and sizes in three dimensions."""
     rng = np.random.default_rng(3)
@@ -115,7 +81,12 @@ def unequal() -> Data:
     return Data(X, y, np.c_[X.min(axis=0) - 1, X.max(axis=0) + 1], 10)
 
 
-MADE: dict[str, Callable[[], Data]] = {"digits": digits, "gaussians": gaussians, "strokes": strokes, "unequal": unequal}
+MADE: dict[str, Callable[[], Data]] = {
+    "digits": SETS["digits"],
+    "gaussians": SETS["eight Gaussians"],
+    "strokes": SETS["made-up characters"],
+    "unequal": unequal,
+}
 STORED = {"pendigits": (0.0, 100.0, 20), "letter": (0.0, 15.0, 10)}
 
 

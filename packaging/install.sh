@@ -2,7 +2,7 @@
 # Installs fcac for a hub or a site: a virtual environment and the entry point. The image is built by it, and it
 # works without Docker as well.
 #   install.sh SOURCE PREFIX      for instance: install.sh . /opt/fcac
-# FCAC_PIP_OPTIONS are passed on to pip, for instance --no-index --find-links /media/wheels
+# FCAC_PIP_OPTIONS are passed on to pip, for machines that install from a folder of wheels.
 set -eu
 source=${1:?the folder with the source, or a wheel}
 prefix=${2:?where to install, for instance /opt/fcac}
