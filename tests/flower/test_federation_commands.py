@@ -123,7 +123,7 @@ def test_a_state_made_without_privacy_cannot_go_on_with_it(tmp_path: Path, capsy
     study.play()
     command = ["federation", "site", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
     assert run([*command, "--state", str(study.state("a")), "--epsilon", "1", "--budget", "5"]) == 1
-    assert "start it anew" in capsys.readouterr().err
+    assert "give it an empty state" in capsys.readouterr().err
 
 
 def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,7 +211,7 @@ def test_a_site_says_what_is_wrong_before_it_starts(
     data.write_text("x,y,who\n1,2,me\n")
     site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
     for extra, code, words in (
-        (["--no-privacy"], 2, "nobody is there to agree"),
+        (["--no-privacy"], 2, "no one is there to agree"),
         (
             ["--epsilon", "1", "--budget", "5", "--record-id", "nobody", "--yes"],
             2,

@@ -54,7 +54,7 @@ def circle_for(n_sites: int, tolerance: int) -> Circle:
     """
     if tolerance < 1 or n_sites <= 3 * tolerance:
         raise ValueError(
-            f"{n_sites} sites cannot bear {tolerance} that vanish or collude: more than three times needed"
+            f"{n_sites} sites cannot bear {tolerance} that vanish or collude: more than three times as many are needed"
         )
     for size in range(2, n_sites - 1, 2):
         bad = _most_bad(n_sites, tolerance, size)

@@ -97,5 +97,5 @@ def share_scale(total_scale: float, n_shares: int, n_components: int) -> float:
     while Fraction(scale) ** 2 * n_shares < Fraction(total_scale) ** 2:
         scale = math.nextafter(scale, math.inf)
     if distance_to_gaussian(scale, n_shares, n_components) > _NEGLIGIBLE:
-        raise AssertionError("shares of noise this small are no Gaussian together")
+        raise AssertionError("shares of noise this small do not add up to a Gaussian")
     return scale

@@ -17,7 +17,7 @@ _KEY_BYTES = 32
 
 
 def usual_tolerance(n_sites: int) -> int:
-    """Return how many sites may vanish or collude unless told otherwise: a tenth, and at least one.
+    """Return how many sites may vanish or collude by default: a tenth, and at least one.
 
     >>> usual_tolerance(4), usual_tolerance(10), usual_tolerance(180)
     (1, 1, 18)

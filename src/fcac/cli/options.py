@@ -29,7 +29,7 @@ Data = Annotated[
 Query = Annotated[
     str | None,
     typer.Option(
-        "--query", help="For databases: the SQL query whose result is the table, or a file of it that ends in .sql.",
+        "--query", help="For databases: the SQL query whose result is the table, or a .sql file that holds it.",
         metavar="SQL", rich_help_panel=_DATA, show_default=False,
     ),
 ]  # fmt: skip

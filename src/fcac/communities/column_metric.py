@@ -49,7 +49,7 @@ def check_blocks(blocks: Sequence[Sequence[Any]]) -> tuple[Block, ...]:
         width, kind, weight = entry
         whole = isinstance(width, int) and not isinstance(width, bool) and width >= 1
         if not whole or kind not in KINDS or not isinstance(weight, int | float) or not 0 < weight < np.inf:
-            raise ValueError("the columns of the stored read-out are not as they could be")
+            raise ValueError("the columns of the stored read-out are damaged")
         found.append(Block(width, kind, float(weight)))
     return tuple(found)
 

@@ -117,7 +117,7 @@ class AgreementHub:
         if stage == "fine" and set(answers) != set(coarse):
             lacking = ", ".join(sorted(set(coarse) - set(answers)))
             raise ValueError(
-                f"no fine counts came from {lacking}, who sent coarse ones: run it again when they are back"
+                f"no fine counts came from {lacking}, who sent coarse ones: run this again when they are back"
             )
         fine = list(answers.values()) if stage == "fine" else []
         schema = agreed_schema(

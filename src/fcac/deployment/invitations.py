@@ -51,7 +51,7 @@ class Invitation(NamedTuple):
         """Read an invitation; raise ``ValueError`` for anything else."""
         parts = text.strip().split("/")
         if len(parts) != 6 or parts[:2] != ["fcac-invitation", "1"]:
-            raise ValueError("this is no invitation: it begins with fcac-invitation/1/ and is one line")
+            raise ValueError("this is not an invitation: one is a single line that begins with fcac-invitation/1/")
         certificates.split_address(parts[2])
         check_site_name(parts[3])
         if not re.fullmatch(r"[0-9a-f]{64}", parts[4]) or not re.fullmatch(r"[A-Za-z0-9_-]{20,60}", parts[5]):

@@ -424,7 +424,7 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         if self._tolerance() != -1:
             raise ValueError(
                 f"site {name!r} cannot be forgotten: under secure aggregation the server has only sums over all sites, "
-                "and a summed round cannot be unsummed. Fit anew without the site; that costs each other site a new "
+                "and a summed round cannot be unsummed. Fit again without the site; that costs each other site a new "
                 "round of its budget"
             )
         if self.server_.sites == [name]:

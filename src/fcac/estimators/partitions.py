@@ -137,7 +137,7 @@ def condense(
                     closed.add(now.site)
                     yield now.close()
                 if site in closed:
-                    raise DataError(f"the rows of site {site} do not come one after the other in their partition")
+                    raise DataError(f"the rows of site {site} are not next to each other in their partition")
                 now = _Open(plan, site, (before or {}).get(site))
             now.take(schema, rows)
     if now is not None:

@@ -56,7 +56,7 @@ class Stored(ReadsRows):
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         check_is_fitted(self, "server_")
         if self.site is not None:
-            raise ValueError("site: a model whose sites condense in a way of their own cannot be saved; leave site out")
+            raise ValueError("site: a model with a condenser of your own cannot be saved; leave site out")
         server_meta, server_arrays = self.server_.to_parts()
         sites_meta, sites_arrays = pack_many([site.to_parts() for site in self.sites_.values()])
         names = getattr(self, "feature_names_in_", None)

@@ -436,12 +436,12 @@ class Site:
         found = next((condenser for condenser in known if meta.get(condenser.key) is not None), None)
         if found is not None:
             if isinstance(self.privacy, NodeMechanism):
-                raise ValueError(f"site {self.name} has nodes from rounds without NodeRelease; start it anew")
+                raise ValueError(f"site {self.name} has nodes from rounds without NodeRelease; give it an empty state")
             # a site goes on with the condenser it began with, whatever it is asked for now
             self.condenser, self._state = found, found.from_parts(meta[found.key], arrays)
         if meta.get("released") is not None:
             if not isinstance(self.privacy, NodeMechanism):
-                raise ValueError(f"site {self.name} has released state; go on with NodeRelease")
+                raise ValueError(f"site {self.name} has released nodes with NodeRelease; continue with NodeRelease")
             self._released = ReleasedState.from_parts(meta["released"], arrays)
         self.round = number
 

@@ -45,7 +45,7 @@ class Rehearsal:
 
     def __init__(self, folder: Path, n_sites: int, say: Say, epsilon: float | None = None) -> None:
         if folder.exists() and any(folder.iterdir()):
-            raise ValueError(f"{folder} is not empty: a rehearsal needs a folder of its own")
+            raise ValueError(f"{folder} is not empty: a rehearsal needs an empty folder")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.say, self.epsilon = folder, say, epsilon
         self.names = [f"site-{number}" for number in range(1, n_sites + 1)]

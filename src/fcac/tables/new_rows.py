@@ -119,7 +119,7 @@ class NewRowFinder:
         if self._is_database and self.options.new_by is None:
             raise RequestError(
                 "a database needs --new-by COLUMN: a column whose values only grow, such as a serial number or the "
-                "time of entry, which tells the rows that are new since the last round"
+                "time of entry, by which the rows since the last round are found"
             )
         if not self._is_database and self.options.new_by is not None:
             raise RequestError("--new-by is for databases: in files, new lines and new files are new rows")

@@ -12,7 +12,7 @@ app = typer.Typer(
     no_args_is_help=True,
     help="""Run the paper's experiments again, and compare fcac with its field; each page of results from one command.
 
-    Every command has --quick (a minute or two), goes on where it was stopped, and reads what it runs from a file in
+    Every command has --quick (a minute or two), resumes where it was stopped, and reads what it runs from a file in
     fcac/paper/configs. Clusterers of other packages: pip install 'fcac[peers]'.
 
     Examples:

@@ -118,7 +118,7 @@ def _tell_lineage(model: Any) -> None:
         for line in lines_of(rows):
             say("  " + line)
     elif model.lineage_:
-        say("The clusters are as they were.")
+        say("The clusters have not changed.")
 
 
 def _open_ledger_again(model: Any, moved_to: Path | None) -> None:

@@ -33,7 +33,7 @@ def log(
 
     path = state / FILE
     if not path.exists():
-        raise click.ClickException(f"{path} does not exist: this is no state directory of a site that was asked")
+        raise click.ClickException(f"{path} does not exist: name the state directory of a site that has run")
     if verify:
         verdict = check(path)
         if verdict.problem:

@@ -53,7 +53,7 @@ def consent(settings: Any, yes: bool) -> Policy:
         say(f"Rows stay here. What leaves are averages of at least {least} similar rows, without noise.")
     if not yes:
         if not sys.stdin.isatty():
-            raise BadUse("nobody is there to agree: look at what the study asks for, and give --yes")
+            raise BadUse("no one is there to agree: read what the study asks for, then give --yes")
         if not typer.confirm("Do you agree?"):
             raise BadUse("nothing was agreed to; the site does not start")
     policy = dataclasses.replace(policy, columns=asked)

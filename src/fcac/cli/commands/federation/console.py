@@ -25,7 +25,7 @@ def console(
         list[str] | None,
         typer.Option(
             "--hook",
-            help="Command, or address on this machine, that is told when a site is away, a contribution is rejected, a "
+            help="Command, or address on this machine, to notify when a site is away, a contribution is rejected, a "
             "budget is low, or a cluster is born, merged or dies (repeatable).",
             show_default=False,
         ),
@@ -64,7 +64,7 @@ def watch(directory: Path, port: int = 0, hooks: Sequence[Hook] = (), show: bool
     served = Console(directory, port=port, hooks=list(hooks))
     served.start()
     say(f"Console: {served.address}")
-    say("Ctrl-C ends it; the federation goes on.")
+    say("Ctrl-C closes the console; the federation continues.")
     if show:
         import webbrowser
 

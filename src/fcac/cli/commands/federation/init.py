@@ -22,7 +22,7 @@ def init(
         str | None,
         typer.Option(
             "--sites",
-            help="Names of sites whose keys are made here: a,b,c. Without, sites join with keys of their own (invite).",
+            help="Names of sites whose keys are made here: a,b,c. Without it, sites join with their own keys (invite).",
             show_default=False,
         ),
     ] = None,

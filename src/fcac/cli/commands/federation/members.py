@@ -37,9 +37,9 @@ def revoke(directory: Directory, site: SiteArgument) -> None:
 
 
 def renew(directory: Directory) -> None:
-    """Create a new server certificate from the same authority. Restart the server afterwards; sites change nothing."""
+    """Create a new server certificate from the same authority. A running server picks it up; sites change nothing."""
     from fcac.deployment import study
 
     with PlainErrors():
         study.renew(directory)
-    say("The server has a new certificate: restart `fcac federation server`.")
+    say("The server has a new certificate; a running `fcac federation server` picks it up within seconds.")

@@ -59,7 +59,7 @@ def site(
         str | None,
         typer.Option(
             "--new-by",
-            help="For databases: a column whose values only grow, which tells the rows that are new.",
+            help="For databases: a column whose values only grow, by which new rows are found.",
             metavar="COLUMN",
             show_default=False,
         ),
