@@ -44,6 +44,7 @@ bench: $(VENV)/all.stamp
 
 docs: $(VENV)/all.stamp
 	$(BIN)/zensical build --clean --strict
+	$(BIN)/python docs/versions.py site
 
 dist: $(VENV)/all.stamp
 	rm -rf dist

@@ -1,4 +1,4 @@
-"""Check the report's style sheet and script: brackets, quotes, nothing from elsewhere; with node also the syntax."""
+"""Check the style sheets and scripts of the report and the docs: brackets, quotes, nothing from elsewhere; with node also the syntax."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ASSETS = Path(__file__).parents[1] / "src/fcac/report/assets"
+ROOT = Path(__file__).parents[1]
+FOLDERS = (ROOT / "src/fcac/report/assets", ROOT / "docs/javascripts", ROOT / "docs/stylesheets")
 PAIRS = {")": "(", "]": "[", "}": "{"}
 # comments, strings, templates and regular expressions, in which brackets mean nothing
 OPAQUE = re.compile(
@@ -42,7 +43,7 @@ def problems(path: Path) -> list[str]:
         block = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
         for name in set(re.findall(r"var\((--[\w-]+)\)", block)) - set(re.findall(r"(--[\w-]+)\s*:", block)):
             # the clusters' colours and a few numbers are set by the page
-            if name not in ("--c", "--n"):
+            if name not in ("--c", "--n") and not name.startswith("--md-"):  # --md-: the docs' theme sets them
                 found.append(f"{path.name}: {name} is used but never set")
     node = shutil.which("node")
     if path.suffix == ".js" and node:
@@ -54,8 +55,8 @@ def problems(path: Path) -> list[str]:
 
 def main() -> int:
     """Check all files; the number of problems is the exit code."""
-    found = [line for path in sorted(ASSETS.iterdir()) for line in problems(path)]
-    print("\n".join(found) if found else "The report's assets: checked.")
+    found = [line for folder in FOLDERS for path in sorted(folder.iterdir()) for line in problems(path)]
+    print("\n".join(found) if found else "Style sheets and scripts: checked.")
     return min(len(found), 1)
 
 

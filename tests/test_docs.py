@@ -323,6 +323,7 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_the_site_names_its_version() -> None:
     settings = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))
     assert settings["project"]["site_name"] == f"fcac {fcac.__version__}"
+    assert settings["project"]["site_dir"] == f"site/{fcac.__version__}"
 
 
 def test_figures_in_words_are_those_of_the_demo() -> None:
@@ -396,7 +397,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "warning" not in said.lower(), said
-    return root / "site"
+    return root / "site" / fcac.__version__
 
 
 @pytest.mark.slow
@@ -498,3 +499,28 @@ def test_site_in_a_browser(site: Path, scheme: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, "nothing sticks out on a phone"
         browser.close()
     assert [url for url in asked if not url.startswith("file:")] == []
+
+
+@pytest.mark.slow
+def test_the_menu_of_versions_leads_from_one_to_another(site: Path, tmp_path: Path) -> None:
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.skip("no Chromium on this machine: install the package chromium to check the site in a browser")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is in the extra 'dev'")
+    for version in ("0.9.0", "0.10.0"):
+        shutil.copytree(site, tmp_path / version)
+    (tmp_path / "0.9.0" / "guide" / "text.html").unlink()
+    assert runpy.run_path(str(ROOT / "docs" / "versions.py"))["write_versions"](tmp_path) == ["0.10.0", "0.9.0"]
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.goto((tmp_path / "index.html").as_uri())
+        page.wait_for_url("**/0.10.0/index.html")
+        for start, arrives in (("guide/files.html", "guide/files.html"), ("guide/text.html", "index.html")):
+            page.goto((tmp_path / "0.10.0" / start).as_uri())
+            menu = page.get_by_label("Version of fcac")
+            assert menu.locator("option").all_inner_texts() == ["0.10.0", "0.9.0"]
+            assert menu.input_value() == "0.10.0"
+            menu.select_option("0.9.0")
+            page.wait_for_url(f"**/0.9.0/{arrives}")
+        browser.close()
