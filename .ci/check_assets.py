@@ -1,4 +1,4 @@
-"""Check the style sheets and scripts of the report and the docs: brackets, quotes, nothing from elsewhere; with node also the syntax."""
+"""Check style sheets and scripts of report and docs: brackets, quotes, nothing from elsewhere; with node the syntax."""
 
 from __future__ import annotations
 

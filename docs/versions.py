@@ -1,8 +1,8 @@
 """List the versions of the documentation that are in site/, for the menu in every page's header.
 
-``make docs`` builds this version into ``site/VERSION`` and runs this script. It writes ``site/versions.js``, which the pages
-load, and ``site/index.html``, which leads to the newest version. Folders of other versions stay: build them from their own
-check-outs and put them there.
+``make docs`` builds this version into ``site/VERSION`` and runs this script. It writes ``site/versions.js``, which the
+pages load, and ``site/index.html``, which leads to the newest version. Folders of other versions stay: build them from
+their own check-outs and put them there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Names of sites: what they may be, and the one order in which sites are listed."""
+"""Names of sites: what they may be, the order in which sites are computed, and the order in which people read them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -38,3 +39,26 @@ def site_order(names: Iterable[Any]) -> list[Any]:
 def order_key(name: Any) -> tuple[int, Any, str]:
     """Return the sort key of a site's name."""
     return (0, name, "") if isinstance(name, Real) else (1, 0, str(name))
+
+
+def in_reading_order(names: Iterable[Any]) -> list[Any]:
+    """Sort site names as people read them: "site 2" before "site 10".
+
+    For lists that are shown. Computations use :func:`site_order`, which is part of what makes results repeatable.
+
+    Examples
+    --------
+    >>> from fcac._sites import in_reading_order
+    >>> in_reading_order(["site 10", "site 2", "north", 3])
+    [3, 'north', 'site 2', 'site 10']
+    """
+    return sorted(names, key=_reading_key)
+
+
+def _reading_key(name: Any) -> tuple[int, Any, tuple[tuple[int, int, str], ...], str]:
+    if isinstance(name, Real):
+        return (0, name, (), "")
+    pieces = re.findall(r"[0-9]+|[^0-9]+", str(name))
+    # digits come before letters, as in plain sorting; the name itself settles "1" beside "01"
+    parts = tuple((0, int(piece), "") if piece.isdecimal() else (1, 0, piece.casefold()) for piece in pieces)
+    return (1, 0, parts, str(name))

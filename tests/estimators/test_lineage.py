@@ -68,6 +68,19 @@ def test_without_pandas_it_is_a_list(model: FCAC, monkeypatch: pytest.MonkeyPatc
     assert as_table([]) == []
 
 
+def test_the_lineage_shows_itself_as_a_table_and_is_still_a_list(model: FCAC) -> None:
+    head, first, *rest = str(model.lineage_).splitlines()
+    assert head.split() == ["round", "event", "cluster", "others", "rows", "before", "rows", "after", "moved"]
+    assert first.split() == ["1", "born", "0", "0", "400"]
+    assert len(rest) == len(model.lineage_table()) - 1
+    assert repr(model.lineage_) == str(model.lineage_)
+    assert model.lineage_._repr_html_().count("<tr>") == 1 + len(model.lineage_table())
+    assert model.lineage_.to_frame().equals(model.lineage_table())
+    assert model.lineage_ == model.server_.readout.lineage
+    assert model.lineage_[0].kind == "born"
+    assert str(FCAC(server="cae-fc").fit(day(0)).lineage_) == "no changes of clusters"
+
+
 def test_saved_and_loaded_it_is_the_same(model: FCAC, tmp_path: Path) -> None:
     save(model, tmp_path / "m.fcac")
     again = load(tmp_path / "m.fcac")

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from fcac._sites import in_reading_order
 from fcac._text import plain
 from fcac.communities.tracking import Change
 from fcac.deployment import certificates, presence
@@ -71,7 +72,7 @@ def facts(root: Path) -> dict[str, Any]:
 def _sites(settings: FederationSettings, hub: Hub, journal: list[dict[str, Any]]) -> list[dict[str, Any]]:
     newest, seen, amounts = hub.holdings(), presence.read(hub.state), hub.store.amounts()
     found = []
-    for name in sorted(settings.members):
+    for name in in_reading_order(settings.members):
         mine = [entry for entry in journal if entry.get("site") == name]
         events = Counter(entry["event"] for entry in mine)
         heard = [entry["time"] for entry in mine if entry["event"] in _ANSWERS]

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from fcac._sites import in_reading_order
 from fcac._text import plain
 from fcac.deployment import certificates, presence
 from fcac.deployment.hub import Hub
@@ -120,7 +121,7 @@ def _table(
     by_site: dict[str, list[dict[str, Any]]] = {}
     for entry in journal:
         by_site.setdefault(str(entry.get("site")), []).append(entry)
-    for name in sorted(settings.members):
+    for name in in_reading_order(settings.members):
         mine = _since_forgotten(by_site.get(name, []))
         events = Counter(entry["event"] for entry in mine)
         answers = ("accepted", "nothing new", "unavailable", "model taken", "rejected", "budget used up", "not now")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fcac.communities import Change
@@ -15,6 +16,38 @@ MOVED = 0.25
 
 #: Events after which the set of clusters is another one.
 STRUCTURAL = ("born", "died", "split", "merged")
+
+
+class Lineage(list[Change]):
+    """A list of `Change` that shows itself as a table, in a terminal and in a notebook.
+
+    Parameters
+    ----------
+    changes : iterable of Change
+    moves : iterable of Move
+        How far clusters have moved; they are part of the table, not of the list.
+    """
+
+    def __init__(self, changes: Iterable[Change] = (), moves: Iterable[Move] = ()) -> None:
+        super().__init__(changes)
+        self._moves = tuple(moves)
+
+    def to_frame(self) -> Any:
+        """Return the table as a data frame; without pandas, as a list of dictionaries."""
+        return as_table(rows_of(self, self._moves))
+
+    def __repr__(self) -> str:
+        """Return the table as text: one line per event."""
+        rows = rows_of(self, self._moves)
+        return "\n".join(lines_of(rows, 60, rounds=True)) if rows else "no changes of clusters"
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        rows = rows_of(self, self._moves)
+        head, *body = _cells(rows, rounds=True)
+        lines = ["".join(f"<th>{word}</th>" for word in head)]
+        lines += ["".join(f"<td>{html.escape(word)}</td>" for word in line) for line in body]
+        return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 def rows_of(changes: Sequence[Change], moves: Sequence[Move]) -> list[dict[str, Any]]:
@@ -90,11 +123,25 @@ def moves_from_json(values: Any) -> list[Move]:
     return [Move(int(number), int(name), math.inf if by is None else float(by)) for number, name, by in values]
 
 
-def lines_of(rows: Sequence[dict[str, Any]], most: int = 20) -> list[str]:
-    """Return events as lines of text with a heading."""
-    heading = ("event", "cluster", "others", "rows before", "rows after", "moved")
-    cells = [
+def lines_of(rows: Sequence[dict[str, Any]], most: int = 20, *, rounds: bool = False) -> list[str]:
+    """Return events as lines of text with a heading; with `rounds`, each begins with the number of its round."""
+    lines = _cells(rows[:most], rounds=rounds)
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    text = [
+        "  ".join(word.rjust(w) if k else word.ljust(w) for k, (word, w) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
+    ]
+    if len(rows) > most:
+        text.append(f"and {len(rows) - most:,} more")
+    return [line.rstrip() for line in text]
+
+
+def _cells(rows: Sequence[dict[str, Any]], *, rounds: bool) -> list[tuple[str, ...]]:
+    """Return a heading and one line of words for every event."""
+    lines = [("round", "event", "cluster", "others", "rows before", "rows after", "moved")]
+    lines += [
         (
+            str(row["round"]),
             str(row["event"]),
             str(row["cluster"]),
             " ".join(map(str, row["others"])),
@@ -102,16 +149,9 @@ def lines_of(rows: Sequence[dict[str, Any]], most: int = 20) -> list[str]:
             _number(row["rows_after"]),
             "" if math.isnan(row["moved"]) else f"{row['moved']:.2f}",
         )
-        for row in rows[:most]
+        for row in rows
     ]
-    widths = [max(len(line[k]) for line in (heading, *cells)) for k in range(len(heading))]
-    lines = [
-        "  ".join(word.rjust(w) if k else word.ljust(w) for k, (word, w) in enumerate(zip(line, widths, strict=True)))
-        for line in (heading, *cells)
-    ]
-    if len(rows) > most:
-        lines.append(f"and {len(rows) - most:,} more")
-    return [line.rstrip() for line in lines]
+    return lines if rounds else [line[1:] for line in lines]
 
 
 def _number(value: float) -> str:

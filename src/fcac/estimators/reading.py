@@ -19,7 +19,7 @@ from fcac.condense import Trail
 from fcac.condense.sample import RowSample
 from fcac.estimators.columns import in_order, warn_of_names, without_column
 from fcac.estimators.frames import features, is_table_of
-from fcac.estimators.lineage import STRUCTURAL, as_table, rows_of
+from fcac.estimators.lineage import STRUCTURAL, Lineage, rows_of
 from fcac.estimators.row_labels import Places, labels_by_trail
 from fcac.estimators.site_rows import is_dict_of_sites
 from fcac.federation import Server, Site
@@ -172,10 +172,13 @@ class ReadsRows(BaseEstimator):
         return self.server_.readout.clusters_at(level)
 
     @property
-    def lineage_(self) -> list[Any]:
-        """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``."""
+    def lineage_(self) -> Lineage:
+        """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``.
+
+        A list of `Change` that prints as a table; ``lineage_.to_frame()`` is a data frame.
+        """
         check_is_fitted(self, "server_")
-        return list(self.server_.readout.lineage)
+        return Lineage(self.server_.readout.lineage, self.server_.readout.moves)
 
     def lineage_table(self) -> Any:
         """Return what happened to clusters over rounds as a table; for ``server="communities"``.
@@ -188,7 +191,7 @@ class ReadsRows(BaseEstimator):
             the cluster's centre has moved, in units of the cluster's spread. "moved" has a row of its own from a
             quarter of a spread on.
         """
-        return as_table(rows_of(self.lineage_, self.server_.readout.moves))
+        return self.lineage_.to_frame()
 
     def changed(self) -> list[Any]:
         """Return the events of the latest call that changed which clusters there are: born, died, split or merged.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fcac._sites import SiteName
+from fcac._sites import SiteName, in_reading_order
 from fcac._typing import Floats
 from fcac.aggregation.pooled import POOLED
 from fcac.communities.tracking import Move
@@ -339,9 +339,10 @@ def _sites(server: Server, history: list[list[Entry]]) -> list[SiteData]:
         for entry in batch:
             late = entry.round < newest and position not in participation[entry.site]
             participation[entry.site][position] = Participation(entry.n_nodes, round(entry.n_rows), late)
+    latest = server.latest()
     return [
-        SiteData(site, round(float(item.counts.sum())), len(item.counts), participation[site], sites_behind(item))
-        for site, item in server.latest().items()
+        SiteData(site, round(float(latest[site].counts.sum())), len(latest[site].counts), participation[site], behind)
+        for site, behind in ((site, sites_behind(latest[site])) for site in in_reading_order(latest))
     ]
 
 

@@ -67,11 +67,12 @@ def what_was_done(
     known = {
         "rows_read": sum(run.rows_read for run in runs),
         "rows_dropped": sum(run.rows_dropped for run in runs),
-        "seconds": sum(run.seconds for run in runs) if runs else None,
+        "seconds": None,
         **(facts or {}),
     }
     n_read, n_dropped = int(known.pop("rows_read")), int(known.pop("rows_dropped"))
     seconds = known.pop("seconds")
+    timed = [run for run in runs if run.seconds is not None]
     rows: list[tuple[str, str]] = []
     if n_read:
         rows.append(("Rows read", f"{n_read:,}{_per_round(runs)}"))
@@ -80,6 +81,10 @@ def what_was_done(
         rows.append(("Rows read", "not told: under privacy, exact counts stay at the sites"))
     if seconds is not None:
         rows.append(("Time to learn", duration(float(seconds))))
+    elif timed:
+        # files do not hold the time, so after an update only that of the latest round is known
+        which = f" (round {', '.join(str(run.round) for run in timed)})" if len(timed) < len(runs) else ""
+        rows.append(("Time to learn", duration(sum(run.seconds or 0.0 for run in timed)) + which))
     rows += [("Sites", text) for text in dict.fromkeys(run.sites for run in runs) if text]
     rows += [(str(key), str(value)) for key, value in known.items()]
     return Done(

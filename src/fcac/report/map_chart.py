@@ -191,7 +191,7 @@ def _labels(data: ReportData, points: Floats, frame: Frame, view: str) -> Markup
             tag(
                 "text",
                 tag("tspan", number, class_="n"),
-                f" {rest}" if rest else None,
+                tag("tspan", f" {rest}", class_="name") if rest else None,
                 transform=moved,
                 class_=f"number k {colour}",
                 data_k=place.label,

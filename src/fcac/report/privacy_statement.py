@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fcac._sites import SiteName
+from fcac._sites import SiteName, in_reading_order
 from fcac.federation import Contribution
 from fcac.federation.log import Entry
 from fcac.privacy import mechanisms, statements
@@ -216,7 +216,7 @@ def _groups(items: Sequence[Entry]) -> list[SiteGroup]:
         unit = item.privacy.get("unit")
         key = (_name(item), *costs, rounds[site], unit if unit in ("row", "person") else None)
         found.setdefault(key, []).append(site)
-    groups = [SiteGroup(sites, *key) for key, sites in found.items()]
+    groups = [SiteGroup(in_reading_order(sites), *key) for key, sites in found.items()]
     return sorted(groups, key=_dearness, reverse=True)
 
 

@@ -65,9 +65,13 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def _federation(model: Any) -> dict[str, Any]:
+    from fcac._sites import in_reading_order
+
     server = model.server_
     sites = []
-    for name, item in server.latest().items():
+    latest = server.latest()
+    for name in in_reading_order(latest):
+        item = latest[name]
         rounds = sum(entry.site == name for batch in server.log for entry in batch)
         sites.append(
             {
