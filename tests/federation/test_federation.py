@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from fcac import CAPlus
+from fcac import FCAC, CAPlus
 from fcac._sites import site_order
 from fcac.federation import Contribution, Server, Site, play_round
 from fcac.federation.condenser import CA_PLUS

@@ -246,3 +246,11 @@ def test_rows_with_gaps_and_mixed_columns_are_counted():
     data = gather(fitted, rows=table, stability=False)
     assert sorted(c.rows for c in data.read.clusters) == [90, 90]
     assert data.novelty.n_rows == 180
+
+
+def test_means_next_to_zero_are_shown_as_zero():
+    column = ReportColumn("dose", "number", (0,))
+    assert column.shown(2.8e-05, 6.0) == "0"
+    assert column.shown(-1.1e-16, 6.0) == "0"
+    assert column.shown(0.02, 6.0) == "0.02"
+    assert column.shown(2.8e-05) == "2.80e-05"

@@ -526,3 +526,32 @@ def test_every_look_is_its_own():
     styles = {(ClusterStyle(rank).colour, ClusterStyle(rank).shape) for rank in range(N_STYLES)}
     assert len(styles) == N_STYLES
     assert ClusterStyle(N_STYLES).colour == "cx"
+
+
+def test_a_shaky_partition_is_said_to_be_one():
+    rows = np.random.default_rng(0).normal(size=(1500, 2))
+    told = gather(FCAC(n_clusters=6).fit(rows)).cautions
+    assert any("Do not rely on their number" in caution for caution in told), told
+    firm = np.concatenate([rows, rows + 40])
+    assert not any("stable" in caution for caution in gather(FCAC().fit(firm)).cautions)
+
+
+def test_rounds_that_cannot_be_drawn_again_still_tell_what_became_of_the_clusters(monkeypatch):
+    from fcac.report import data
+
+    monkeypatch.setattr(data, "replay", lambda server: None)  # as with very many contributions
+    rng = np.random.default_rng(0)
+    model = FCAC().fit({"a": rng.normal(size=(300, 2))})
+    model.partial_fit({"a": rng.normal(30, 1, size=(300, 2))})
+    page = render_report(model)
+    assert "too many contributions" in page
+    assert "Round 2: cluster 1 was born." in page
+
+
+def test_stability_that_was_not_worked_out_is_said_to_be_missing(monkeypatch):
+    from fcac.report import data
+
+    monkeypatch.setattr(data, "_MOST_JUDGED", 100)
+    model = FCAC().fit(np.random.default_rng(0).normal(size=(300, 2)))
+    assert any("was not worked out" in caution for caution in gather(model).cautions)
+    assert not any("was not worked out" in caution for caution in gather(model, stability=False).cautions)

@@ -138,7 +138,7 @@ def lines_of(rows: Sequence[dict[str, Any]], most: int = 20, *, rounds: bool = F
 
 def _cells(rows: Sequence[dict[str, Any]], *, rounds: bool) -> list[tuple[str, ...]]:
     """Return a heading and one line of words for every event."""
-    lines = [("round", "event", "cluster", "others", "rows before", "rows after", "moved")]
+    lines: list[tuple[str, ...]] = [("round", "event", "cluster", "others", "rows before", "rows after", "moved")]
     lines += [
         (
             str(row["round"]),

@@ -20,6 +20,7 @@ _FEW_ROWS = 30
 _NEARLY_ALL = 0.9
 _MANY_NOVEL = 0.05
 _RULES = 0.8
+_MOSTLY = 0.5
 _HARDLY_CONDENSED = 0.9
 _FEW_ROWS_PER_SITE = 100
 _NOISY = 0.3
@@ -117,7 +118,14 @@ def _about_clusters(clusters: Sequence[Cluster], n_sites: int, site_rows: Mappin
                 "a kind of row that only this site has, or the way in which it measures."
             )
     weak = [c for c in clusters if c.stability is not None and c.stability < DOUBTFUL]
-    if weak:
+    shaky = sum(c.rows for c in weak) / (sum(c.rows for c in clusters) or 1)
+    if len(weak) > 1 and shaky >= _MOSTLY:
+        told.append(
+            f"{len(weak)} of {len(clusters)} clusters, with {percent(shaky)} of the rows, are not stable: with "
+            "slightly different rows they would be split or joined differently. Do not rely on their number. Look at "
+            "fewer clusters in the tree, or leave out columns that cut across all groups, such as a month or a yes/no."
+        )
+    elif weak:
         told.append(
             f"{_named(weak)} {'is' if len(weak) == 1 else 'are'} not stable: with slightly different rows "
             f"{'it' if len(weak) == 1 else 'they'} might be split, or joined to a neighbour."

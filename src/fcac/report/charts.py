@@ -237,7 +237,7 @@ def _ribbons(
 
 def histogram(novelty: Novelty) -> Markup:
     """Draw a histogram of the distance between rows and their nearest nodes, with the threshold of novelty."""
-    width, height, left, bottom, top = 640, 260, 10, 40, 26
+    width, height, left, bottom, top = 640, 276, 10, 40, 46  # the words above the threshold have a line of their own
     n = len(novelty.known)
     tallest = int((novelty.known + novelty.novel).max()) or 1
     each = (width - left - 10) / n
@@ -275,9 +275,9 @@ def histogram(novelty: Novelty) -> Markup:
     if novelty.threshold is not None and 0 < novelty.threshold < reach:
         x = left + (width - left - 10) * novelty.threshold / reach
         threshold = [
-            tag("path", d=f"M{x:.0f} {top - 8}V{height - bottom}", class_="mark-line"),
-            tag("text", "unlike anything seen", x=round(x) + 6, y=top, class_="axis"),
-            tag("text", "known", x=round(x) - 6, y=top, class_="axis end"),
+            tag("path", d=f"M{x:.0f} 6V{height - bottom}", class_="mark-line"),
+            tag("text", "novel", x=round(x) + 6, y=18, class_="axis"),
+            tag("text", "known", x=round(x) - 6, y=18, class_="axis end"),
         ]
     return tag(
         "svg",

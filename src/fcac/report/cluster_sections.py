@@ -109,8 +109,9 @@ def _column_line(profile: ColumnProfile, data: ReportData, cluster: Cluster, num
     name = tag("span", shortened(column.name, 26), class_="name", title=column.name)
     if column.kind == "category":
         return tag("li", name, chart, class_="cat")
-    value = column.shown(profile.own.median if column.kind == "date" else profile.own.mean)
-    usual = column.shown(profile.all.median if column.kind == "date" else profile.all.mean)
+    reach = float(edges[-1] - edges[0])
+    value = column.shown(profile.own.median if column.kind == "date" else profile.own.mean, reach)
+    usual = column.shown(profile.all.median if column.kind == "date" else profile.all.mean, reach)
     alone = len(data.read.clusters) == 1
     compared = None if alone else tag("span", f" all {usual}", class_="all-value")
     return tag(
@@ -252,5 +253,7 @@ def _means(label: int, data: ReportData, columns: Sequence[ReportColumn]) -> lis
         if column.kind == "category":
             cells.append(tag("td", shortened(column.categories[int(value)], 24), class_="left"))
         else:
-            cells.append(_cell(column.shown(value), f"{value:.4g}" if np.isfinite(value) else ""))
+            edges = data.profiles.edges.get(column.name)
+            reach = 0.0 if edges is None or not len(edges) else float(edges[-1] - edges[0])
+            cells.append(_cell(column.shown(value, reach), f"{value:.4g}" if np.isfinite(value) else ""))
     return cells

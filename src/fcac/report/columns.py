@@ -55,15 +55,15 @@ class ReportColumn:
         values: Floats = decoded.reshape(len(nodes), -1)[:, 0]
         return values
 
-    def shown(self, value: float) -> str:
-        """Return a value as text."""
+    def shown(self, value: float, range_of_all: float = 0.0) -> str:
+        """Return a value as text; a number below a thousandth of the range of all rows is 0, not 2.8e-05."""
         if self.kind == "date":
             return day(value)
         if self.kind in ("category", "share"):
             return percent(value)
         if self.kind == "ordinal" and np.isfinite(value):
             return self.categories[int(np.clip(np.rint(value), 0, len(self.categories) - 1))]
-        return figure(value) + (f" {self.unit}" if self.unit else "")
+        return figure(0.0 if abs(value) < range_of_all / 1000 else value) + (f" {self.unit}" if self.unit else "")
 
     def shown_gap(self, gap: float) -> str:
         """Return a difference of two values as text."""

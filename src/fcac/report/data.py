@@ -40,6 +40,10 @@ _N_TELLING, _N_TELLING_OF_MANY, _MANY_CLUSTERS = 6, 3, 60
 _N_HOVER, _N_HOVER_OF_MANY, _N_LISTED = 5, 3, 10
 # Of more nodes it is not found out how stable clusters are: it would take minutes.
 _MOST_JUDGED = 20_000
+_NOT_JUDGED = (
+    f"How stable the clusters are was not worked out, because there are more than {_MOST_JUDGED:,} nodes. In Python, "
+    "model.summary() works it out."
+)
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,8 @@ def gather(
         columns=columns,
         profiles=profiles,
         tree=make_tree(server),
-        cautions=_cautions(server, read, columns, counted, sites, len(known.nodes) / max(n_rows, 1), done, views),
+        cautions=_cautions(server, read, columns, counted, sites, len(known.nodes) / max(n_rows, 1), done, views)
+        + ([_NOT_JUDGED] if stability and not judged and hasattr(server.readout, "stability_score") else []),
         done=done,
         n_rows=n_rows,
         n_sent_nodes=len(known.nodes),

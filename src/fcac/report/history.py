@@ -31,10 +31,13 @@ def rounds_section(data: ReportData) -> Markup | None:
     if len(data.round_names) < 2:
         return None
     if data.rounds is None:
+        happened = _event_list(data)
         return section(
             "rounds",
             "Round by round",
-            "There are too many contributions to replay the rounds for this report; the picture above is of the last.",
+            "There are too many contributions to draw every round again; the map above is of the last.",
+            tag("div", tag("h3", "What became of the clusters"), happened, class_="panel") if happened else None,
+            _drift(data),
         )
     rounds, read = data.rounds, data.read
     everything = np.concatenate([r.dots.points for r in rounds])

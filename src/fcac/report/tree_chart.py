@@ -15,6 +15,7 @@ from fcac.report.tree import TreeData
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _SIDE = 960, 320, 22, 8, 34
 _MAX_NUMBERED = 60
 _LEAST_GAP = 24.0
+_LEAST_GAP_ON_PHONE = 48.0  # letters are twice as large there
 
 
 def tree_section(data: ReportData) -> Markup | None:
@@ -107,11 +108,13 @@ def _chart(data: ReportData, tree: TreeData) -> Markup:
         if branch.cluster is not None and tree.n_found <= _MAX_NUMBERED:
             y = _height(min(tree.n_found + 0.5, branch.ends + 0.5), tree)
             numbers.append((x, y, branch.cluster))
-    texts, last = [], -math.inf
+    texts, last, last_on_phone = [], -math.inf, -math.inf
     for x, y, cluster in sorted(numbers):
         if x - last >= _LEAST_GAP:  # numbers side by side must not run into each other
-            texts.append(tag("text", cluster, x=round(x), y=round(y), class_="number k", data_k=cluster))
-            last = x
+            spare = x - last_on_phone < _LEAST_GAP_ON_PHONE
+            style = "number k spare" if spare else "number k"
+            texts.append(tag("text", cluster, x=round(x), y=round(y), class_=style, data_k=cluster))
+            last, last_on_phone = x, last_on_phone if spare else x
     y = _height(tree.n_found + 0.5, tree)
     line = tag("path", d=f"M32 {y:.0f}H{_WIDTH - 6}", class_="cut-line", id="cut-line")
     ticks = [
