@@ -11,12 +11,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-spark test-fast check coverage soak bench docs dist clean
+.PHONY: demo test test-spark test-fast check compiled coverage soak bench docs dist clean
 
 demo: $(VENV)/core.stamp
 	$(BIN)/fcac demo
 
-test: check
+test: check compiled
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak"
 
 test-fast: $(VENV)/all.stamp
@@ -35,6 +35,10 @@ check: $(VENV)/all.stamp
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell
 	$(BIN)/python .ci/check_assets.py
+
+# with "make -j 2 test", beside the check
+compiled: $(VENV)/all.stamp
+	$(BIN)/python .ci/compile_kernels.py
 
 soak: $(VENV)/all.stamp
 	$(BIN)/python -m pytest -q -m soak --hypothesis-profile searching

@@ -27,3 +27,26 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
         report.outcome = "failed"
         report.longrepr = f"skipped although FCAC_NO_SKIP=1: {report.longrepr}"
     return report
+
+
+#: Seconds from which `make test-fast` names a test that is not marked `slow`.
+SLOW = 1.0
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the tests that keep a fast run from being fast; a hint and no failure, for the machine may be busy."""
+    if "not slow" not in config.option.markexpr:
+        return
+    took: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                took[report.nodeid] = took.get(report.nodeid, 0.0) + report.duration
+    slow = sorted(((seconds, name) for name, seconds in took.items() if seconds > SLOW), reverse=True)
+    if slow:
+        terminalreporter.section("slow for a fast run: cheaper, or marked `slow`?")
+        for seconds, name in slow:
+            terminalreporter.write_line(f"{seconds:6.2f}s {name}")
+        terminalreporter.write_line(
+            "(After a change of kernels, the first test that needs one compiles it: run once more.)"
+        )

@@ -222,6 +222,7 @@ def test_without_a_place_for_compiled_code_everything_works(tmp_path):
         name: str(tmp_path / "file" / name)
         for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "USERPROFILE", "LOCALAPPDATA", "APPDATA")
     }
+    nowhere["NUMBA_OPT"] = "0"  # code that is used once is not worth the compiler's pains
     code = (
         "import numpy as np\n"
         "from fcac import FCAC\n"

@@ -118,6 +118,7 @@ def check_chunks(model_class, spec, cuts, look):
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
 
 
+@pytest.mark.slow
 @modest
 @given(any_model, hostile, st.lists(st.integers(0, 300), max_size=8), st.booleans())
 def test_how_rows_are_cut_does_not_matter(model_class, spec, cuts, look):
@@ -249,6 +250,7 @@ def test_distances_are_the_formula_s(d):
     np.testing.assert_array_equal(model.transform(model.nodes_).diagonal(), 0.0)
 
 
+@pytest.mark.slow
 @modest
 @given(any_model, smooth)
 def test_same_as_the_plain_program(model_class, spec):
@@ -635,6 +637,7 @@ def test_two_fits_at_once_give_what_they_give_alone(model_class):
         assert_equal_states(one, other)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
     X = rows_of("mixed", 1, 12_000, 4)
     model = CAEFC().fit(X)

@@ -324,6 +324,7 @@ def fused():
 SCALES = {"usual": 1.0, "lattice": 0.0, "denormal": 1e-40, "small": 1e-20, "large": 1e15, "overflowing": 1e30}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCALES)
 @may_overflow
 def test_screening(kind, fused):

@@ -40,6 +40,7 @@ def told(capfd, code, *args):
     return err
 
 
+@pytest.mark.slow
 def test_version_help_and_no_arguments(capfd):
     assert run(["--version"]) == 0
     assert capfd.readouterr().out.strip() == f"fcac {__version__}"

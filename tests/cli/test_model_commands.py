@@ -40,6 +40,7 @@ def model(clinics, capfd):
     return clinics / "model.fcac"
 
 
+@pytest.mark.slow
 def test_files_and_a_site_column_make_the_same_model(clinics, model, capfd):
     said = fcac(
         capfd, "fit", clinics / "all.parquet", "--site-column", "clinic", "--drop", "person", "-o", clinics / "m.fcac"
@@ -70,6 +71,7 @@ def test_simulated_sites(clinics, capfd):
     fcac(capfd, "fit", clinics / "x.npz", "--sites", 4, "--partition", "classes", "-o", clinics / "t.fcac", code=2)
 
 
+@pytest.mark.slow
 def test_update_plays_the_next_round_in_place(clinics, model, capfd):
     said = fcac(capfd, "update", model, clinics / "clinics")
     assert "Round 2: learned 1,350 rows" in said
@@ -78,6 +80,7 @@ def test_update_plays_the_next_round_in_place(clinics, model, capfd):
     assert {name: site.round for name, site in again.sites_.items()} == {"east": 2, "north": 2, "south": 2}
 
 
+@pytest.mark.slow
 def test_update_elsewhere_and_with_a_new_site(clinics, model, capfd):
     before = model.read_bytes()
     assert (
@@ -91,6 +94,7 @@ def test_update_elsewhere_and_with_a_new_site(clinics, model, capfd):
     assert sorted(load(clinics / "n").sites_) == ["east", "north", "south", "west"]
 
 
+@pytest.mark.slow
 def test_update_needs_the_columns_of_the_model_in_any_order(clinics, model, capfd):
     (clinics / "north.csv").write_text("name,dose,age\nx,1,2\ny,8,8\n")
     fcac(capfd, "update", model, clinics / "north.csv", "-o", clinics / "n.fcac")
@@ -169,6 +173,7 @@ def test_the_schema_travels_with_the_model_and_its_export(clinics, capfd):
     assert json.loads(fcac(capfd, "inspect", clinics / "m.fcac", "--json"))["schema"]["columns"]["age"]["max"] == 10
 
 
+@pytest.mark.slow
 def test_columns_keep_the_order_of_the_schema_in_the_file(tmp_path, capfd):
     rng = np.random.default_rng(0)
     narrow, wide = rng.normal(size=900), np.repeat([0.0, 500.0, 1000.0], 300) + rng.normal(size=900)

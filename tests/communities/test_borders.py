@@ -25,6 +25,7 @@ HEAPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_features", [2, 5])
 @pytest.mark.parametrize("kind", sorted(HEAPS))
 def test_one_cluster_is_mostly_found_as_one(kind, n_features):
@@ -32,6 +33,7 @@ def test_one_cluster_is_mostly_found_as_one(kind, n_features):
     assert np.mean(np.array(found) == 1) >= 0.65
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_features", "n_nodes"), [(2, 1200), (2, 2000), (3, 2000)])
 def test_a_few_nodes_at_the_edge_of_a_far_cluster_are_none_of_their_own(n_features, n_nodes):
     centres = np.zeros((3, n_features))
@@ -44,6 +46,7 @@ def test_a_few_nodes_at_the_edge_of_a_far_cluster_are_none_of_their_own(n_featur
         assert model.n_clusters == 3
 
 
+@pytest.mark.slow
 def test_many_overlapping_clusters_are_all_found():
     generator = np.random.default_rng(3)
     centres = np.stack(np.meshgrid(np.arange(7), np.arange(7)), axis=-1).reshape(-1, 2) * 4.8
@@ -62,6 +65,7 @@ def test_long_curved_clusters_are_not_cut(seed):
     assert adjusted_mutual_info_score(y, model.node_labels) > 0.98
 
 
+@pytest.mark.slow
 def test_stability_tells_far_clusters_from_a_cut_that_might_as_well_not_be_there():
     generator = np.random.default_rng(0)
     far = np.concatenate([generator.normal(size=(400, 2)) + [20 * c, 0] for c in range(3)])

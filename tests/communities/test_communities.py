@@ -231,6 +231,7 @@ def test_demo_gives_exactly_three_clusters_after_round_three(seed):
     assert adjusted_rand_score(y, model.predict(X)) >= 0.98
 
 
+@pytest.mark.slow
 def test_digits_at_sites_without_a_number_of_clusters():
     X, y = load_digits(return_X_y=True)
     model = Communities().update(contributions(X, y, 16)).fit()
@@ -255,6 +256,7 @@ def test_given_number_of_clusters_is_kept():
 # ---------------------------------------------------------------- continual
 
 
+@pytest.mark.slow
 def test_ten_rounds_of_coming_going_and_drift_equal_one_shot():
     generator = np.random.default_rng(5)
     held = sites_with_nodes(5, n_sites=20)
@@ -274,6 +276,7 @@ def test_ten_rounds_of_coming_going_and_drift_equal_one_shot():
     assert adjusted_rand_score(model.predict(X), anew.predict(X)) == 1
 
 
+@pytest.mark.slow
 def test_ids_stay_while_sites_come_and_go():
     generator = np.random.default_rng(8)
     pool = sites_with_nodes(8, n_sites=30)
@@ -364,6 +367,7 @@ def test_novel_rows_are_marked_only_if_asked():
     assert model.distance_to_nearest(rows)[2] > 50
 
 
+@pytest.mark.slow
 def test_codebook_predicts_nearly_the_same_and_holds_no_node():
     X, y = load_digits(return_X_y=True)
     model = Communities().update(contributions(X, y, 10)).fit()

@@ -70,11 +70,18 @@ def test_every_community_is_connected_and_equal_graphs_give_equal_ones(name):
 
 
 MANY = {
-    "plain": lambda: in_order(scattered_blobs(25_000, 2, 9, 5)),
-    "one": lambda: in_order(scattered_blobs(20_000, 3, 1, 1)),
-    "many": lambda: in_order(scattered_blobs(20_000, 16, 25, 1.2)),
-    "lattice": lambda: in_order(np.stack(np.meshgrid(np.arange(150.0), np.arange(150.0)), -1).reshape(-1, 2)),
+    "plain": lambda n: in_order(scattered_blobs(n * 5 // 4, 2, 9, 5)),
+    "one": lambda n: in_order(scattered_blobs(n, 3, 1, 1)),
+    "many": lambda n: in_order(scattered_blobs(n, 16, 25, 1.2)),
+    "lattice": lambda n: in_order(np.stack(np.meshgrid(*[np.arange(np.ceil(n**0.5))] * 2), -1).reshape(-1, 2)),
 }
+
+
+@pytest.fixture(params=[6_000, pytest.param(20_000, marks=pytest.mark.soak)])
+def many(request, monkeypatch):
+    """From how many nodes on a graph is searched in pieces; the small form has the limit moved down."""
+    monkeypatch.setattr(leiden, "PIECES_FROM", request.param)
+    return request.param
 
 
 def in_order(points):
@@ -83,8 +90,8 @@ def in_order(points):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MANY)
-def test_searching_among_pieces_loses_hardly_any_modularity(name, monkeypatch):
-    graph = MANY[name]()
+def test_searching_among_pieces_loses_hardly_any_modularity(name, many, monkeypatch):
+    graph = MANY[name](many)
     search = Search(graph)
     shuffled = np.random.default_rng(0).permutation(graph.shape[0])
     monkeypatch.setattr(leiden, "PIECES_FROM", 10**9)
@@ -99,8 +106,9 @@ def test_searching_among_pieces_loses_hardly_any_modularity(name, monkeypatch):
     assert all(connected_components(graph[some][:, some])[0] == 1 for some in members)
 
 
-def test_parts_lie_within_communities_and_borders_are_found():
-    graph = MANY["plain"]()
+@pytest.mark.slow
+def test_parts_lie_within_communities_and_borders_are_found(many):
+    graph = MANY["plain"](many)
     search = Search(graph)
     base = search.communities(0.5)
     parts = search.parts(base, 8.0)
@@ -113,7 +121,7 @@ def test_parts_lie_within_communities_and_borders_are_found():
     assert np.array_equal(search.at_borders(base), crossing)
     member = sparse.csr_matrix((np.ones(len(base)), base, np.arange(len(base) + 1)))
     assert np.allclose(search.block_weights(base), (member.T @ graph @ member).toarray())
-    with pytest.raises(ValueError, match="under 20000 nodes"):
+    with pytest.raises(ValueError, match=f"under {many} nodes"):
         Search(GRAPHS["one"]()).parts(np.zeros(2000, dtype=np.int64), 1.0)
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
-from fcac.communities import Communities
+from fcac.communities import Communities, cluster_tree, leiden
 from fcac.communities.cluster_tree import relabel_consecutive
 from fcac.communities.snn_graph import dimension_of, shared_neighbour_graph
 from fcac.knn import morton_order as readout_places
@@ -128,10 +128,10 @@ def test_order_in_memory_does_not_show_in_the_result(monkeypatch):
 def test_rounds_of_many_nodes_are_close_to_one_shot(neighbors, monkeypatch):
     """Sites join, leave and drift; lists are mended every round, the graph is put in memory order as with very many."""
     monkeypatch.setattr(readout_places, "ORDER_FROM", 1000)
-    held = {site: (mixture(120, 14, site), np.full(120, 1.0 + site % 3)) for site in range(50)}
+    held = {site: (mixture(120, 14, site), np.full(120, 1.0 + site % 3)) for site in range(25)}
     model = Communities(neighbors=neighbors).update(held).fit()
     generator = np.random.default_rng(0)
-    for number in range(6):
+    for number in range(4):
         leaving, *drifting = generator.choice(list(held), 3, replace=False).tolist()
         model.drop_site(leaving)
         del held[leaving]
@@ -151,6 +151,17 @@ def test_rounds_of_many_nodes_are_close_to_one_shot(neighbors, monkeypatch):
 
 
 # ---------------------------------------------------------------- many nodes, in an order that lasts
+
+
+@pytest.fixture(params=[6_000, pytest.param(24_000, marks=pytest.mark.soak)])
+def many(request, monkeypatch):
+    """A number of nodes that is treated as many; the small form has the limits moved down to it."""
+    if request.param < readout_places.ORDER_FROM:
+        limit = request.param * 5 // 6
+        monkeypatch.setattr(readout_places, "ORDER_FROM", limit)
+        for module in (leiden, cluster_tree):
+            monkeypatch.setattr(module, "PIECES_FROM", limit)
+    return request.param
 
 
 def many_sites(n, n_features, n_sites=50, lattice=False):
@@ -177,8 +188,8 @@ def play_rounds(model, held, n_rounds, lattice=False):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_features", "lattice"), [(2, False), (2, True), (8, False)])
-def test_many_nodes_after_changes_equal_one_shot_in_every_bit(n_features, lattice):
-    held = many_sites(24_000, n_features, lattice=lattice)
+def test_many_nodes_after_changes_equal_one_shot_in_every_bit(n_features, lattice, many):
+    held = many_sites(many, n_features, lattice=lattice)
     model = Communities().update(held).fit()
     assert len(model._result().points) >= readout_places.ORDER_FROM
     play_rounds(model, held, 2, lattice)
@@ -199,8 +210,8 @@ def test_many_nodes_after_changes_equal_one_shot_in_every_bit(n_features, lattic
 
 
 @pytest.mark.slow
-def test_growing_beyond_and_shrinking_below_the_order_of_many_equals_one_shot():
-    held = many_sites(22_000, 3, n_sites=10)
+def test_growing_beyond_and_shrinking_below_the_order_of_many_equals_one_shot(many):
+    held = many_sites(many * 11 // 12, 3, n_sites=10)
     few = {site: held[site] for site in range(9)}
     model = Communities().update(few).fit()
     assert len(model.nodes) < readout_places.ORDER_FROM
@@ -213,8 +224,8 @@ def labels_of_one_shot(held):
 
 
 @pytest.mark.slow
-def test_many_nodes_with_approximate_lists_stay_close_to_one_shot():
-    held = many_sites(24_000, 16)
+def test_many_nodes_with_approximate_lists_stay_close_to_one_shot(many):
+    held = many_sites(many, 16)
     model = Communities(neighbors="approximate").update(held).fit()
     play_rounds(model, held, 2)
     result = model._result()

@@ -15,6 +15,7 @@ def blobs(n: int, distance: float, k: int = 3, seed: int = 0) -> tuple[np.ndarra
     return generator.normal(size=(k * n, 2)) + distance * label[:, None] * [1, 0], label
 
 
+@pytest.mark.slow
 def test_far_clusters_are_stable_and_each_has_a_value():
     points, label = blobs(150, 15.0)
     found = resampled_stability(points, np.ones(len(points)), label + 7)
@@ -24,6 +25,7 @@ def test_far_clusters_are_stable_and_each_has_a_value():
     assert found.doubtful == []
 
 
+@pytest.mark.slow
 def test_an_arbitrary_cut_is_doubtful_and_a_real_cluster_beside_it_is_not():
     points, label = blobs(200, 15.0, 2)
     label[(label == 0) & (points[:, 0] > 0)] = 2
@@ -33,6 +35,7 @@ def test_an_arbitrary_cut_is_doubtful_and_a_real_cluster_beside_it_is_not():
     assert max(found.of_cluster[0], found.of_cluster[2]) < DOUBTFUL
 
 
+@pytest.mark.slow
 def test_the_number_is_a_property_of_the_nodes():
     points, label = blobs(80, 4.0)
     first, second = (resampled_stability(points, np.ones(len(points)), label) for _ in range(2))
@@ -46,6 +49,7 @@ def test_too_few_nodes_do_not_tell():
     assert found.doubtful == []
 
 
+@pytest.mark.slow
 def test_a_given_number_of_clusters_is_asked_of_every_fit():
     points, _ = blobs(150, 15.0, 4)
     right, wrong = (

@@ -33,6 +33,7 @@ def test_rules_are_read_and_refused() -> None:
             Forgetting.parse(text)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_half_life_halves_what_rows_count() -> None:
     model = FCAC(forgetting="half-life=2")
     expected = 0.0
@@ -47,6 +48,7 @@ def test_a_half_life_halves_what_rows_count() -> None:
     assert 0.7 < old / new < 1.4
 
 
+@pytest.mark.slow
 def test_rows_are_forgotten_after_seven_half_lives() -> None:
     model = FCAC(forgetting="half-life=1").fit({"a": rows(0)})
     for number in range(1, 8):
@@ -57,6 +59,7 @@ def test_rows_are_forgotten_after_seven_half_lives() -> None:
     assert model.is_novel(rows(0)).all()
 
 
+@pytest.mark.slow
 def test_a_window_is_what_its_rounds_alone_would_have_given() -> None:
     model = FCAC(forgetting="window=2")
     for number in range(5):
@@ -69,6 +72,7 @@ def test_a_window_is_what_its_rounds_alone_would_have_given() -> None:
     assert total(model) == 4 * 400
 
 
+@pytest.mark.slow
 def test_a_site_without_rows_grows_old_and_disappears() -> None:
     model = FCAC(forgetting="window=2").fit({"a": rows(0), "b": rows(50)})
     model.partial_fit({"a": rows(0, seed=1)})
@@ -96,6 +100,7 @@ def test_chunks_within_a_round_do_not_matter(rule: str) -> None:
     assert len(whole.server_.nodes) <= 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["half-life=2", "window=3"])
 def test_a_loaded_model_ages_on_as_the_saved_one(rule: str, tmp_path: Path) -> None:
     model = FCAC(forgetting=rule, max_nodes=150)
@@ -122,6 +127,7 @@ def test_a_site_on_disk_grows_old_by_the_rounds_that_passed(tmp_path: Path) -> N
     assert Site("a", state_dir=tmp_path).contribute(round=4) == sent
 
 
+@pytest.mark.slow
 def test_the_false_alarm_rate_follows_what_still_counts() -> None:
     model = FCAC(forgetting="half-life=1", max_nodes=500)
     for number in range(6):

@@ -37,6 +37,7 @@ def in_chunks(state: Reservoir, rows: np.ndarray, cuts: list[int], **options: ob
 # ---------------------------------------------------------------- one pass, any chunks
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     st.integers(0, 3 * BLOCK),
@@ -78,6 +79,7 @@ def test_threads_change_nothing(d: int) -> None:
 # ---------------------------------------------------------------- what it holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "d", "most"), [(5, 1, 8000), (20_000, 1, 100), (20_000, 40, 150), (6000, 300, 64)])
 def test_nodes_are_bounded_and_stand_for_all_rows(n: int, d: int, most: int) -> None:
     rows = np.random.default_rng(0).normal(size=(n, d)) * 3 + 5
@@ -140,6 +142,7 @@ def test_seeds_do_not_depend_on_the_order_of_rows() -> None:
     assert np.array_equal(*(np.sort(k[k < bar]) for k in keys))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 10, 50])
 def test_sorted_rows_are_as_good_as_shuffled(d: int) -> None:
     rows, y = blobs(30_000, d, 10, seed=d)
@@ -210,6 +213,7 @@ def test_states_that_do_not_fit_are_not_merged() -> None:
 # ---------------------------------------------------------------- least rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 3.5, 10])
 def test_no_node_stands_for_fewer_rows(m: float) -> None:
     rows = blobs(2500, 4, 5)[0]

@@ -35,6 +35,7 @@ def test_means_are_of_the_rows_that_have_a_feature():
     assert state.counts.sum() == len(rows)
 
 
+@pytest.mark.slow
 def test_nodes_of_rows_with_gaps_keep_groups_apart():
     rows, group = holed(20_000)
     trail = Trail()

@@ -96,6 +96,7 @@ def test_a_crowd_in_one_spot_does_harm_unless_capped(digits: Digits) -> None:
     assert quality(digits, crowd(), CAPS) > clean - 0.05
 
 
+@pytest.mark.slow
 def test_a_flood_does_harm_unless_capped(digits: Digits) -> None:
     clean = quality(digits, None, Limits())
     assert quality(digits, flood(), NO_CAPS) < clean - 0.08

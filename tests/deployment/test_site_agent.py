@@ -40,6 +40,7 @@ def ledger(study: Study, site: str) -> Ledger:
     return Ledger.open(study.state(site) / "ledger.db")
 
 
+@pytest.mark.slow
 def test_a_round_asked_again_gets_the_stored_bytes_without_a_new_charge(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a", **EPSILON)
     study.give({"a": blobs(300, 1)})
@@ -175,6 +176,7 @@ def test_two_sites_cannot_share_a_state(tmp_path: Path) -> None:
     assert ask(study, "b", 2).code == messages.UNAVAILABLE
 
 
+@pytest.mark.slow
 def test_a_private_federation_over_the_grid(tmp_path: Path) -> None:
     study = Study(tmp_path, **EPSILON)
     study.give({name: blobs(400, i) for i, name in enumerate("abc")})

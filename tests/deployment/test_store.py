@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,16 @@ from fcac.tables.schema import Schema
 from testing.compare import assert_same_server
 from testing.data import nodes_and_counts
 
+pytestmark = pytest.mark.usefixtures("_no_report")
+
 OLD = Path(__file__).parents[1] / "data" / "hub_0_1_0"
 KINDS = ("cae-fc", "communities")
+
+
+@pytest.fixture
+def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report follows every round; it reads the store and writes nothing into it, so these tests do without."""
+    monkeypatch.setattr(Hub, "_report", lambda self, server, number: None)
 
 
 def sent(site: str, round: int, n_nodes: int = 25, privacy: dict[str, Any] | None = None) -> Contribution:
@@ -49,6 +56,7 @@ def play(hub: Hub, number: int, sites: str = "abcd") -> list[Contribution]:
 # ------------------------------------------------------------ exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> None:
     hub, expected = Hub(tmp_path, settings_of(kind)), Server(kind)
@@ -72,6 +80,7 @@ def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> No
     assert (hub.snapshot().server.was_contributed(points) == expected.was_contributed(points)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_earlier_states_are_those_of_a_replay(tmp_path: Path, kind: str) -> None:
     hub = Hub(tmp_path, settings_of(kind))
@@ -180,7 +189,6 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
     expected.absorb([sent("a", 3)])
     commit, write = HubStore._commit, persistence.write_atomic
     monkeypatch.setattr("os.fsync", lambda handle: None)  # a crash of the process, not of the machine
-    monkeypatch.setattr(Hub, "_report", lambda self, server, number: None)
 
     def run(folder: Path, fatal: int) -> bool:
         """Play it all, crash at one step, go on; tell whether there was a crash."""
@@ -220,51 +228,52 @@ def test_a_crash_around_any_commit_or_write_loses_and_doubles_nothing(
         assert_same_server(Hub(folder, settings_of(kind, sites="ab")).snapshot().server, expected)
         return crashed
 
-    fatal = 1
+    # the moments are the same for both kinds: one is killed at each of them, the other at every third
+    fatal, step = 1, 1 if kind == KINDS[0] else 3
     while run(tmp_path / str(fatal), fatal):
-        fatal += 1
+        fatal += step
     assert fatal > 20
 
 
+# Plays rounds in processes of their own, forked so that importing is done only once, and kills them.
 WORKER = """
-import sys
+import os, signal, sys, time
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 from test_store import Hub, sent, settings_of
-hub = Hub(Path(sys.argv[2]), settings_of(sites="ab"))
-hub._report = lambda server, number: None
-print("ready", flush=True)
-last = int(sys.stdin.readline())
-while hub.open_round <= last:
-    number = hub.open_round
-    for site in "ab":
-        assert hub.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
-    hub.close_round()
-print("done", flush=True)
-sys.stdin.read()  # until it is killed, or sent home by the end of its input
+for line in sys.stdin:
+    last, seconds = map(float, line.split())
+    child = os.fork()
+    if child == 0:
+        hub = Hub(Path(sys.argv[2]), settings_of(sites="ab"))
+        hub._report = lambda server, number: None
+        while hub.open_round <= last:
+            number = hub.open_round
+            for site in "ab":
+                assert hub.receive(site, sent(site, number).to_bytes()).outcome != "rejected"
+            hub.close_round()
+        if seconds:  # it never ends by itself, so that the blow falls while it works or right after, never too late
+            signal.pause()
+        os._exit(0)
+    if seconds:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
 @pytest.mark.slow
-def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for last in (8, 16, 24, 25):
-        command = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(tmp_path / "state")]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            process.stdin.write(f"{last}\n")
-            process.stdin.flush()
-            if last < 25:
-                # it never ends by itself, so that the blow falls while it works or right after, never too late
-                time.sleep(float(rng.uniform(0.02, 0.3)))
-                process.send_signal(signal.SIGKILL)
-            else:
-                assert process.stdout.readline() == "done\n"
-        assert process.returncode == (-signal.SIGKILL if last < 25 else 0)
+@pytest.mark.parametrize("n_kills", [3, pytest.param(20, marks=pytest.mark.soak)])
+def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path, n_kills: int) -> None:
+    rng, in_all = np.random.default_rng(0), 8 * n_kills + 1
+    orders = [f"{8 * kill} {rng.uniform(0.02, 0.3)}" for kill in range(1, n_kills + 1)]
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(tmp_path / "state")],
+        input="\n".join([*orders, f"{in_all} 0"]), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == [str(-signal.SIGKILL)] * n_kills + ["0"], done.stderr
     expected = Server("cae-fc")
-    for number in range(1, 26):
+    for number in range(1, in_all + 1):
         expected.absorb([sent(site, number) for site in "ab"])
     assert_same_server(Hub(tmp_path / "state", settings_of(sites="ab")).snapshot().server, expected)
 

@@ -34,6 +34,7 @@ FORMS = {"pandas": lambda table: table, "arrow": as_arrow, "polars": as_polars}
 # ------------------------------------------------------------ names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_names_are_kept_whatever_the_table(form: str) -> None:
     table = frame()
@@ -44,6 +45,7 @@ def test_names_are_kept_whatever_the_table(form: str) -> None:
     assert not hasattr(model.fit(table.to_numpy()), "feature_names_in_")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_permuted_columns_are_matched_by_name(form: str) -> None:
     make, first, second = FORMS[form], frame(1), frame(2)

@@ -103,6 +103,7 @@ def test_round_one_is_still_known_after_round_three(paper):
     assert np.mean(-paper.model.score_samples(early) <= paper.model.server_.threshold) >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 4])
 def test_communities_find_exactly_the_three(seed):
     result = run_demo(seed, server="communities")
@@ -113,6 +114,7 @@ def test_communities_find_exactly_the_three(seed):
     assert adjusted_rand_score(gaussians, labels) >= 0.98
 
 
+@pytest.mark.slow
 def test_progress_is_told_round_by_round():
     told: list[int] = []
     result = run_demo(0, progress=told.append)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from fcac.estimators.demo_clinics import N_PATIENTS, SCHEMA, clinic_tables, fit_clinics
 from fcac.report import render_report
@@ -18,6 +19,7 @@ def test_tables_fit_the_schema_and_come_again():
         assert ((rows >= bounds[:, 0]) & (rows <= bounds[:, 1])).all()
 
 
+@pytest.mark.slow
 def test_the_report_of_the_clinics_is_private_and_in_their_units():
     model = fit_clinics(0)
     assert model.server_.released

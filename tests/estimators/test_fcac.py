@@ -60,6 +60,7 @@ def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)
 
 
+@pytest.mark.slow
 def test_result_depends_neither_on_threads_nor_on_how_sites_are_mixed() -> None:
     X, site = rows_and_sites()
     first = FCAC(random_state=0, n_jobs=1).fit(X, groups=site)
@@ -154,6 +155,7 @@ def test_forget_is_exact() -> None:
         FCAC().fit(X).forget(0)
 
 
+@pytest.mark.slow
 def test_saved_model_goes_on_as_the_original(tmp_path) -> None:
     X, site = rows_and_sites(6, 900)
     model = FCAC(random_state=0).fit(X[:400], groups=site[:400])
@@ -245,6 +247,7 @@ def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
     return adjusted_rand_score(a, b) == 1.0
 
 
+@pytest.mark.slow
 def test_communities_are_wired(tmp_path) -> None:
     X, site = rows_and_sites(13, 1200)
     model = FCAC(server="communities").fit(X[:600], groups=site[:600])

@@ -54,6 +54,7 @@ def test_schema_of_a_file_in_the_older_way(tmp_path: Path) -> None:
         assert schema_of(models.from_bytes(old)) == SCHEMA
 
 
+@pytest.mark.slow
 def test_a_schema_that_does_not_fit_is_refused() -> None:
     wide = Schema(["a", "b", "c"])
     with pytest.raises(ValueError, match="schema has 3 features"):

@@ -33,6 +33,7 @@ def model(table, schema) -> FCAC:
     return FCAC(random_state=0).fit(table[0], groups="hospital", schema=schema)
 
 
+@pytest.mark.slow
 def test_a_hospitals_table_with_gaps_is_clustered_without_losing_a_row(table, model):
     rows, group = table
     assert len(model.labels_) == len(rows)
@@ -43,6 +44,7 @@ def test_a_hospitals_table_with_gaps_is_clustered_without_losing_a_row(table, mo
     assert model.is_novel(rows).mean() < 0.05
 
 
+@pytest.mark.slow
 def test_pandas_polars_arrow_and_a_dict_of_sites_give_the_same_clusters(table, schema, model):
     polars = pytest.importorskip("polars")
     rows = table[0]
@@ -54,6 +56,7 @@ def test_pandas_polars_arrow_and_a_dict_of_sites_give_the_same_clusters(table, s
     assert parts.n_clusters_ == model.n_clusters_
 
 
+@pytest.mark.slow
 def test_a_stored_model_reads_the_same_tables_in_the_same_way(table, schema, model, tmp_path):
     rows = table[0]
     fcac.save(model, tmp_path / "model.fcac")

@@ -29,6 +29,7 @@ def model() -> FCAC:
     return model
 
 
+@pytest.mark.slow
 def test_the_table_has_every_event(model: FCAC) -> None:
     table = model.lineage_table()
     assert list(table.columns) == ["round", "event", "cluster", "others", "rows_before", "rows_after", "moved"]
@@ -60,6 +61,7 @@ def test_a_move_is_measured_in_spreads() -> None:
     assert point.moves(Extent.of(X[1:2], counts[:1], labels[:1], np.ones(2)), 1)[0].moved == np.inf
 
 
+@pytest.mark.slow
 def test_without_pandas_it_is_a_list(model: FCAC, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     table = model.lineage_table()
@@ -68,6 +70,7 @@ def test_without_pandas_it_is_a_list(model: FCAC, monkeypatch: pytest.MonkeyPatc
     assert as_table([]) == []
 
 
+@pytest.mark.slow
 def test_the_lineage_shows_itself_as_a_table_and_is_still_a_list(model: FCAC) -> None:
     head, first, *rest = str(model.lineage_).splitlines()
     assert head.split() == ["round", "event", "cluster", "others", "rows", "before", "rows", "after", "moved"]
@@ -81,6 +84,7 @@ def test_the_lineage_shows_itself_as_a_table_and_is_still_a_list(model: FCAC) ->
     assert str(FCAC(server="cae-fc").fit(day(0)).lineage_) == "no changes of clusters"
 
 
+@pytest.mark.slow
 def test_saved_and_loaded_it_is_the_same(model: FCAC, tmp_path: Path) -> None:
     save(model, tmp_path / "m.fcac")
     again = load(tmp_path / "m.fcac")
@@ -89,6 +93,7 @@ def test_saved_and_loaded_it_is_the_same(model: FCAC, tmp_path: Path) -> None:
     assert str(again.events_of_latest()) == str(model.events_of_latest())
 
 
+@pytest.mark.slow
 def test_changed_tells_of_the_latest_call() -> None:
     model = FCAC(random_state=0).fit({"a": day(0)})
     assert [change.kind for change in model.changed()] == ["born", "born"]
@@ -111,6 +116,7 @@ def test_a_window_of_equal_rounds_tells_of_moves_alone() -> None:
     assert model.events_of_latest()[0]["moved"] == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_command_prints_it_and_schedulers_can_see_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, rows in (("one", day(0)), ("two", day(0)), ("three", day(2, third=True))):
         np.savetxt(tmp_path / f"{name}.csv", rows, delimiter=",", header="x,y", comments="")

@@ -51,6 +51,7 @@ def category(frame, name):
     return Column(str(name), kind="category", categories=sorted(map(str, frame[name].unique())))
 
 
+@pytest.mark.slow
 def test_sites_with_categories_give_the_model_of_one_process(table):
     frame, _, schema = table
     local = FCAC(random_state=0).fit(frame, groups="clinic", schema=schema)

@@ -32,6 +32,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_later_report_knows_what_was_read_and_why_rows_were_left_out(table: Path) -> None:
     schema, rows, out = table / "schema.toml", table / "rows.csv", table / "m.fcac"
     assert run(["fit", str(rows), "--schema", str(schema), "--sites", "2", "--out", str(out)]) == 0

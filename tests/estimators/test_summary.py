@@ -33,6 +33,7 @@ def test_centres_are_the_means_of_the_clusters_rows(model: FCAC) -> None:
     np.testing.assert_allclose(model.cluster_centers_, means)
 
 
+@pytest.mark.slow
 def test_summary_counts_rows_and_says_what_sets_clusters_apart(model: FCAC) -> None:
     summary = model.summary()
     assert [c.cluster for c in summary] == model.cluster_ids_.tolist()
@@ -48,6 +49,7 @@ def test_summary_counts_rows_and_says_what_sets_clusters_apart(model: FCAC) -> N
     assert high.centre["height"] == pytest.approx(700, rel=0.01)
 
 
+@pytest.mark.slow
 def test_summary_prints_a_table(model: FCAC) -> None:
     lines = str(model.summary()).splitlines()
     assert lines[0] == "3 clusters in 1,000 rows (1,000 nodes, 2 sites, 1 round)"
@@ -70,6 +72,7 @@ def test_features_without_names_and_many_clusters_stay_readable() -> None:
     assert max(map(len, text.splitlines())) < 160
 
 
+@pytest.mark.slow
 def test_centres_are_told_in_the_units_of_the_table() -> None:
     schema = Schema(
         [Column("age", min=0, max=100, scaling="range"), Column("bmi", scaling="standard", center=20, spread=5)]
@@ -133,6 +136,7 @@ def test_reprs_say_what_is_there(model: FCAC) -> None:
     assert repr(FCAC(max_nodes=50)) == "FCAC(max_nodes=50)"
 
 
+@pytest.mark.slow
 def test_clusters_that_are_there_are_stable_and_forced_ones_are_not(model: FCAC) -> None:
     assert model.stability_ == model.score() > 0.9
     assert sorted(model.cluster_stability_) == model.cluster_ids_.tolist()

@@ -74,6 +74,7 @@ def test_totals_equal_those_of_one_site_with_the_same_rows_and_noise():
     assert sites[POOLED].model == growth.released
 
 
+@pytest.mark.slow
 def test_sites_that_vanish_are_left_out_and_pay_only_for_what_they_drew(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db", 4, 1e-6)
     mechanism = _mechanism(ledger=ledger)
@@ -114,6 +115,7 @@ def test_budget_is_checked_before_anybody_pays(tmp_path):
     assert all(entry["completed"] for entry in ledger.entries())
 
 
+@pytest.mark.slow
 def test_small_sites_find_the_clusters_together():
     """Forty sites of one to twenty rows: alone, none of them could say anything."""
     rows, truth = _rows(420)
@@ -125,6 +127,7 @@ def test_small_sites_find_the_clusters_together():
     assert model.server_.sites == [POOLED]
 
 
+@pytest.mark.slow
 def test_estimator_goes_on_saves_and_refuses_to_forget(tmp_path):
     mechanism = NodeRelease(4, BOUNDS)
     model = FCAC(privacy=mechanism, aggregation="secure", random_state=0).fit(_sites(4, 200))

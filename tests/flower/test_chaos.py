@@ -31,7 +31,7 @@ from fcac.flower.processes import free_port
 from fcac.flower.service import ServerProcess, SiteProcess, site_settings
 from fcac.privacy import Ledger
 from testing.data import blobs, write_csv
-from testing.flower_study import SCHEMA, Study
+from testing.flower_study import SCHEMA, Study, time_passes
 from testing.waiting import PATIENCE, wait_until
 
 N_ROWS = 60
@@ -83,10 +83,11 @@ class Chaos:
         """Start everything that is dead, and wait until every site is connected."""
         if self.server.process is None or self.server.process.poll() is not None:
             self.server.start()
-        for site in self.sites.values():
+        for name, site in self.sites.items():
             if site.process is None or site.process.poll() is not None:
+                if site.process is not None:
+                    time_passes(self.root, name)
                 site.start()
-        # after a kill, the hub takes a site for alive for half a minute and refuses its key
         for site in self.sites.values():
             wait_until(site.is_connected, site.process, every=0.1)
 

@@ -31,6 +31,7 @@ from fcac.federation import Contribution
 from fcac.flower import processes
 from fcac.flower.processes import free_port, wait_until
 from fcac.flower.service import ServerProcess, SiteProcess, last_words, run_rounds, site_settings
+from testing.commands import fcac
 from testing.compare import assert_same_server
 from testing.data import blobs, write_csv
 from testing.flower_study import SCHEMA, Reference, hostile
@@ -107,8 +108,8 @@ def deployment(folder: Path, names: str, insecure: bool, timeout: float = PATIEN
         made.stop()
 
 
-def three_rounds(names: str = "abc") -> list[dict[str, np.ndarray]]:
-    return [{name: blobs(150, 10 * number + i) for i, name in enumerate(names)} for number in (1, 2, 3)]
+def rows_of_rounds(names: str, n_rounds: int) -> list[dict[str, np.ndarray]]:
+    return [{name: blobs(150, 10 * number + i) for i, name in enumerate(names)} for number in range(1, n_rounds + 1)]
 
 
 def reference_of(rounds: list[dict[str, np.ndarray]], kind: str = "cae-fc", min_rows: int = 3) -> Reference:
@@ -118,10 +119,10 @@ def reference_of(rounds: list[dict[str, np.ndarray]], kind: str = "cae-fc", min_
     return reference
 
 
-def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
-    rounds = three_rounds()
+def test_sites_and_rounds_with_tls_and_keys(tmp_path: Path) -> None:
+    rounds = rows_of_rounds("ab", 2)
     expected = reference_of(rounds).server  # first, so that the processes find compiled kernels
-    with deployment(tmp_path, "abc", insecure=False) as made:
+    with deployment(tmp_path, "ab", insecure=False) as made:
         made.start_server()
         # two who must stay out: one with a key nobody registered, one who trusts another authority
         stranger, misled = tmp_path / "stranger", tmp_path / "misled"
@@ -131,14 +132,14 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         (tmp_path / "other-ca").mkdir()
         certificates.make_authority(tmp_path / "other-ca", "study")
         shutil.copyfile(tmp_path / "other-ca" / "ca.crt", misled / "ca.crt")
-        for name in "abc":
+        for name in "ab":
             made.start_site(name)
         refused = {label: made.start_site("a", bundle, label) for label, bundle in
                    (("stranger", stranger), ("misled", misled))}  # fmt: skip
 
         for number, rows in enumerate(rounds, 1):
             made.give(rows)
-            assert made.run(hand_out=number == 3) == 1
+            assert made.run(hand_out=number == len(rounds)) == 1
         assert_same_server(made.hub.snapshot().server, expected)
 
         for label, words in (("stranger", "refuses this site's key"), ("misled", "not of the authority")):
@@ -157,15 +158,15 @@ def test_three_sites_three_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         a_new_certificate_is_used_without_a_restart(made)
         nothing_secret_is_in_a_log(made)
 
-        shutil.copytree(made.root / "bundles" / "c", tmp_path / "kept")  # revoke deletes the hub's own copy
-        study.revoke(made.root, "c")
-        process = made.sites["c"].process
+        shutil.copytree(made.root / "bundles" / "b", tmp_path / "kept")  # revoke deletes the hub's own copy
+        study.revoke(made.root, "b")
+        process = made.sites["b"].process
         assert process is not None
         process.wait(PATIENCE)  # the hub notices, throws the site out, and its process ends
-        again = made.start_site("c", tmp_path / "kept").process
+        again = made.start_site("b", tmp_path / "kept").process
         assert again is not None
         assert again.wait(PATIENCE) != 0
-        assert "refuses this site's key" in last_words(made.sites["c"].log_path, made.sites["c"].log_start)
+        assert "refuses this site's key" in last_words(made.sites["b"].log_path, made.sites["b"].log_start)
 
 
 def answer_of(made: Deployment, path: str, body: bytes = b"", **headers: str) -> int:
@@ -238,19 +239,28 @@ def nothing_secret_is_in_a_log(made: Deployment) -> None:
     assert looked_at > 10
 
 
-def test_three_sites_join_and_play_three_rounds_from_the_command_line(tmp_path: Path) -> None:
-    """The commands people type at the hub and at sites that make their own keys, as processes, ended by Ctrl-C."""
-    rounds = three_rounds()
+def test_sites_join_and_play_rounds_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The commands people type at the hub and at sites that make their own keys, ended by Ctrl-C.
+
+    What stays (server and sites), what a site types to join, and one run of rounds are processes.
+    """
+    rounds = rows_of_rounds("ab", 2)
     # first, so that the processes find compiled kernels; five rows behind a node: the policy that a site begins with
     expected = reference_of(rounds, "communities", min_rows=5).server
     (tmp_path / "schema.toml").write_text(SCHEMA)
     started: list[subprocess.Popen[bytes]] = []
-    logs = {name: (tmp_path / f"{name}.out").open("wb") for name in ("server", "a", "b", "c")}
-    fcac = [sys.executable, "-m", "fcac", "federation"]
+    logs = {name: (tmp_path / f"{name}.out").open("wb") for name in ("server", "a", "b")}
+    program = [sys.executable, "-m", "fcac", "federation"]
+    monkeypatch.chdir(tmp_path)
 
     def command(*arguments: str) -> str:
+        return fcac(capfd, "federation", *arguments)
+
+    def process(*arguments: str) -> str:
         done = subprocess.run(
-            [*fcac, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
+            [*program, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -258,7 +268,7 @@ def test_three_sites_join_and_play_three_rounds_from_the_command_line(tmp_path: 
     def background(log: str, *arguments: str) -> None:
         started.append(
             subprocess.Popen(
-                [*fcac, *arguments], cwd=tmp_path, stdout=logs[log], stderr=subprocess.STDOUT, start_new_session=True
+                [*program, *arguments], cwd=tmp_path, stdout=logs[log], stderr=subprocess.STDOUT, start_new_session=True
             )
         )
 
@@ -267,15 +277,15 @@ def test_three_sites_join_and_play_three_rounds_from_the_command_line(tmp_path: 
     try:
         background("server", "server", "study")
         assert wait_until(lambda: b"Server ready" in (tmp_path / "server.out").read_bytes(), PATIENCE, started[0])
-        for name in "abc":
+        for name in "ab":
             (tmp_path / name).mkdir()
             if name == "a":
                 line = next(line for line in command("invite", "study", "a").splitlines() if "invitation/1" in line)
                 (tmp_path / "invitation.txt").write_text(line + "\n")
-                joined = command("join", "invitation.txt", "--out", "bundle-a").splitlines()
+                joined = process("join", "invitation.txt", "--out", "bundle-a").splitlines()
                 # what both operators read out is the same; before it is accepted, the key opens nothing
                 assert joined[1].strip() in command("accept", "study", "a", "--yes")
-            else:  # the same without starting three programs
+            else:  # the same without the commands
                 invitations.join(invitations.invite(tmp_path / "study", name), tmp_path / f"bundle-{name}")
                 invitations.accept(tmp_path / "study", name)
             assert (tmp_path / f"bundle-{name}" / "node.key").stat().st_mode & 0o077 == 0
@@ -284,28 +294,28 @@ def test_three_sites_join_and_play_three_rounds_from_the_command_line(tmp_path: 
             )
         # no private key was ever at the hub
         assert not list((tmp_path / "study").rglob("node.key"))
-        for process, name in zip(started[1:], "abc", strict=True):
-            assert wait_until(lambda n=name: b"Connected" in (tmp_path / f"{n}.out").read_bytes(), PATIENCE, process)
-        for rows in rounds:
+        for site, name in zip(started[1:], "ab", strict=True):
+            assert wait_until(lambda n=name: b"Connected" in (tmp_path / f"{n}.out").read_bytes(), PATIENCE, site)
+        for play, rows in zip((process, command), rounds, strict=True):
             for name, block in rows.items():
                 path = tmp_path / name / "rows.csv"
                 write_csv(path, block, header=not path.exists())
-            assert "1 round closed" in command("run", "study", "--rounds", "1")
+            assert "1 round closed" in play("run", "study", "--rounds", "1")
         hub = Hub(tmp_path / "study" / "state", FederationSettings.load(tmp_path / "study"))
         assert_same_server(hub.snapshot().server, expected)
-        assert "rounds closed: 3" in command("status", "study")
+        assert "rounds closed: 2" in command("status", "study")
         assert "none changed" in command("log", "state-a", "--verify")
         command("label", "bundle-b", "--data", "b/rows.csv", "--out", "labels.csv")
-        assert len((tmp_path / "labels.csv").read_text().splitlines()) == 451
-        for process in reversed(started):
-            os.kill(process.pid, signal.SIGINT)
-        assert [process.wait(PATIENCE) for process in started] == [0, 0, 0, 0]
+        assert len((tmp_path / "labels.csv").read_text().splitlines()) == 301
+        for running in reversed(started):
+            os.kill(running.pid, signal.SIGINT)
+        assert [running.wait(PATIENCE) for running in started] == [0, 0, 0]
         assert not processes.is_healthy(tmp_path / "study", int(address.rpartition(":")[2]), insecure=False)
     finally:
-        for process in started:
-            if process.poll() is None:
-                os.kill(process.pid, signal.SIGTERM)
-                process.wait(PATIENCE)
+        for running in started:
+            if running.poll() is None:
+                os.kill(running.pid, signal.SIGTERM)
+                running.wait(PATIENCE)
         for log in logs.values():
             log.close()
 
@@ -365,7 +375,7 @@ def in_background(work: Callable[[], object]) -> tuple[threading.Thread, list[Ba
 @pytest.mark.soak
 def test_faults_on_real_processes(tmp_path: Path) -> None:
     """A site that hangs, a site killed mid-round, a late joiner, the hub killed mid-run: nothing is lost."""
-    rows = three_rounds("abcd")
+    rows = rows_of_rounds("abcd", 3)
     reference = Reference()
     reference.play({name: rows[0][name] for name in "ab"}, 1)
     reference.play({name: rows[1][name] for name in "ab"}, 2)

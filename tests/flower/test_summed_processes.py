@@ -23,7 +23,7 @@ from fcac.flower.processes import free_port
 from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings
 from fcac.privacy import Ledger
 from testing.data import write_csv
-from testing.flower_study import SCHEMA
+from testing.flower_study import SCHEMA, time_passes
 from testing.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,8 @@ def test_everything_is_killed_within_a_round(tmp_path: Path) -> None:
         wait=PATIENCE,
         summing=summing_for(len(NAMES), 4.0, 1e-6, 1, 4),
     )
-    server, sites = ServerProcess(root), []
+    server = ServerProcess(root)
+    sites: list[SiteProcess] = []
     try:
         server.start()
         for number, name in enumerate(NAMES):
@@ -75,6 +76,7 @@ def test_everything_is_killed_within_a_round(tmp_path: Path) -> None:
             _kill(process.process)
         hub = Hub(root / "state", FederationSettings.load(root))
         assert hub.open_round == 1
+        time_passes(root, "a")
         server.start()
         sites[0].start()
         assert run_rounds(root, 1, lambda line: None)["closed"] == 1

@@ -218,6 +218,7 @@ def test_federation_loads(folder: Path, tmp_path: Path) -> None:
         assert Contribution.from_bytes(sent.read_bytes()).to_bytes() == sent.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FEDERATIONS, ids=named)
 def test_federation_goes_on(folder: Path, tmp_path: Path) -> None:
     if folder.name != "private":

@@ -15,7 +15,7 @@ from testing.data import labelled_blobs
 @pytest.mark.slow
 def test_digits_reach_the_bars_with_the_papers_server() -> None:
     # seeded noise of the same distribution, so that the test cannot fail by bad luck; the benchmark uses the real one
-    result = digits_utility(n_seeds=8, epsilons=(4.0, 8.0), mechanisms=["NodeRelease"], sampler=InsecureTestSampler(0))
+    result = digits_utility(n_seeds=4, epsilons=(4.0, 8.0), mechanisms=["NodeRelease"], sampler=InsecureTestSampler(0))
     at_4, at_8 = result["curves"]["NodeRelease"]["cae-fc"]["mean"]
     assert at_4 >= 0.44
     assert at_8 >= 0.48

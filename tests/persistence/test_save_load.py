@@ -89,6 +89,7 @@ def test_every_truncation_is_refused():
             from_bytes(DATA[:size])
 
 
+@pytest.mark.slow
 def test_every_byte_matters():
     rng = np.random.default_rng(0)
     for at in range(len(DATA)):
@@ -299,6 +300,7 @@ def check_tampering(name, where, value, model_class):
     assert np.isfinite(changed.score_samples(X)).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.sampled_from(["nodes", "counts", "bandwidths", "recency", "edges", "edge_ages", "clock"]),

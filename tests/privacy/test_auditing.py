@@ -69,7 +69,7 @@ def test_the_bound_is_sound_and_near_for_a_gaussian() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", PAIRS)
 def test_the_shipped_code_keeps_its_promise(words: str) -> None:
-    found = one_pair(shipped(), words, n_runs=600)
+    found = one_pair(shipped(), words, n_runs=400)
     promised = separation(shipped().rho)
     assert found.mu_low <= promised
     assert found.mu_low > 0.5 * promised  # the audit is awake: it sees most of what there is to see
@@ -180,7 +180,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], NodeRelease], str]] = [
 @pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")
 def test_mutants_are_caught(monkeypatch: pytest.MonkeyPatch, mutate: Any, words: str) -> None:
     mutant = mutate(monkeypatch)
-    n_runs = 900 if mutate is scale_divided_by_root_d else 200  # the smallest fault needs the most runs
+    n_runs = 400 if mutate is scale_divided_by_root_d else 100  # the smallest fault needs the most runs
     assert one_pair(mutant, words, n_runs).mu_of_one > separation(mutant.rho)
 
 
@@ -212,6 +212,7 @@ def test_half_the_noise_fails_the_public_function() -> None:
     assert result.verdict.startswith("FAILS")
 
 
+@pytest.mark.slow
 def test_local_noise_keeps_its_promise_and_the_audit_comes_close(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "randbelow", random.Random(0).randrange)
     result = audit(LocalNoise(2, [[0, 1]]), n_runs=1000)

@@ -56,6 +56,7 @@ def worst_neighbours(n_pairs: int, seed: int) -> tuple[int, float, float]:
     return count_change, ring_change, sum_change
 
 
+@pytest.mark.slow
 def test_one_record_moves_one_count_one_ring_and_one_sum_by_at_most_the_radius() -> None:
     count_change, ring_change, sum_change = worst_neighbours(2000, seed=0)
     assert (count_change, ring_change) == (WEIGHT, WEIGHT)
@@ -90,6 +91,7 @@ def worst_people(n_pairs: int, seed: int) -> tuple[float, float]:
     return worst_count, worst_sum
 
 
+@pytest.mark.slow
 def test_a_person_with_many_rows_moves_the_totals_no_more_than_one_with_a_single_row() -> None:
     worst_count, worst_sum = worst_people(500, seed=0)
     assert worst_count == 1.0

@@ -100,6 +100,7 @@ class TestSettings:
             assert len(counts) > cell_release.USUAL_CELLS
             assert counts.sum() == pytest.approx(3_000, rel=0.1)
 
+    @pytest.mark.slow
     def test_the_stated_deviations_are_those_of_the_noise(self) -> None:
         rows = np.random.default_rng(1).normal(0.5, 0.05, (1500, 3)) * [1.0, 10.0, 100.0]
         bounds = [[0, 1], [0, 10], [0, 100]]

@@ -66,6 +66,7 @@ def test_rings_without_noise_are_found() -> None:
     assert "too little noise in round 1" in faults(UnnoisedRings(1))
 
 
+@pytest.mark.slow
 def test_the_audit_fails_on_it() -> None:
     result = audit(NodeRelease(4, BOUNDS, sampler=HalfLater(1)), n_runs=100)
     assert not result.holds

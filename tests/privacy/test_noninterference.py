@@ -26,6 +26,7 @@ def shipped(epsilon: float = 4.0) -> NodeRelease:
     return NodeRelease(epsilon, BOUNDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_the_shipped_code_is_sound(epsilon: float) -> None:
     assert differences(shipped(epsilon)) == []
@@ -183,6 +184,7 @@ def test_planted_faults_are_found(monkeypatch: Patch, plant: Callable[[Patch], N
     assert any(words in name for name in found), found
 
 
+@pytest.mark.slow
 def test_a_fault_in_what_the_hub_receives_is_found(monkeypatch: Patch) -> None:
     current = site_module.Site._current
     seen: list[int] = []

@@ -65,6 +65,7 @@ def test_names_and_means_are_in_the_users_words_and_units(model):
     assert "standard units" not in html
 
 
+@pytest.mark.slow
 def test_columns_that_matter_come_first(model):
     importance = gather(model).profiles.importance
     assert {column.name for column, _ in importance[:2]} == {"age", "creatinine"}

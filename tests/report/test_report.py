@@ -275,6 +275,7 @@ def test_clusters_of_few_rows_are_not_described():
         assert (cluster.label in data.profiles.clusters) == (cluster.rows >= MIN_ROWS)
 
 
+@pytest.mark.slow
 def test_rows_are_refused_in_a_federation_and_with_privacy(in_process):
     model, rows = in_process
     with pytest.raises(ValueError, match="federation: leave rows out"):
@@ -385,6 +386,7 @@ def test_paper_noise_is_shown_with_the_figures_of_the_data():
     assert gather(model.server_).privacy.figures == words.figures
 
 
+@pytest.mark.slow
 def test_node_release_states_its_promise_and_its_limits():
     rows = three_blobs(d=2)
     bounds = [[-2, 8], [-2, 8]]

@@ -33,6 +33,12 @@ FLAGS = [
 ]
 SCREENS = [(1280, 900, "light"), (1280, 900, "dark"), (820, 1180, "light"), (390, 844, "light"), (390, 844, "dark")]
 REPORTS = ["demo", "federation", "paper"]
+# Each report on the widest and the narrowest screen, and one of them on every screen; `make soak` has them all.
+LOOKS = [
+    pytest.param(*screen, name, marks=() if name == "demo" or screen in SCREENS[k::3] else pytest.mark.soak)
+    for k, name in enumerate(REPORTS)
+    for screen in SCREENS
+]
 
 # Contrast of every visible piece of text with what lies behind it, by the formula of WCAG 2; those too low come back.
 CONTRAST = """() => {
@@ -137,9 +143,8 @@ class Page:
         self.context.close()
 
 
-@pytest.mark.parametrize("name", REPORTS)
-@pytest.mark.parametrize(("width", "height", "scheme"), SCREENS)
-def test_report_looks_right(browser, reports, name, width, height, scheme):
+@pytest.mark.parametrize(("width", "height", "scheme", "name"), LOOKS)
+def test_report_looks_right(browser, reports, width, height, scheme, name):
     with Page(browser, reports[name], width, height, scheme) as opened:
         page = opened.page
         for details in page.locator("details").all():

@@ -13,6 +13,8 @@ from fcac.exceptions import DataError, ReadWarning
 from fcac.tables import open_tables
 from testing.data import write_table
 
+pytestmark = pytest.mark.slow
+
 _PIECES = [
     b'"',
     b";",

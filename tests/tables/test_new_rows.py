@@ -92,6 +92,7 @@ def test_a_file_whose_used_lines_changed_is_refused(tmp_path: Path, text: str) -
         reader.new()
 
 
+@pytest.mark.slow
 def test_a_change_in_the_middle_of_a_large_file_is_noticed_if_its_length_changes(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     rows = [f"{i},{i}\n" for i in range(60_000)]
@@ -291,6 +292,7 @@ def test_an_error_names_the_line_in_the_file_and_not_in_what_is_new(tmp_path: Pa
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_text_far_down_is_counted_and_not_quoted(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("x,y\n1,2\n")

@@ -393,6 +393,7 @@ def test_an_index_left_by_pandas_is_not_clustered_by(tmp_path):
     assert open_tables([tmp_path / "x.parquet"]).feature_names == ["a"]
 
 
+@pytest.mark.slow
 def test_tables_are_read_without_scikit_learn():
     code = "import sys, fcac.tables, fcac.tables.draft; print([n for n in ('sklearn', 'scipy') if n in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

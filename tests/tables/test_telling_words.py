@@ -17,6 +17,7 @@ def test_words_from_rows_leave_out_what_all_clusters_share():
     assert words_from_rows(["42 ?!"], [0]) == {0: []}
 
 
+@pytest.mark.slow
 def test_words_from_a_public_vocabulary_need_centres_only():
     pytest.importorskip("tokenizers")
     known = encoder()

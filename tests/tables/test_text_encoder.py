@@ -46,6 +46,7 @@ def test_a_shorter_code_is_the_beginning_of_the_long_one():
     assert re.fullmatch(r"[0-9a-f]{64}", fingerprint("wordllama")["checksum"])
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_and_no_logging_is_set_up():
     code = (
         "import socket, logging, sys\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from fcac.estimators import models
 from fcac.federation import Contribution, Server, Site, readouts
 from fcac.federation.condenser import condenser_for
 from fcac.flower import server_app
+from fcac.flower.hub_server import DATABASE
 from fcac.flower.in_process import Fault, InProcessGrid
 from fcac.flower.service import site_settings
 from testing.data import write_csv
@@ -150,6 +153,14 @@ class Reference:
 
     def play(self, rows: Mapping[str, np.ndarray], round: int) -> None:
         self.server.absorb(self.contribute(rows, round))
+
+
+def time_passes(root: Path, name: str) -> None:
+    """Let the hub's time run out for a site that was killed: for half a minute it would hold its key for in use."""
+    key = public_pem(FederationSettings.load(root).members[name].key)
+    with contextlib.closing(sqlite3.connect(root / "server" / DATABASE, timeout=60)) as connection, connection:
+        changed = connection.execute("UPDATE node SET online_until = 0 WHERE public_key = ?", (key,)).rowcount
+    assert changed == 1
 
 
 def hostile(name: str, now: int = 1) -> tuple[bytes, str]:

@@ -89,6 +89,7 @@ def test_facts(study):
     assert {change["kind"] for change in found["lineage"]} == {"born"}
 
 
+@pytest.mark.slow
 def test_status_as_json(study, capfd):
     assert json.loads(fcac(capfd, "federation", "status", study, "--json"))["rounds_closed"] == 1
 
@@ -133,6 +134,7 @@ def test_buttons_need_the_token_of_the_page(console, study):
     assert not verify(log.path).problem
 
 
+@pytest.mark.slow
 def test_what_happens_is_pushed(console, study):
     request = urllib.request.Request(
         f"http://127.0.0.1:{console.port}/events", headers={"Authorization": f"Bearer {console.token}"}

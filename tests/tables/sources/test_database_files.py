@@ -73,6 +73,7 @@ def test_queries_that_cannot_be_used(database, query, words):
     assert len(database.rows(columns=["id"])["north"]) == 6
 
 
+@pytest.mark.slow
 def test_new_rows_by_a_column_that_grows(database):
     finder = NewRowFinder(database.path, Schema(["age"]), options=ReadOptions(new_by="id"))
     finder.check_columns()

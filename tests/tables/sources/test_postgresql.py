@@ -23,6 +23,8 @@ from fcac.tables.sources.database import DatabaseTable
 from fcac.tables.sources.postgresql import public_name
 from testing.postgres import PASSWORD
 
+pytestmark = pytest.mark.slow  # a real server
+
 VISITS = """
 create table visits as select i as id, (20 + i % 60)::int as age, (i % 7)::numeric(8, 2) / 2 as dose, i % 2 = 0 as
 smoker, case when i % 5 = 0 then null else i::real end as gap, 'ward ' || i % 3 as ward, date '2024-01-01' + i % 300 as
@@ -154,7 +156,6 @@ def test_every_command_reads_a_database_and_leaves_no_credentials(postgres, tmp_
     assert all(PASSWORD not in text for text in found)
 
 
-@pytest.mark.slow
 def test_a_connection_cut_in_the_middle_leaves_everything_as_it_was(postgres):
     postgres.run("create table many as select i::float8 as a, repeat('x', 500) as t from generate_series(1, 100000) i")
     model = FCAC(random_state=0).fit(np.random.default_rng(0).normal(size=(100, 1)))
@@ -207,7 +208,6 @@ def test_a_site_learns_every_row_once_by_a_column_that_grows(postgres, tmp_path)
         assert PASSWORD.encode() not in path.read_bytes()
 
 
-@pytest.mark.slow
 def test_a_site_whose_connection_is_cut_has_learned_nothing(postgres, tmp_path, monkeypatch):
     postgres.run(VISITS, "insert into visits (id, age, dose) select 1000 + i, 30, 1 from generate_series(1, 200000) i")
     read = DatabaseTable._read
