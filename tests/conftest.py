@@ -29,6 +29,25 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     return report
 
 
+#: Examples in docstrings that are no tests of the fast kind; they cannot be marked where they stand.
+SLOW_EXAMPLES = {
+    "fcac.estimators.demo.run_demo",
+    "fcac.estimators.summary.Described.summary",
+    "fcac.federation.sent_audit.sent_differences",
+    "fcac.privacy.auditing.audit",
+    "fcac.privacy.noninterference.differences",
+    "fcac.report.write_report",
+}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest sorts out by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the examples that take their time."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name in SLOW_EXAMPLES:
+            item.add_marker(pytest.mark.slow)
+
+
 #: Seconds from which `make test-fast` names a test that is not marked `slow`.
 SLOW = 1.0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
 import gzip
 import importlib
 import inspect
@@ -115,6 +116,7 @@ CONTRAST = """() => {
 # ---------------------------------------------------------------- code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNING, ids=name_of)
 def test_code_of_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -159,9 +161,27 @@ def shell_commands() -> list[tuple[str, list[str]]]:
     return listed
 
 
+@functools.cache
+def whole_command() -> click.Command:
+    """Return what `fcac` is, with everything below it; making it takes longer than looking something up in it."""
+    return typer.main.get_command(cli.app)
+
+
+@functools.cache
+def command_named(name: str) -> click.Command:
+    """Return a command by its first word; an unknown one is an error."""
+    root = whole_command()
+    assert isinstance(root, click.Group)
+    _, found, _ = root.resolve_command(click.Context(root), [name])
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(("where", "words"), shell_commands(), ids=lambda value: str(value)[:70])
 def test_command_and_options_exist(where: str, words: list[str]) -> None:
-    command, rest = typer.main.get_command(cli.app), list(words)
+    command, rest = whole_command(), list(words)
+    if rest and not rest[0].startswith("-"):
+        command, rest = command_named(rest[0]), rest[1:]
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         _, found, rest = command.resolve_command(click.Context(command), rest)  # an unknown name is an error
         assert found is not None, where
@@ -174,7 +194,7 @@ def test_command_and_options_exist(where: str, words: list[str]) -> None:
 
 def test_every_command_is_in_the_reference() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
-    root = typer.main.get_command(cli.app)
+    root = whole_command()
     assert isinstance(root, click.Group)
     names = set()
     for name in root.list_commands(click.Context(root)):
@@ -204,7 +224,7 @@ def test_every_read_option_is_in_the_guide() -> None:
 
 def test_every_command_line_option_has_a_help_text() -> None:
     without = []
-    waiting: list[tuple[str, click.Command]] = [("fcac", typer.main.get_command(cli.app))]
+    waiting: list[tuple[str, click.Command]] = [("fcac", whole_command())]
     while waiting:
         name, command = waiting.pop()
         if isinstance(command, click.Group):
@@ -234,6 +254,7 @@ def test_architecture_names_every_package() -> None:
     assert [name for name in named if name in packages] == packages[::-1], "list packages from the bottom up"
 
 
+@pytest.mark.slow
 def test_architecture_shows_the_imports_and_files_there_are() -> None:
     imports = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw_imports.py"))
     page = imports["PAGE"].read_text("utf-8")
@@ -326,6 +347,7 @@ def test_the_site_names_its_version() -> None:
     assert settings["project"]["site_dir"] == f"site/{fcac.__version__}"
 
 
+@pytest.mark.slow
 def test_figures_in_words_are_those_of_the_demo() -> None:
     result = run_demo(seed=0, server="communities")
     first, second = (len(sent.nodes) for sent in result.model.server_.latest().values())

@@ -71,6 +71,7 @@ def test_division_by_zero_is_an_error_unless_asked_otherwise():
 # ---------------------------------------------------------------- one way to compile
 
 
+@pytest.mark.slow
 def test_only_the_decorator_module_calls_numba_s_compiler():
     found = []
     for path, tree in TREES.items():
@@ -127,6 +128,7 @@ def names_in_kernels(tree):
     return found
 
 
+@pytest.mark.slow
 def test_the_stamp_covers_every_file_with_kernels():
     tools = {"numba", "llvmlite"}
     expected = [

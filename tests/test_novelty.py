@@ -73,6 +73,7 @@ def test_python_command_and_export_agree_on_every_row(server: str, n_sites: int,
         assert told_by_book[column].equals(told[column])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("n_sites", [1, 3])
 def test_with_a_schema_python_command_and_export_agree(server: str, n_sites: int, tmp_path: Path) -> None:
@@ -99,6 +100,7 @@ def test_with_a_schema_python_command_and_export_agree(server: str, n_sites: int
     np.testing.assert_array_equal(told["means"], model.export().is_novel(read))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_saved_model_means_the_same(server: str, tmp_path: Path) -> None:
     model, X = fitted(server, 3), mixed()
@@ -156,6 +158,7 @@ def test_single_clusterers_and_the_command_agree(kind: Any, tmp_path: Path) -> N
     assert told_by_the_command(model, rows, tmp_path)["novel"].to_pylist() == novel.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_report_counts_the_same_rows(server: str) -> None:
     model, rows = fitted(server, 3), mixed()
@@ -264,6 +267,7 @@ def gaussians(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
     return centres[rng.integers(8, size=n)] + rng.normal(size=(n, d))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("n_sites", [1, 20])
 @pytest.mark.parametrize("kind", KINDS)
@@ -280,6 +284,7 @@ def test_about_alpha_of_fresh_rows_are_novel(kind: str, n_sites: int, server: st
     assert model.export().is_novel(far).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_the_rate_holds_where_many_rows_share_a_node() -> None:
     rng = np.random.default_rng(2)
     for kind in ("gauss50", "cube"):
@@ -287,6 +292,7 @@ def test_the_rate_holds_where_many_rows_share_a_node() -> None:
         assert 0.003 < model.is_novel(KINDS[kind](20_000, rng)).mean() < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("alpha", [0.001, 0.2])
 def test_a_rate_means_the_same_everywhere(server: str, alpha: float, tmp_path: Path) -> None:
@@ -304,6 +310,7 @@ def test_a_rate_means_the_same_everywhere(server: str, alpha: float, tmp_path: P
     assert run([*words, "--alpha", "2"]) == 2
 
 
+@pytest.mark.slow
 def test_rounds_and_forgetting_a_site_measure_anew() -> None:
     rng = np.random.default_rng(4)
     here, there = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2)) + 50
@@ -348,6 +355,7 @@ def test_what_is_no_rate_is_refused() -> None:
             novelty.Calibration(distances)
 
 
+@pytest.mark.slow
 def test_a_site_measures_the_model_it_fetches_by_its_own_rows(tmp_path: Path) -> None:
     from fcac.federation.asking import calibrated_at_site
 

@@ -50,6 +50,7 @@ def test_proxy(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_entry_point(tmp_path):
     shim = tmp_path / "bin"
     shim.mkdir()

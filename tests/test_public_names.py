@@ -46,6 +46,7 @@ def test_dir_shows_public_names_and_subpackages_only() -> None:
         assert getattr(fcac, name) is not None
 
 
+@pytest.mark.slow
 def test_subpackages_load_when_asked_for() -> None:
     program = "import fcac, sys; assert 'sklearn' not in sys.modules; fcac.report.write_report; fcac.tables.open_tables"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=300)

@@ -169,6 +169,7 @@ def check_scaling(model_class, spec, exponent):
     np.testing.assert_array_equal(scaled.predict(X * factor), model.predict(X))
 
 
+@pytest.mark.slow
 @modest
 @given(any_model, smooth, st.integers(-60, 60))
 def test_scaling_by_a_power_of_two_scales_the_result_bit_for_bit(model_class, spec, exponent):
@@ -589,6 +590,7 @@ def check_saving(model_class, spec, cut):
     assert_equal_states(quietly(again.partial_fit, X[cut:]), whole)
 
 
+@pytest.mark.slow
 @modest
 @given(any_model, hostile, st.integers(0, 300))
 def test_saved_loaded_and_gone_on_is_as_never_saved(model_class, spec, cut):

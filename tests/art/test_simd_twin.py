@@ -251,6 +251,7 @@ def test_the_kernel_of_one_feature(width):
     assert_same_bits(out, [[gaussian(x[0], w[0], width) for w in nodes.tolist()] for x in points.tolist()])
 
 
+@pytest.mark.slow
 @any_kind
 @may_overflow
 def test_correntropy(kind):

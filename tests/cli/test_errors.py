@@ -59,6 +59,7 @@ def test_every_command_has_help_with_an_example(command, capfd):
     assert f"fcac {command}" in said
 
 
+@pytest.mark.slow
 def test_bad_use_is_exit_code_2_and_says_where_to_look(data, capfd):
     x, m = data / "x.csv", data / "m.fcac"
     cases = [
@@ -94,6 +95,7 @@ def test_bad_use_is_exit_code_2_and_says_where_to_look(data, capfd):
     assert not list(data.glob(".*.part"))
 
 
+@pytest.mark.slow
 def test_failures_are_exit_code_1(data, capfd):
     (data / "bad.csv").write_text("a,b\n1,\n2,2\n")
     line = told(capfd, 1, "fit", data / "bad.csv", "-o", data / "n.fcac")
@@ -114,6 +116,7 @@ def test_a_failed_prediction_leaves_no_output(data, capfd):
     assert not list(data.glob(".*.part"))
 
 
+@pytest.mark.slow
 def test_no_value_of_a_row_is_ever_shown(data, capfd):
     secret = "4242.4242"
     for content in (

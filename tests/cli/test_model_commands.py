@@ -63,6 +63,7 @@ def test_the_command_makes_the_model_that_python_makes(clinics, model):
     np.testing.assert_array_equal(load(model).server_.node_labels, again.server_.node_labels)
 
 
+@pytest.mark.slow
 def test_simulated_sites(clinics, capfd):
     np.savez(clinics / "x.npz", X=np.random.default_rng(0).normal(size=(300, 2)), y=np.arange(300) % 3)
     for options in ([], ["--label-column", "y"], ["--partition", "dirichlet", "--label-column", "y", "--alpha", "1"]):
@@ -102,6 +103,7 @@ def test_update_needs_the_columns_of_the_model_in_any_order(clinics, model, capf
     assert "has no column age" in fcac(capfd, "update", model, clinics / "north.csv", code=1)
 
 
+@pytest.mark.slow
 def test_forget_is_exact(clinics, model, capfd):
     said = fcac(capfd, "forget", model, "north", "--out", clinics / "without.fcac")
     assert "Forgot site north" in said
@@ -155,6 +157,7 @@ def test_predict_keeps_columns_and_leaves_dropped_rows_empty(clinics, capfd):
     assert [label is None for label in table["label"].to_pylist()] == [False, True, False]
 
 
+@pytest.mark.slow
 def test_the_schema_travels_with_the_model_and_its_export(clinics, capfd):
     text = 'fcac_schema = 1\nscaling = "range"\nmin = -2\nmax = 10\n[columns]\ndose = {}\nage = {}\n'
     (clinics / "schema.toml").write_text(text)
@@ -205,6 +208,7 @@ def test_columns_keep_the_order_of_the_schema_in_the_file(tmp_path, capfd):
     assert load(tmp_path / "m.fcac").server_.nodes[:, 0].std() > 100
 
 
+@pytest.mark.slow
 def test_inspect_says_what_a_file_holds(clinics, model, capfd):
     said = fcac(capfd, "inspect", model)
     assert "states of all sites and 3 contributions" in said
@@ -232,6 +236,7 @@ def test_single_clusterers_can_be_inspected_and_predict(clinics, capfd):
         assert "CAEFC" in fcac(capfd, *command, code=2)
 
 
+@pytest.mark.slow
 def test_report_and_fit_with_report(clinics, model, capfd):
     said = fcac(capfd, "report", model, "-o", clinics / "r.html", "--title", "Three clinics")
     assert said.splitlines()[-1] == f"Report: {clinics / 'r.html'}"
@@ -253,6 +258,7 @@ def test_schema_prints_or_writes_a_draft(clinics, capfd):
     assert said.splitlines()[-1] == "The data fit the schema."
 
 
+@pytest.mark.slow
 def test_the_communities_server(clinics, capfd):
     fcac(capfd, "fit", clinics / "clinics", "--server", "communities", "-o", clinics / "c.fcac")
     known = load(clinics / "c.fcac")
@@ -264,6 +270,7 @@ def test_the_communities_server(clinics, capfd):
     assert len(load(clinics / "book.fcac").nodes) < len(known.server_.nodes)
 
 
+@pytest.mark.slow
 def test_demo_ends_with_the_path_of_its_report(tmp_path, capfd):
     lines = fcac(capfd, "demo", "--out", tmp_path / "demo").splitlines()
     assert lines[-1] == str(tmp_path / "demo" / "report.html")
@@ -272,6 +279,7 @@ def test_demo_ends_with_the_path_of_its_report(tmp_path, capfd):
     assert sum(line.lstrip().startswith("round") for line in lines) == 3
 
 
+@pytest.mark.slow
 def test_three_commands_cluster_a_hospitals_table_with_gaps(tmp_path, capfd):
     import pandas as pd
     from sklearn.metrics import adjusted_mutual_info_score

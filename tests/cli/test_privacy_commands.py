@@ -44,6 +44,7 @@ def private_fit(capfd, folder, *more, code=0, epsilon=2):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_private_fit_charges_its_ledger_and_update_goes_on(folder, capfd):
     said = private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 3)
     assert "site north: eps = 2.00" in said
@@ -62,6 +63,7 @@ def test_a_private_fit_charges_its_ledger_and_update_goes_on(folder, capfd):
     assert "Round 3" in fcac(capfd, "update", folder / "m.fcac", folder / "day3.csv", "--site", "north")
 
 
+@pytest.mark.slow
 def test_disjoint_people_and_disjoint_days_do_not_add_up(folder, capfd):
     private_fit(capfd, folder, "--ledger", folder / "ids.db", "--budget", 2.1, "--record-id", "id")
     fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", "--record-id", "id")
@@ -73,6 +75,7 @@ def test_disjoint_people_and_disjoint_days_do_not_add_up(folder, capfd):
     assert Ledger.open(folder / "days.db").spent("north") == pytest.approx(2.0, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_same_rows_under_other_names_are_refused_at_the_second_release(folder, capfd):
     rows = (folder / "day1.csv").read_text()
     for day in ("mon", "tue", "wed"):
@@ -124,6 +127,7 @@ def test_the_worst_site_is_shown_and_nothing_is_multiplied(folder, capfd):
     assert all(item.privacy["spent"] == pytest.approx(book.spent(), abs=0.05) for item in latest.values())
 
 
+@pytest.mark.slow
 def test_a_model_and_an_older_ledger_are_not_put_together(folder, capfd):
     private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 20)
     backup = (folder / "n.db").read_bytes()
@@ -165,6 +169,7 @@ def test_bounds_must_be_public(folder, capfd):
     assert not (folder / "m.fcac").exists()
 
 
+@pytest.mark.slow
 def test_ledger_and_budget_go_together(folder, capfd):
     assert "a new ledger needs --budget" in private_fit(capfd, folder, "--ledger", folder / "n.db", code=2)
     assert "--budget needs --ledger" in private_fit(capfd, folder, "--budget", 3, code=2)
@@ -202,6 +207,7 @@ def test_without_a_ledger_there_is_a_note(folder, capfd):
     assert "without --ledger" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_ledger_is_shown_to_people_and_programs(folder, capfd):
     private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 3)
     said = fcac(capfd, "ledger", folder / "n.db")
@@ -215,6 +221,7 @@ def test_the_ledger_is_shown_to_people_and_programs(folder, capfd):
     assert "not a privacy ledger" in fcac(capfd, "ledger", folder / "day1.csv", code=1)
 
 
+@pytest.mark.slow
 def test_the_papers_noise_warns_and_local_noise_needs_bounds(folder, capfd):
     args = ["fit", str(folder / "day1.csv"), "--drop", "id", "--paper-noise", "15", "-o", str(folder / "p.fcac")]
     assert run(args) == 0

@@ -79,6 +79,7 @@ def test_approximate_lists_are_whole_without_the_point_itself_and_repeatable(poi
     assert np.array_equal(near, again)
 
 
+@pytest.mark.slow
 def test_approximate_lists_mended_after_a_change_are_as_good_as_new_ones():
     points = mixture(8000, 16, 6)
     near, _ = nearest_approximate(points, 18)

@@ -70,6 +70,7 @@ def test_result_depends_neither_on_threads_nor_on_how_sites_are_mixed() -> None:
     assert same_model(first, FCAC(random_state=0).fit({s: X[site == s] for s in (3, 1, 0, 2)}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["list", "frame", "arrow", "float32"])
 def test_any_kind_of_table(form: str) -> None:
     X, site = rows_and_sites(1)

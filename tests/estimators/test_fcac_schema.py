@@ -32,6 +32,7 @@ def streamed(schema: Schema | None = SCHEMA) -> FCAC:
     return FCAC(random_state=0).play_stream(pieces, 2, ["b", "a"], schema=schema)
 
 
+@pytest.mark.slow
 def test_schema_is_saved_loaded_and_exported(tmp_path: Path) -> None:
     model = streamed()
     save(model, tmp_path / "m.fcac")

@@ -102,6 +102,7 @@ def test_output_as_a_frame() -> None:
     np.testing.assert_array_equal(again, distances)
 
 
+@pytest.mark.slow
 def test_in_a_pipeline() -> None:
     X, truth = labelled_blobs(600, 2)
     X = X * [1.0, 1000.0]

@@ -154,6 +154,7 @@ def test_servers_that_cannot_tell_have_no_stability() -> None:
     assert stability_of(paper.server_) is None
 
 
+@pytest.mark.slow
 def test_stability_of_a_server_is_that_of_its_read_out(model: FCAC) -> None:
     found = stability_of(model.server_)
     assert found is not None

@@ -34,6 +34,8 @@ from fcac.flower.fleet_client import FleetConnection, HubAway, HubRefuses, KeyIn
 from fcac.flower.guard import Connections, FrontLimits, Gate, LimitedSocket
 from testing.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 USED = {
     "flwr.app.message": ["make_message", "remove_content_from_message"],
     "flwr.common.constant": [

@@ -135,6 +135,7 @@ def test_a_site_that_was_not_told_to_takes_no_part(tmp_path: Path) -> None:
     assert "without --agree" in (made.state("a") / "site.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_site_without_privacy_pays_for_the_agreement_alone(tmp_path: Path) -> None:
     made = study(tmp_path, names="a", epsilon=None, budget=1.0)
     play(made)
@@ -208,6 +209,7 @@ def test_answers_of_another_form_are_rejected(tmp_path: Path) -> None:
     assert begun.missing() == ["a"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_agreed_on_is_said_before_anybody_is_asked(tmp_path: Path) -> None:
     (tmp_path / "settled").mkdir()
     settled = Study(tmp_path / "settled", "a")

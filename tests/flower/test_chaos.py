@@ -31,8 +31,10 @@ from fcac.flower.processes import free_port
 from fcac.flower.service import ServerProcess, SiteProcess, site_settings
 from fcac.privacy import Ledger
 from testing.data import blobs, write_csv
-from testing.flower_study import SCHEMA, Study, time_passes
+from testing.flower_study import SCHEMA, Study, assert_no_secret, memory_of, time_passes
 from testing.waiting import PATIENCE, wait_until
+
+pytestmark = pytest.mark.slow
 
 N_ROWS = 60
 BUDGET = 1000.0
@@ -155,21 +157,6 @@ class Chaos:
                 processes.stop(process)
 
 
-def assert_no_secret(folder: Path) -> None:
-    """Private keys and one-time tokens stay in their files: no line of one is in any log, journal or database."""
-    secrets = {
-        line for key in folder.rglob("*.key") for line in key.read_bytes().splitlines() if len(line) > 30
-    }  # a ledger's key has no lines
-    assert len(secrets) > 3
-    looked_at = 0
-    for path in folder.rglob("*"):
-        if path.is_file() and path.suffix != ".key":
-            looked_at += 1
-            found = path.read_bytes()
-            assert not any(secret in found for secret in secrets), path
-    assert looked_at > 10
-
-
 @contextlib.contextmanager
 def chaos(folder: Path, n_sites: int, seed: int) -> Iterator[Chaos]:
     made = Chaos(folder, n_sites, seed)
@@ -179,7 +166,6 @@ def chaos(folder: Path, n_sites: int, seed: int) -> Iterator[Chaos]:
         made.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_sites", "n_rounds", "n_kills"),
     [
@@ -227,7 +213,6 @@ def in_background(work: Callable[[], None]) -> threading.Thread:
 
 
 @pytest.mark.soak
-@pytest.mark.slow
 def test_the_wire_is_flooded_by_a_valid_site(tmp_path: Path) -> None:
     """Rounds go on for the others, and the hub's memory does not grow; that the key is slowed down is in test_guard."""
     with chaos(tmp_path, 3, seed=1) as made:
@@ -262,12 +247,6 @@ def test_the_wire_is_flooded_by_a_valid_site(tmp_path: Path) -> None:
         assert asked[0] > 20
         assert memory_of(pid) < before + 100
         made.check(2)
-
-
-def memory_of(pid: int) -> int:
-    """Return the resident memory of a process in megabytes."""
-    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(fields["VmRSS"].split()[0]) // 1024
 
 
 @pytest.mark.soak

@@ -117,6 +117,7 @@ def test_a_site_does_not_start_with_epsilon_and_no_bounds(tmp_path: Path, capsys
     assert "bounds" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_state_made_without_privacy_cannot_go_on_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(tmp_path, names="a")
     study.give({"a": blobs(50, 1)})
@@ -126,6 +127,7 @@ def test_a_state_made_without_privacy_cannot_go_on_with_it(tmp_path: Path, capsy
     assert "give it an empty state" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(tmp_path)
     study.give({name: blobs(300, i) for i, name in enumerate("abc")})
@@ -176,6 +178,7 @@ def test_hand_made_changes_survive_add_and_revoke(tmp_path: Path) -> None:
     assert study.settings.active == ["b", "c", "d"]
 
 
+@pytest.mark.slow
 def test_run_without_a_server_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(tmp_path, names="a")
     path = study.root / "federation.toml"
@@ -186,6 +189,7 @@ def test_run_without_a_server_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["federation", "run", str(study.root), "--every", "soon"]) == 2
 
 
+@pytest.mark.slow
 def test_status_counts_nothing_from_before_a_site_was_forgotten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +207,7 @@ def test_status_counts_nothing_from_before_a_site_was_forgotten(
     assert "Each site sets its own budget." in shown
 
 
+@pytest.mark.slow
 def test_a_site_says_what_is_wrong_before_it_starts(
     tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,6 +268,7 @@ def test_a_bundle_is_not_trusted(tmp_path: Path, schema: Path) -> None:
     assert (tmp_path / "elsewhere").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_the_log_of_a_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(tmp_path, names="a")
     study.give({"a": blobs(50, 1)})

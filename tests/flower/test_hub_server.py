@@ -29,6 +29,7 @@ def root(tmp_path: Path) -> Path:
     return study.init(tmp_path / "study", ["a", "b"], tmp_path / "schema.toml", address="127.0.0.1:9")
 
 
+@pytest.mark.slow
 def test_keys_follow_the_settings(root: Path, tmp_path: Path) -> None:
     said: list[str] = []
     hub, link = HubServer(root, say=said.append), Link(tmp_path / "link.db")
@@ -82,6 +83,7 @@ def test_an_expired_certificate_is_named(root: Path) -> None:
         check_certificate(root, FederationSettings.load(root))
 
 
+@pytest.mark.slow
 def test_the_hub_on_this_machine_is_asked_patiently(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(processes, "is_healthy", lambda *_: bool(asked.append(1)))
@@ -97,6 +99,7 @@ def test_a_failure_is_told_in_words(code: int) -> None:
     assert "code" not in line
 
 
+@pytest.mark.slow
 def test_a_hub_does_not_load_what_learns() -> None:
     """It would be ready seconds later, and twice as large."""
     loaded = subprocess.run(

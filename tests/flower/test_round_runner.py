@@ -21,6 +21,7 @@ from testing.data import blobs, site_rows
 from testing.flower_study import Reference, Study, hostile
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("insecure", [True, False])
 def test_model_equals_the_run_without_a_wire(tmp_path: Path, insecure: bool) -> None:
     study, reference = Study(tmp_path, insecure=insecure), Reference()
@@ -70,6 +71,7 @@ def only(site: str, study: Study, kind: str, what: Any) -> Any:
     return fault
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["killed", "hanging"])
 def test_a_lost_contribution_comes_in_the_next_round(tmp_path: Path, loss: str) -> None:
     study, reference = Study(tmp_path), Reference()
@@ -93,6 +95,7 @@ def test_a_lost_contribution_comes_in_the_next_round(tmp_path: Path, loss: str) 
     assert_same_server(study.server, reference.server)
 
 
+@pytest.mark.slow
 def test_a_lost_contribution_is_part_of_the_next_one(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first, second = site_rows("abc", 1), site_rows("abc", 2)
@@ -121,6 +124,7 @@ def test_a_contribution_delivered_twice_counts_once(tmp_path: Path) -> None:
     assert len(study.events("duplicate")) == 3
 
 
+@pytest.mark.slow
 def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first = site_rows("abc", 1)
@@ -143,6 +147,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path, name: str) -> None:
     study, reference = Study(tmp_path), Reference()
@@ -162,6 +167,7 @@ def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path
     assert words in study.reasons()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -183,6 +189,7 @@ def test_a_reply_of_another_form_is_rejected(tmp_path: Path, values: dict[str, A
     assert words in study.reasons()[0]
 
 
+@pytest.mark.slow
 def test_without_keys_a_name_can_be_claimed_once(tmp_path: Path) -> None:
     study, reference = Study(tmp_path, insecure=True), Reference()
     rows = site_rows("abc", 1)
@@ -217,6 +224,7 @@ def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Pat
     assert study.reasons() == ["another contribution of this site has already arrived"]
 
 
+@pytest.mark.slow
 def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
     study = Study(tmp_path)
     study.give(site_rows("abc", 1))
@@ -232,6 +240,7 @@ def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
 # ------------------------------------------------------------ crashes
 
 
+@pytest.mark.slow
 def test_after_a_crash_only_the_missing_sites_are_asked(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     rows = site_rows("abc", 1)
@@ -325,6 +334,7 @@ def test_a_torn_journal_line_is_passed_over(tmp_path: Path) -> None:
 # ------------------------------------------------------------ changes of membership
 
 
+@pytest.mark.slow
 def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first, second = site_rows("abc", 1), site_rows("abc", 2)
@@ -343,6 +353,7 @@ def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path)
     assert study.server.latest()["b"].counts.sum() == 240
 
 
+@pytest.mark.slow
 def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first, second = site_rows("abc", 1), site_rows("abc", 2)
@@ -395,6 +406,7 @@ def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     assert (models.from_bytes(data).predict(rows) == study.server.predict(rows)).mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cae-fc", "communities"])
 def test_what_sites_fetch_holds_no_node_and_no_record(tmp_path: Path, kind: str) -> None:
     study = Study(tmp_path, server=kind)
@@ -433,6 +445,7 @@ def test_released_nodes_are_handed_out_as_they_are() -> None:
     assert book.feature_names == ["x", "y"]
 
 
+@pytest.mark.slow
 def test_the_report_is_written_after_every_round(tmp_path: Path) -> None:
     study = Study(tmp_path)
     study.give(site_rows("abc", 1))

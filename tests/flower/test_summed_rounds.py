@@ -20,6 +20,8 @@ from fcac.flower import messages
 from fcac.privacy import Ledger
 from testing.flower_study import Study
 
+pytestmark = pytest.mark.slow
+
 NAMES = ["a", "b", "c", "d", "e"]
 
 

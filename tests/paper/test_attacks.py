@@ -19,6 +19,7 @@ from fcac.paper.attacks import (
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.slow
 def test_figures_are_those_in_the_documentation() -> None:
     figures = json.loads(json.dumps(attack_figures()))
     assert figures["total_epsilon"]["15"] == 960
@@ -37,6 +38,7 @@ def test_matching_fails_where_noise_is_large() -> None:
     assert nearest_record_match(rows, 1e6) > 0.99
 
 
+@pytest.mark.slow
 def test_the_float_attack_never_rules_out_the_truth() -> None:
     values = RNG.integers(0, 100, size=400).astype(float)
     found = float_attack(values, np.arange(100.0), epsilon=50, random_state=3)

@@ -93,5 +93,6 @@ def test_parameters_are_checked() -> None:
         FederatedMixture(max_components=0).fit([[0.0], [1.0]])
 
 
+@pytest.mark.slow
 def test_manners() -> None:
     check_estimator(FederatedMixture(max_components=4, random_state=0))

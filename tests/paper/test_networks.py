@@ -54,6 +54,7 @@ def test_gng_follows_what_remains_of_a_distribution():
     assert model.predict([[5.5, 5.5]])[0] in set(model.state_.components()[near])
 
 
+@pytest.mark.slow
 def test_gwr_covers_a_square_to_the_accuracy_asked_for():
     """Marsland's criterion: once the network has stopped growing, every row is matched as the threshold asks."""
     rng = np.random.default_rng(0)
@@ -107,12 +108,14 @@ def test_soinn_plus_keeps_structures_when_the_data_change():
     assert adjusted_rand_score(y, model.predict(X)) > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS, ids=ids)
 def test_manners(network):
     # a clusterer that learns one row at a time does not see two blobs in fifty rows, as scikit-learn expects
     check_estimator(network, expected_failed_checks={"check_clustering": "needs more than fifty rows"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS, ids=ids)
 def test_pieces_do_not_matter(network):
     rng = np.random.default_rng(3)

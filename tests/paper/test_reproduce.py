@@ -77,6 +77,7 @@ def digits_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_runs_are_resumable_and_repeatable(digits_dir, tmp_path) -> None:
     cells = cells_of(["toy-digits"], ["iid", "non-iid"], [np.inf, 50.0], ["FCAC", "k-means"])
     steps = []
@@ -102,6 +103,7 @@ def test_runs_are_resumable_and_repeatable(digits_dir, tmp_path) -> None:
         }
 
 
+@pytest.mark.slow
 def test_tables_are_written(digits_dir, tmp_path) -> None:
     out = tmp_path / "out"
     summary = reproduce.reproduce_tables(

@@ -276,6 +276,7 @@ def test_seeds_follow_the_law_of_kmeans_plus_plus():
     assert chi_squared_p(draws, seeding_law(points, 2)) > CHANCE
 
 
+@pytest.mark.slow
 @given(arrays(np.int8, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=st.integers(-3, 3)), st.data())
 def test_seeds_are_distinct_points_and_stop_when_there_are_no_more(values, data):
     points = values.astype(float)
@@ -288,6 +289,7 @@ def test_seeds_are_distinct_points_and_stop_when_there_are_no_more(values, data)
 # k-FED
 
 
+@pytest.mark.slow
 @given(
     arrays(np.float64, (15, 2), elements=st.floats(-5, 5, width=16)),
     arrays(np.float64, (3, 2), elements=st.integers(-5, 5).map(float), unique=False),
@@ -331,6 +333,7 @@ def test_kfed_server_counts_every_local_centre_once(blobs):
 # FedFCM
 
 
+@pytest.mark.slow
 @given(
     arrays(np.float64, (12, 3), elements=st.floats(-1e3, 1e3, width=32)),
     arrays(np.float64, (4, 3), elements=st.floats(-1e3, 1e3, width=32)),

@@ -41,6 +41,7 @@ def test_configs_name_what_there_is():
             assert len(continual.stream(name, 0, None)) >= 2
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was(tmp_path):
     config = read_config("one-table", quick=True).narrowed(
         ["iris", "wine"], ["fcac", "HDBSCAN", "k-means (k given)"], 2
@@ -159,6 +160,7 @@ def test_peers_cluster_two_far_gaussians(method):
     assert not set(labels[:100]) & set(labels[100:]) - {-1}
 
 
+@pytest.mark.slow
 def test_backward_transfer_tells_who_forgets():
     kept = continual.trial("recurring Gaussians", "communities", 0, None)
     for measure in ("ARI", "AMI"):

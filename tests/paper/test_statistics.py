@@ -79,6 +79,7 @@ def test_critical_difference_has_the_published_quantiles(k, q05, q10):
     assert critical_difference(k, 25, alpha=0.10) / scale == pytest.approx(q10, abs=1e-3)
 
 
+@pytest.mark.slow
 @given(st.integers(3, 7), st.integers(5, 60), st.integers(0, 1000))
 def test_p_values_and_critical_difference_agree(k, n, seed):
     scores = random_scores(k, n, seed=seed)
@@ -88,6 +89,7 @@ def test_p_values_and_critical_difference_agree(k, n, seed):
         assert (found.p_values[i, j] < 0.05) == beyond
 
 
+@pytest.mark.slow
 @given(st.integers(3, 8), st.integers(5, 60), st.floats(0, 1), st.integers(0, 1000))
 def test_groups_are_the_maximal_runs_without_a_difference(k, n, gap, seed):
     found = compare(random_scores(k, n, gap, seed))
@@ -214,6 +216,7 @@ def test_metric_of_a_block_by_text_or_by_rule():
 # the diagram
 
 
+@pytest.mark.slow
 def test_diagram_files(tmp_path):
     found = compare(paper_scores(from_ranks=True))
     written = cd_diagram(tmp_path / "overall.inf", found, title="Overall")

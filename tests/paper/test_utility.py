@@ -33,6 +33,7 @@ def test_digits_reach_the_bars_with_the_real_noise() -> None:
     assert at_8 >= 0.48
 
 
+@pytest.mark.slow
 def test_every_mechanism_is_measured_and_the_result_is_json() -> None:
     X, y = labelled_blobs(400, 0, [[0.25, 0.25], [0.75, 0.75]], 0.05)
     said: list[str] = []

@@ -17,6 +17,8 @@ from fcac.privacy.mechanisms import node_release
 from fcac.privacy.noninterference import compare, differences, example_rounds, release_rounds, small_release
 from fcac.privacy.samplers import InsecureTestSampler
 
+pytestmark = pytest.mark.slow
+
 BOUNDS = [[0.0, 1.0], [0.0, 1.0]]
 RELEASE = cell_release.release_cells
 Patch = pytest.MonkeyPatch
@@ -26,7 +28,6 @@ def shipped(epsilon: float = 4.0) -> NodeRelease:
     return NodeRelease(epsilon, BOUNDS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_the_shipped_code_is_sound(epsilon: float) -> None:
     assert differences(shipped(epsilon)) == []
@@ -184,7 +185,6 @@ def test_planted_faults_are_found(monkeypatch: Patch, plant: Callable[[Patch], N
     assert any(words in name for name in found), found
 
 
-@pytest.mark.slow
 def test_a_fault_in_what_the_hub_receives_is_found(monkeypatch: Patch) -> None:
     current = site_module.Site._current
     seen: list[int] = []

@@ -33,6 +33,7 @@ def fits(noise: np.ndarray, scale: float) -> tuple[float, float]:
     return float(by_shape), float(2 * min(tail, 1 - tail))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.8, 3.7, 1000.0])
 def test_noise_has_the_shape_and_the_variance_that_are_charged(scale: float) -> None:
     pytest.importorskip("opendp", reason="needs the extra 'privacy'")

@@ -75,6 +75,7 @@ def test_discrete_noise_is_rounded_continuous_noise(scale: float) -> None:
     np.testing.assert_allclose(drawn / drawn[0], wanted / wanted[0], rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_never_below_dp_accounting(epsilon: float) -> None:
     from dp_accounting import GaussianDpEvent, SelfComposedDpEvent

@@ -46,6 +46,7 @@ def test_labels_do_not_decide_where_nodes_lie():
     assert np.array_equal(told, graph_layout(nodes, np.ones(400), np.zeros(400, int), np.ones(6)).node_places)
 
 
+@pytest.mark.slow
 def test_many_nodes_are_laid_out_as_few_points_and_others_between_them():
     nodes, labels = clusters(5, 4, 3 * MAX_POINTS, 5.0, 1)
     found = graph_layout(nodes, np.ones(len(nodes)), labels, np.ones(4))

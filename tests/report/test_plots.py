@@ -23,6 +23,7 @@ def model():
     return FCAC(random_state=0).fit(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["map", "pca", "tree", "profiles"])
 def test_every_kind_of_picture_is_drawn(model, kind):
     from matplotlib import pyplot

@@ -47,6 +47,7 @@ def model():
     return found
 
 
+@pytest.mark.slow
 def test_names_and_means_are_in_the_users_words_and_units(model):
     data = gather(model)
     small = data.read.clusters[1]
@@ -124,6 +125,7 @@ def test_features_without_a_schema_are_columns():
     assert [(c.name, c.kind, c.features) for c in columns] == [("a", "number", (0,)), ("b", "number", (1,))]
 
 
+@pytest.mark.slow
 def test_released_values_come_with_their_errors():
     rows = SCHEMA.apply(patients(3000))
     bounds = [[0, 1], [-3, 4], [0, 1], [0, 1], [0, 1]]
@@ -146,12 +148,14 @@ def test_released_values_come_with_their_errors():
     assert gather(private.server_, schema=SCHEMA).read.clusters[0].rows_error == data.read.clusters[0].rows_error
 
 
+@pytest.mark.slow
 def test_without_noise_there_are_no_error_bars(model):
     data = gather(model)
     assert all(c.rows_error is None for c in data.read.clusters)
     assert "±" not in render_report(model)
 
 
+@pytest.mark.slow
 def test_warnings_in_plain_words():
     rng = np.random.default_rng(0)
     big, small = rng.normal(0, 1, size=(600, 3)), rng.normal(60, 1, size=(12, 3))
@@ -179,6 +183,7 @@ def test_one_cluster_is_said_to_be_one():
     assert any(text.startswith("Only one cluster was found") for text in data.cautions)
 
 
+@pytest.mark.slow
 def test_what_was_done_can_be_repeated(model):
     html = render_report(model, facts={"rows_read": 1000, "rows_dropped": 100, "seconds": 61.0})
     assert "What was done" in html
@@ -195,6 +200,7 @@ def test_a_schema_that_does_not_fit_is_refused(model):
         gather(model, schema=Schema(["a"]))
 
 
+@pytest.mark.slow
 def test_counts_that_are_sums_of_weights_are_shown_whole():
     server = Server()
     rng = np.random.default_rng(0)
@@ -204,6 +210,7 @@ def test_counts_that_are_sums_of_weights_are_shown_whole():
     assert "30,303.0" not in html
 
 
+@pytest.mark.slow
 def test_texts_are_told_by_words_of_a_public_vocabulary():
     pytest.importorskip("wordllama")
     rng = np.random.default_rng(0)
@@ -224,6 +231,7 @@ def test_texts_are_told_by_words_of_a_public_vocabulary():
     assert words[0][1][0] in render_report(fitted)
 
 
+@pytest.mark.slow
 def test_numbers_have_the_unit_of_the_schema():
     schema = Schema([Column("sodium", kind="number", min=100, max=180, scaling="range", unit="mmol/l")])
     rows = np.concatenate([np.random.default_rng(0).normal(m, 1, 200) for m in (120.0, 160.0)])
@@ -232,6 +240,7 @@ def test_numbers_have_the_unit_of_the_schema():
     assert Schema.from_toml(schema.to_toml()).fields[0].unit == "mmol/l"
 
 
+@pytest.mark.slow
 def test_the_report_of_one_table_speaks_of_rows_not_of_sites():
     rows = np.random.default_rng(0).normal(size=(300, 2)) + np.repeat([[0.0], [9.0]], 150, axis=0)
     html = render_report(FCAC(n_clusters=2, random_state=0).fit(rows))

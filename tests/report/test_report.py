@@ -57,6 +57,7 @@ def text_of(html: str) -> str:
 # ------------------------------------------------------------ what is said
 
 
+@pytest.mark.slow
 def test_headline_figures_are_the_models(demo):
     data = gather(demo.model)
     assert data.n_rows == 45_000
@@ -82,6 +83,7 @@ def test_rows_give_exact_sizes_and_novelty(demo):
     assert data.novelty.n_rows == len(points)
 
 
+@pytest.mark.slow
 def test_rows_come_in_any_form(in_process):
     model, rows = in_process
     whole = gather(model, rows=rows)
@@ -92,6 +94,7 @@ def test_rows_come_in_any_form(in_process):
         assert other.novelty.n_novel == whole.novelty.n_novel
 
 
+@pytest.mark.slow
 def test_differences_name_the_telling_feature_first():
     rng = np.random.default_rng(0)
     rows = rng.normal(0, 1, size=(4000, 3))
@@ -105,6 +108,7 @@ def test_differences_name_the_telling_feature_first():
         assert profile.name == ("high b" if label == high else "low b")
 
 
+@pytest.mark.slow
 def test_sites_shares_and_participation():
     rng = np.random.default_rng(0)
     near, far = rng.normal(0, 0.1, size=(400, 2)), rng.normal(9, 0.1, size=(400, 2))
@@ -119,6 +123,7 @@ def test_sites_shares_and_participation():
     assert '<td class="out">away</td>' in render_report(model)
 
 
+@pytest.mark.slow
 def test_late_contributions_are_told():
     server = Server()
     rng = np.random.default_rng(0)
@@ -158,6 +163,7 @@ def test_rows_flow_on_without_loss(demo):
             assert sum(n for (source, _), n in now.flow.items() if source == label) == rows
 
 
+@pytest.mark.slow
 def test_lineage_of_communities_is_told_in_words():
     result = run_demo(1, server="communities")
     html = render_report(result.model)
@@ -174,6 +180,7 @@ def test_many_rounds_show_first_last_and_some_between():
     assert len(shown) == 6
 
 
+@pytest.mark.slow
 def test_after_forgetting_a_site_the_report_knows_nothing_of_it():
     rows = three_blobs()
     model = FCAC(random_state=0).fit(rows, groups=np.where(np.arange(len(rows)) % 2, "stays", "leaves-soon"))
@@ -193,6 +200,7 @@ def read_as_communities(model: FCAC) -> Server:
     return other
 
 
+@pytest.mark.slow
 def test_two_read_outs_side_by_side(demo):
     other = read_as_communities(demo.model)
     data = gather(other, compare=demo.model)
@@ -224,6 +232,7 @@ def test_adjusted_rand_is_scikit_learns():
 # ------------------------------------------------------------ what may not be in it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cae-fc", "communities"])
 def test_no_row_is_in_the_file(kind):
     # values between 7,000 and 8,000 occur nowhere else, so any of them with decimals would be a row's
@@ -238,6 +247,7 @@ def test_no_row_is_in_the_file(kind):
         assert re.fullmatch(r"\d{1,3},\d{1,3}", place)
 
 
+@pytest.mark.slow
 def test_dots_of_sites_nodes_stand_for_several_rows():
     rows = three_blobs(n=300, d=2, scale=50.0)
     model = FCAC(server="communities", random_state=0).fit(rows)
@@ -310,6 +320,7 @@ def test_wrong_input_is_named(in_process):
 # ------------------------------------------------------------ strangers' words
 
 
+@pytest.mark.slow
 def test_names_cannot_become_markup():
     rows = three_blobs(d=2)
     model = FCAC(random_state=0).fit({HOSTILE: rows[:400], "b\x00\ud800": rows[400:]})
@@ -341,6 +352,7 @@ def test_markup_is_the_only_text_left_alone():
 # ------------------------------------------------------------ privacy
 
 
+@pytest.mark.slow
 def test_no_privacy_is_a_note_in_process_and_red_in_a_federation(in_process):
     model, _ = in_process
     assert gather(model).privacy.level == "note"
@@ -368,6 +380,7 @@ def test_one_open_site_among_private_ones_is_red():
     assert words.headline == "No privacy at 1 of 2 sites."
 
 
+@pytest.mark.slow
 def test_paper_noise_is_shown_with_the_figures_of_the_data():
     rows = three_blobs(d=4)
     rows[:, 3] = 7.0  # a constant column, sent exactly
@@ -433,6 +446,7 @@ def test_test_noise_does_not_pass_for_privacy():
 # ------------------------------------------------------------ edges
 
 
+@pytest.mark.slow
 def test_one_feature_one_site_one_round():
     html = render_report(FCAC(random_state=0).fit(np.random.default_rng(0).normal(size=(200, 1))))
     assert "Round by round" not in html
@@ -460,6 +474,7 @@ def test_features_of_different_scales_are_standardised_in_the_picture():
     assert not fit_projection(nodes / [1, 1, 1, 1, 1000], np.ones(100, int), list("abcde")).standardised
 
 
+@pytest.mark.slow
 def test_many_sites_rounds_and_clusters_stay_readable(tmp_path):
     rng = np.random.default_rng(0)
     server = Server()

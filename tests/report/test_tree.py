@@ -41,6 +41,7 @@ def test_the_found_cut_is_the_models(model):
     assert found == pytest.approx(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
 
 
+@pytest.mark.slow
 def test_leaves_of_a_branch_stand_side_by_side(model):
     data = gather(model)
     told = tree_data(data)

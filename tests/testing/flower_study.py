@@ -163,6 +163,27 @@ def time_passes(root: Path, name: str) -> None:
     assert changed == 1
 
 
+def assert_no_secret(folder: Path) -> None:
+    """Private keys and one-time tokens stay in their files: no line of one is in any log, journal or database."""
+    secrets = {
+        line for key in folder.rglob("*.key") for line in key.read_bytes().splitlines() if len(line) > 30
+    }  # a ledger's key has no lines
+    assert len(secrets) > 3
+    looked_at = 0
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix != ".key":
+            looked_at += 1
+            found = path.read_bytes()
+            assert not any(secret in found for secret in secrets), path
+    assert looked_at > 10
+
+
+def memory_of(pid: int) -> int:
+    """Return the resident memory of a process in megabytes."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) // 1024
+
+
 def hostile(name: str, now: int = 1) -> tuple[bytes, str]:
     """Return (what site b sends in a round, words of the reason why it is rejected)."""
     nodes, counts = np.zeros((3, 2)), np.ones(3, np.int64)

@@ -62,9 +62,26 @@ class RowSample:
             return
         added = np.ones(len(below)) if weights is None else weights[below]
         everything = np.concatenate([self.keys, keys[below]])
-        found, first, which = np.unique(everything, return_index=True, return_inverse=True)
-        total: Floats = np.bincount(which, weights=np.concatenate([self.weights, added])).astype(np.float64)
-        self._take(found, np.concatenate([self.rows, rows[below]])[first], total)
+        came = np.concatenate([self.weights, added])
+        few = self._smallest(everything)
+        if few is not None:
+            found, at, total = everything[few], few, came[few]
+        else:
+            found, at, which = np.unique(everything, return_index=True, return_inverse=True)
+            total = np.bincount(which, weights=came).astype(np.float64)
+        self._take(found, np.concatenate([self.rows, rows[below]])[at], total)
+
+    def _smallest(self, keys: NDArray[np.uint64]) -> NDArray[np.int64] | None:
+        """Return the positions of the keys that fill the sample and one more, ascending; None if any comes twice.
+
+        Sorting these few is cheaper than sorting all, and few rows come twice.
+        """
+        if len(keys) <= self.size:
+            return None
+        few = np.argpartition(keys, self.size)[: self.size + 1]
+        few = few[np.argsort(keys[few])]
+        # one more key that is equal to the largest of these would be left out, but that one is left out itself
+        return few if (np.diff(keys[few]) > 0).all() else None
 
     def _take(self, keys: NDArray[np.uint64], rows: Floats, weights: Floats) -> None:
         """Take over rows in the order of their keys, as many as there is room for."""
