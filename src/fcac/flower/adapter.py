@@ -140,6 +140,7 @@ class Link:
             self.state: Any = self.factory.state()
         for holder in (self.state, self.state.object_store):
             _wait_for_locks(holder._engine)
+        self._nodes: dict[bytes, int] = {}
         self._look: sqlite3.Connection | None = None
         self._look_lock = threading.Lock()
         self._looked_at = -1
@@ -157,6 +158,7 @@ class Link:
         from flwr.common.constant import NOOP_FLWR_AID
 
         node = self.state.get_node_id_by_public_key(public_pem)
+        self._nodes.pop(public_pem, None)  # the same key would come back with another number
         if node is not None:
             self.state.delete_node(NOOP_FLWR_AID, node)
         return node is not None
@@ -180,8 +182,12 @@ class Link:
 
     def node_of(self, public_key: bytes) -> int | None:
         """Return the node of a public key (PEM), if it is accepted."""
-        node = self.state.get_node_id_by_public_key(public_key)
-        return None if node is None else int(node)
+        if public_key not in self._nodes:
+            node = self.state.get_node_id_by_public_key(public_key)
+            if node is None:
+                return None
+            self._nodes[public_key] = int(node)
+        return self._nodes[public_key]
 
     def hand_out(self, node: int) -> Handed | None:
         """Hand out the next message for a node, with all its parts; Flower will not hand it out again."""
