@@ -16,9 +16,11 @@ anything is wrong. Results are added to --out as JSON lines.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -52,6 +54,7 @@ y = { min = -8, max = 8 }
 """
 EPSILON, DELTA = 4.0, 1e-6
 FIRST_STEPS, LATER_STEPS = 6, 3
+CPU_OF_RUNS: list[float] = []
 
 
 class Sites:
@@ -110,9 +113,26 @@ class Sites:
             found += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
         return found / 2**20
 
+    def cpu(self) -> float:
+        """Return the processor seconds that the sites have used so far."""
+        return sum(cpu_seconds(pid) for pid in self.pids.values())
+
     def ledger(self, name: str) -> Ledger:
         """Return the ledger of a site."""
         return Ledger(self.folder / f"state-{name}" / "ledger.db", self.budget, DELTA)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor seconds that a process has used so far."""
+    values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def bytes_carried(root: Path) -> int:
+    """Return the bytes of all messages so far, to and from all sites, as Flower counts them."""
+    with contextlib.closing(sqlite3.connect(root / "server" / "superlink.db")) as database:
+        (found,) = database.execute("SELECT TOTAL(bytes_sent + bytes_recv) FROM run").fetchone()
+    return int(found)
 
 
 def closed_stages(root: Path) -> int:
@@ -149,6 +169,8 @@ def play_round(
                     run.kill()
                 else:
                     sites.kill(what)
+            with contextlib.suppress(OSError, IndexError):
+                CPU_OF_RUNS[:] = [cpu_seconds(run.pid)]
             if run.poll() is not None:
                 if Hub(root / "state", wanted).open_round > before:
                     return runs
@@ -227,7 +249,8 @@ def main() -> int:
                 # sites die together at three moments, so that the hub waits for those that are away three times
                 moments = rng.choice(np.arange(1, last), size=3, replace=False)
                 kills = [(int(moments[i % 3]), what) for i, what in enumerate(targets)]
-                begin = time.monotonic()
+                begin, carried, cpu = time.monotonic(), bytes_carried(root), sites.cpu()
+                hub_cpu = cpu_seconds(server.process.pid) if server.process else 0.0
                 runs = play_round(root, sites, server, kills, given)
                 mine = wrong(root, sites, number, dict.fromkeys(victims, 1), runs)
                 faults += mine
@@ -236,6 +259,10 @@ def main() -> int:
                 say(given, what="round", round=number, sites=len(names),
                     in_total=hub.snapshot().server.latest()[POOLED].privacy["sites"], killed=sorted(kills),
                     runs=runs, attempts=max(attempts), seconds=round(time.monotonic() - begin, 1),
+                    bytes_per_site=round((bytes_carried(root) - carried) / len(names)),
+                    cpu_of_sites=round(sites.cpu() - cpu, 1) if not kills else None,
+                    cpu_of_hub=round(cpu_seconds(server.process.pid) - hub_cpu, 1) if not kills else None,
+                    cpu_of_run=round(CPU_OF_RUNS[-1], 1), load=os.getloadavg()[0],
                     wrong=mine)  # fmt: skip
                 for name in victims:
                     if name not in sites.pids:

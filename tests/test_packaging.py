@@ -29,12 +29,13 @@ def run(*command, **settings):
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd on this machine")
-@pytest.mark.parametrize("unit", ["fcac-hub.service", "fcac-site@.service"])
+@pytest.mark.parametrize("unit", ["fcac-hub.service", "fcac-rounds.service", "fcac-site@.service"])
 def test_units(unit, tmp_path):
-    # the program is not installed where the unit says
-    text = (PACKAGING / "systemd" / unit).read_text().replace("/opt/fcac/bin/fcac", sys.executable)
+    for path in (PACKAGING / "systemd").iterdir():  # all, since they name each other
+        # the program is not installed where the unit says
+        text = path.read_text().replace("/opt/fcac/bin/fcac", sys.executable)
+        (tmp_path / path.name.replace("@.", "@north.")).write_text(text)
     place = tmp_path / unit.replace("@.", "@north.")
-    place.write_text(text)
     done = run("systemd-analyze", "verify", place)
     mine = [line for line in (done.stdout + done.stderr).splitlines() if place.stem in line or unit in line]
     assert mine == []

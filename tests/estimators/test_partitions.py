@@ -10,6 +10,8 @@ import pytest
 from fcac import FCAC
 from fcac.estimators import partitions
 from fcac.exceptions import DataError
+from fcac.privacy import NodeRelease
+from fcac.privacy.samplers import InsecureTestSampler
 from fcac.tables.column import Column
 from fcac.tables.schema import Schema
 from testing.tables import mixed
@@ -21,9 +23,9 @@ def batches(frame, n):
     return [whole.slice(at, size).combine_chunks().to_batches()[0] for at in range(0, len(frame), size)]
 
 
-def fit(model, frame, schema, n_partitions, site_column=None):
+def fit(model, frame, schema, n_partitions, site_column=None, weight_column=None):
     """An engine that has one worker: sites are sorted, or partitions merged in a tree."""
-    plan = partitions.plan_for(model, schema, site_column)
+    plan = partitions.plan_for(model, schema, site_column, weight_column)
     before = partitions.states_of(model, plan)
     if site_column is not None:
         ordered = frame.sort_values(site_column, kind="stable")
@@ -76,6 +78,45 @@ def test_merged_partitions_count_every_row_once(table):
     assert sent.counts.sum() == len(rows)
     # sums of rows are in the nodes, wherever the rows were
     np.testing.assert_allclose(sent.counts @ sent.nodes / len(rows), rows.mean(), atol=1e-9)
+
+
+@pytest.mark.parametrize("n_partitions", [1, 8, 100])
+def test_a_small_table_gives_the_nodes_of_one_process_in_any_partitions_and_order(n_partitions):
+    """Up to 4,000 distinct rows every row is a node, so that nothing is left for partitions to change."""
+    rng = np.random.default_rng(7)
+    y = rng.integers(5, size=3000)
+    rows = rng.uniform(-30, 30, (5, 3))[y] + rng.normal(size=(len(y), 3))
+    frame, schema = pd.DataFrame(rows, columns=list("abc")), Schema(list("abc"))
+    local = FCAC(random_state=0).fit(frame)
+    model = fit(FCAC(random_state=0), frame.sample(frac=1, random_state=n_partitions), schema, n_partitions)
+    np.testing.assert_array_equal(local.server_.nodes, model.server_.nodes)
+    np.testing.assert_array_equal(local.server_.node_labels, model.server_.node_labels)
+    assert len(np.unique(model.server_.node_labels)) == 5
+
+
+@pytest.mark.parametrize("site_column", [None, "clinic"])
+def test_weights_of_rows_count_as_in_one_process(site_column):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(700, 2)), columns=list("ab")).assign(times=rng.integers(4, size=700))
+    frame["clinic"] = np.where(frame["a"] < 0, "north", "south")
+    schema, given = Schema(list("ab")), frame["times"].to_numpy(float)
+    groups = None if site_column is None else frame["clinic"]
+    local = FCAC(random_state=0).fit(frame[["a", "b"]], groups=groups, sample_weight=given)
+    model = fit(FCAC(random_state=0), frame, schema, 5, site_column, "times")
+    np.testing.assert_array_equal(local.server_.nodes, model.server_.nodes)
+    counts = np.concatenate([sent.counts for sent in model.server_.log[-1]])
+    np.testing.assert_array_equal(np.concatenate([sent.counts for sent in local.server_.log[-1]]), counts)
+    assert counts.sum() == given.sum()
+
+
+def test_wrong_weights_are_named():
+    frame, schema = pd.DataFrame({"a": [1.0, 2.0], "w": [1.0, None], "t": ["x", "y"], "n": [1.0, -1.0]}), Schema(["a"])
+    for column, said in (("w", "1 rows have no weight"), ("t", "are numbers"), ("n", "not below zero")):
+        with pytest.raises(DataError, match=said):
+            fit(FCAC(), frame, schema, 1, None, column)
+    mechanism = NodeRelease(1.0, [[0.0, 3.0]], sampler=InsecureTestSampler(0))
+    with pytest.raises(ValueError, match="counts every row once"):
+        partitions.plan_for(FCAC(privacy=mechanism), schema, None, "w")
 
 
 def test_what_cannot_be_condensed_is_said(table):

@@ -5,6 +5,7 @@ What to check when something here fails:
 - :func:`test_names_that_are_used`: a name was moved or renamed; follow it in flwr's changelog.
 - :func:`test_a_message_and_its_reply`: the Fleet interface, the database or the way messages are cut into objects has
   changed; compare ``flwr.supernode.fleet_http_connection`` and ``flwr.superlink.grid.http_grid``, which do the same.
+- :func:`test_which_nodes_have_mail`: the table of messages has changed, which the hub reads to know who has some.
 - :func:`test_signed_requests`: the headers that authenticate a node have changed; compare
   ``flwr.superlink.routers.fleet.node_auth``.
 """
@@ -30,8 +31,9 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 from fcac.deployment import certificates
 from fcac.flower import adapter
 from fcac.flower.adapter import Link, LinkGrid, fleet_app
-from fcac.flower.fleet_client import FleetConnection, HubAway, HubRefuses, KeyInUse
+from fcac.flower.fleet_client import FETCH_PATH, REPLY_PATH, FleetConnection, HubAway, HubRefuses, KeyInUse
 from fcac.flower.guard import Connections, FrontLimits, Gate, LimitedSocket
+from fcac.flower.mail_desk import MailDesk
 from testing.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -42,10 +44,10 @@ USED = {
         "NOOP_ACCOUNT_NAME", "NOOP_FLWR_AID", "SUPERLINK_NODE_ID", "SYSTEM_TIME_TOLERANCE", "TIMESTAMP_HEADER",
         "TIMESTAMP_TOLERANCE", "ErrorCode",
     ],
-    "flwr.common.serde": ["message_to_proto"],
+    "flwr.common.serde": ["message_from_proto", "message_to_proto"],
     "flwr.proto.fleet_pb2": [
         "ActivateNodeRequest", "DeactivateNodeRequest", "PullMessagesRequest", "PushMessagesRequest",
-        "RegisterNodeFleetRequest", "UnregisterNodeFleetRequest",
+        "PullMessagesResponse", "RegisterNodeFleetRequest", "UnregisterNodeFleetRequest",
     ],
     "flwr.proto.heartbeat_pb2": ["SendNodeHeartbeatRequest"],
     "flwr.proto.message_pb2": ["ConfirmMessageReceivedRequest", "PullObjectRequest", "PushObjectRequest"],
@@ -95,15 +97,21 @@ def test_every_name_that_is_used_is_listed_here() -> None:
 
 
 class Served:
-    """A hub inside this process, without encryption."""
+    """A hub inside this process, without encryption; `earlier` makes it one that knows Flower's interface only."""
 
-    def __init__(self, folder: Path, keys: dict[bytes, str] | None) -> None:
+    def __init__(self, folder: Path, keys: dict[bytes, str] | None, earlier: bool = False) -> None:
         self.link = Link(folder / "link.db")
         for pem, name in (keys or {}).items():
             self.link.register(pem, name)
         limits = FrontLimits()
         connections = Connections(limits)
-        app = Gate(fleet_app(self.link, keys is not None), None if keys is None else keys.get, limits, connections)
+        app = fleet_app(self.link, keys is not None)
+        app = Gate(
+            app if earlier else MailDesk(app, self.link, hold_seconds=0.3),
+            None if keys is None else keys.get,
+            limits,
+            connections,
+        )
         self.listening = LimitedSocket.listen_on("127.0.0.1", 0, connections)
         self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"
         config = uvicorn.Config(app, loop="asyncio", http="h11", ws="none", log_config=None, proxy_headers=False)
@@ -132,11 +140,20 @@ def hub(tmp_path: Path) -> Iterator[Served]:
     served.stop()
 
 
+@pytest.fixture
+def earlier_hub(tmp_path: Path) -> Iterator[Served]:
+    served = Served(tmp_path, None, earlier=True)
+    yield served
+    served.stop()
+
+
 def content(**values: Any) -> RecordDict:
     return RecordDict({"fcac": ConfigRecord(values)})
 
 
-def test_a_message_and_its_reply(hub: Served) -> None:
+@pytest.mark.parametrize("which", ["hub", "earlier_hub"])
+def test_a_message_and_its_reply(which: str, request: pytest.FixtureRequest) -> None:
+    hub: Served = request.getfixturevalue(which)
     site = FleetConnection(hub.address, None, None)
     site.connect()
     site.beat()
@@ -170,6 +187,102 @@ def test_a_message_and_its_reply(hub: Served) -> None:
     site.close()
     with LinkGrid(hub.link) as grid:
         assert list(grid.get_node_ids()) == []
+
+
+def test_which_nodes_have_mail(hub: Served) -> None:
+    """Read from Flower's table of messages: those that were not handed out and have not expired."""
+    site, other = FleetConnection(hub.address, None, None), FleetConnection(hub.address, None, None)
+    site.connect()
+    other.connect()
+    assert hub.link.nodes_with_mail() == set()
+    with LinkGrid(hub.link) as grid:
+        nodes = {c._node.node_id for c in (site, other)}
+        assert set(grid.get_node_ids()) == nodes
+        letters = [Message(content(round=1), node, "train.contribute", group_id="1", ttl=600) for node in nodes]
+        grid.push_messages(letters)
+        assert hub.link.nodes_with_mail() == nodes
+        assert site.fetch() is not None
+        assert hub.link.nodes_with_mail() == {other._node.node_id}
+        hub.link._mail = [(node, 1.0) for node, _ in hub.link._mail]
+        assert hub.link.nodes_with_mail() == set()  # expired
+    site.close()
+    other.close()
+
+
+def test_a_message_that_did_not_arrive_is_sent_again(hub: Served) -> None:
+    """As after a connection that was cut, or a site that was killed; but not once it is answered."""
+    site = FleetConnection(hub.address, None, None)
+    site.connect()
+    with LinkGrid(hub.link) as grid:
+        (node,) = grid.get_node_ids()
+        first, second = grid.push_messages(
+            [Message(content(round=i), node, "train.contribute", group_id="1", ttl=600) for i in (1, 2)]
+        )
+        lost = site.fetch()
+        site._last = ""  # what a site says that has just been started
+        again = site.fetch()
+        assert lost is not None
+        assert again is not None
+        assert again.metadata.message_id == lost.metadata.message_id
+        reply = Message(content(code=1), reply_to=again)
+        for _ in range(2):  # the same reply again changes nothing
+            site.reply(reply)
+        site._last = ""
+        following = site.fetch()
+        assert following is not None
+        assert {lost.metadata.message_id, following.metadata.message_id} == {first, second}
+        found = grid.pull_messages([first, second])
+        assert [reply.metadata.reply_to_message_id for reply in found] == [lost.metadata.message_id]
+    site.reply(Message(content(code=1), reply_to=following))  # nobody waits for it: it is dropped
+    assert hub.link.state.num_message_res() == 0
+    site.close()
+
+
+def test_nobody_speaks_for_another_node_and_nonsense_is_refused(hub: Served) -> None:
+    site, other = FleetConnection(hub.address, None, None), FleetConnection(hub.address, None, None)
+    site.connect()
+    other.connect()
+    own, site._node = site._node, other._node
+    with pytest.raises(HubRefuses):
+        site.fetch()
+    site._node = own
+    for parts in ([], [b""], [b"\xff\xff"], [b"", b"too", b"many"]):
+        for path in (FETCH_PATH, REPLY_PATH):
+            with pytest.raises((HubAway, HubRefuses), match=r"status 400|unknown"):
+                site._call_whole(path, parts)
+    site.close()
+    other.close()
+
+
+def test_a_message_is_fetched_to_the_end_after_the_connection_was_cut(
+    earlier_hub: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hub of an earlier version hands out a message once; it was lost if its parts could not all be fetched."""
+    hub = earlier_hub
+    site = FleetConnection(hub.address, None, None)
+    site.connect()
+    assert site.fetch() is None
+    whole, calls = site._call, []
+
+    def cut(name: Any, request: Any) -> Any:
+        calls.append(name)
+        if len(calls) in (3, 6):
+            raise HubAway("cut")
+        return whole(name, request)
+
+    with LinkGrid(hub.link) as grid:
+        (node,) = grid.get_node_ids()
+        grid.push_messages([Message(content(round=1), node, "train.contribute", group_id="1", ttl=600)])
+        monkeypatch.setattr(site, "_call", cut)
+        for _ in range(2):
+            with pytest.raises(HubAway):
+                site.fetch()
+        found = site.fetch()
+    assert found is not None
+    assert found.content["fcac"]["round"] == 1
+    assert calls.count("PullMessages") == 1
+    monkeypatch.undo()
+    site.close()
 
 
 def test_signed_requests(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from fcac import persistence
 from fcac._sites import SiteName
+from fcac._typing import Floats
 from fcac.condense import Reservoir
 from fcac.condense.aging import Aged
 from fcac.estimators.fcac import FCAC
@@ -46,6 +47,8 @@ class Plan:
     site_column : str or None
         Column that names the site of each row; the rows of a site come one after the other.
     round : int
+    weight_column : str or None
+        Column that says how many rows each row stands for.
     """
 
     server: str
@@ -54,6 +57,7 @@ class Plan:
     schema: str
     site_column: str | None
     round: int
+    weight_column: str | None = None
 
     @property
     def condenser(self) -> Condenser:
@@ -90,7 +94,7 @@ class Condensed(NamedTuple):
     n_nodes: int
 
 
-def plan_for(model: FCAC, schema: Schema, site_column: str | None) -> Plan:
+def plan_for(model: FCAC, schema: Schema, site_column: str | None, weight_column: str | None = None) -> Plan:
     """Return the plan of the next round of a model, fitted or not."""
     started = hasattr(model, "server_")
     plan = Plan(
@@ -100,9 +104,12 @@ def plan_for(model: FCAC, schema: Schema, site_column: str | None) -> Plan:
         schema=schema.to_toml(),
         site_column=site_column,
         round=1 + (max(site.round for site in model.sites_.values()) if started else 0),
+        weight_column=weight_column,
     )
     if model.privacy is None:
         plan.check()
+    elif weight_column is not None:
+        raise ValueError("weight_column: a privacy mechanism counts every row once; leave the weights out")
     return plan
 
 
@@ -159,13 +166,17 @@ class _Open:
         converted = converted_rows(schema, rows)
         self._n_rows += len(converted.block)
         self._n_dropped += rows.num_rows - len(converted.block)
+        weights = None
+        if self._plan.weight_column is not None:
+            weights = weights_of(rows, self._plan.weight_column)
+            weights = weights if converted.kept is None else weights[converted.kept]
         if self._site is not None:
-            self._site.observe(converted.block, n_threads=1)
+            self._site.observe(converted.block, weights=weights, n_threads=1)
             return
         if self._part is None:
             most = getattr(self._plan.condenser, "max_nodes", None)
             self._part = Reservoir(schema.n_features, most)  # type: ignore[arg-type]
-        self._part.learn(converted.block, n_threads=1)
+        self._part.learn(converted.block, weights, n_threads=1)
 
     def close(self) -> Condensed:
         state, n_nodes = b"", 0
@@ -190,6 +201,20 @@ def converted_rows(schema: Schema, batch: pa.RecordBatch) -> Any:
     if converted.missing or converted.unknown:
         raise DataError(describe_problems(converted.missing, converted.unknown, batch.num_rows))
     return converted
+
+
+def weights_of(batch: pa.RecordBatch, column: str) -> Floats:
+    """Return how many rows each row of a batch stands for."""
+    values = batch.column(batch.schema.names.index(column))
+    if values.null_count:
+        raise DataError(f"{values.null_count:,} rows have no weight in column {column!r}: every row needs one")
+    try:
+        found: Floats = np.asarray(values.cast(pa.float64()))
+    except pa.ArrowInvalid:
+        raise DataError(f"column {column!r} must hold weights, which are numbers") from None
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise DataError(f"column {column!r} must hold weights, which are finite and not below zero")
+    return found
 
 
 def _by_site(batch: pa.RecordBatch, column: str | None) -> Iterator[tuple[SiteName, pa.RecordBatch]]:

@@ -16,23 +16,32 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import sqlite3
 import threading
 import time
 import warnings
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from flwr.app import Error, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
-from fcac.flower.fleet_client import VERSION_HEADER, without_content
+from fcac.flower.fleet_client import VERSION_HEADER, join_parts, split_parts, without_content
+
+Item = TypeVar("Item")
+
+#: Flower's answer to a site for which there is no message: its kind, and its body.
+NO_MESSAGES = (b"application/protobuf", b"")
 
 _TASK_HEARTBEAT_SECONDS = 15.0
 _LOCK_MILLISECONDS = 60_000
+# Messages are written and read in transactions of so many: each transaction costs as much as a message, and keeps the
+# hub, which writes to the same file, waiting meanwhile.
+_AT_ONCE = 8
 
 
 class Identity(NamedTuple):
@@ -97,6 +106,18 @@ def _wait_for_locks(engine: Any) -> None:
     engine.dispose()  # connections that were opened before are replaced
 
 
+class Handed(NamedTuple):
+    """A message that was handed out: its id, all of it as bytes, and until when an answer is waited for."""
+
+    key: str
+    data: bytes
+    until: float
+
+
+class _Dropped(Exception):
+    """A reply that is not stored."""
+
+
 class Link:
     """The hub's database of nodes and messages in transit, as Flower keeps it.
 
@@ -119,6 +140,11 @@ class Link:
             self.state: Any = self.factory.state()
         for holder in (self.state, self.state.object_store):
             _wait_for_locks(holder._engine)
+        self._nodes: dict[bytes, int] = {}
+        self._look: sqlite3.Connection | None = None
+        self._look_lock = threading.Lock()
+        self._looked_at = -1
+        self._mail: list[tuple[int, float]] = []
 
     def register(self, public_pem: bytes, name: str) -> None:
         """Let a key connect; nothing happens if it already may."""
@@ -132,9 +158,94 @@ class Link:
         from flwr.common.constant import NOOP_FLWR_AID
 
         node = self.state.get_node_id_by_public_key(public_pem)
+        self._nodes.pop(public_pem, None)  # the same key would come back with another number
         if node is not None:
             self.state.delete_node(NOOP_FLWR_AID, node)
         return node is not None
+
+    def nodes_with_mail(self) -> set[int]:
+        """Return the nodes for which a message is waiting; cheap while nothing changes in the database."""
+        from flwr.supercore.date import now
+
+        with self._look_lock:
+            if self._look is None:
+                self._look = sqlite3.connect(f"{Path(self.database).as_uri()}?mode=ro", uri=True,
+                                             check_same_thread=False)  # fmt: skip
+            (version,) = self._look.execute("PRAGMA data_version").fetchone()
+            if version != self._looked_at:
+                rows = self._look.execute("SELECT dst_node_id, created_at + ttl FROM message_ins WHERE delivered_at=''")
+                # Flower stores node ids as signed numbers
+                self._mail = [(node % 2**64, until) for node, until in rows]
+                self._looked_at = version
+            current = now().timestamp()
+            return {node for node, until in self._mail if until > current}
+
+    def node_of(self, public_key: bytes) -> int | None:
+        """Return the node of a public key (PEM), if it is accepted."""
+        if public_key not in self._nodes:
+            node = self.state.get_node_id_by_public_key(public_key)
+            if node is None:
+                return None
+            self._nodes[public_key] = int(node)
+        return self._nodes[public_key]
+
+    def hand_out(self, node: int) -> Handed | None:
+        """Hand out the next message for a node, with all its parts; Flower will not hand it out again."""
+        from flwr.common.serde import message_to_proto
+        from flwr.proto.fleet_pb2 import PullMessagesResponse
+        from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+        from flwr.supercore.object_store import NoObjectInStoreError
+
+        state, store = self.state, self.state.object_store
+        with state.session():
+            found = state.get_message_ins(node_id=node, limit=1)
+            if not found:
+                return None
+            meta = found[0].metadata
+            try:
+                tree = store.get_object_tree(meta.message_id)
+            except NoObjectInStoreError:  # withdrawn
+                state.delete_messages(message_ins_ids={meta.message_id})
+                return None
+            parts = [state.get_object(meta.run_id, part.object_id) or b"" for part in iterate_object_tree(tree)]
+            head = PullMessagesResponse(messages_list=[message_to_proto(found[0])], message_object_trees=[tree])
+            data = join_parts([head.SerializeToString(), *parts])
+            store.delete(meta.message_id)
+            state.store_traffic(meta.run_id, bytes_sent=len(data), bytes_recv=0)
+        return Handed(str(meta.message_id), data, meta.created_at + meta.ttl)
+
+    def take_reply(self, node: int, data: bytes) -> str:
+        """Store a node's reply with all its parts, and return which message it answers; ``ValueError`` if it is none.
+
+        A reply that comes again changes nothing. One to a message that nobody waits for any more is dropped.
+        """
+        from flwr.common.serde import message_from_proto
+        from flwr.proto.fleet_pb2 import PushMessagesRequest
+        from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+        from google.protobuf.message import DecodeError
+        from sqlalchemy.exc import IntegrityError
+
+        try:
+            head, *contents = split_parts(data)
+            request = PushMessagesRequest.FromString(head)
+            (letter,), (tree,) = request.messages_list, request.message_object_trees
+            message = message_from_proto(letter)
+        except (DecodeError, TypeError) as error:
+            raise ValueError(f"this is not a reply: {type(error).__name__}") from None
+        meta, names = message.metadata, [part.object_id for part in iterate_object_tree(tree)]
+        if meta.src_node_id != node or len(names) != len(contents) or not meta.reply_to_message_id:
+            raise ValueError("this is not a reply of this node")
+        state = self.state
+        with contextlib.suppress(_Dropped, IntegrityError), state.session():
+            session = state.start_session(meta.run_id)
+            stored, missing = state.store_message_and_object_tree(message, tree, session)
+            if not stored:
+                raise _Dropped  # undoes what has been written
+            for name, content in dict(zip(names, contents, strict=True)).items():
+                if name in missing and not state.store_object(meta.run_id, session, name, content):
+                    raise _Dropped
+            state.store_traffic(meta.run_id, bytes_sent=0, bytes_recv=len(data))
+        return str(meta.reply_to_message_id)
 
     def keys(self) -> list[bytes]:
         """Return all keys that are accepted."""
@@ -142,6 +253,35 @@ class Link:
 
         statuses = [NodeStatus.REGISTERED, NodeStatus.ONLINE, NodeStatus.OFFLINE]
         return [bytes(node.public_key) for node in self.state.get_node_info(statuses=statuses)]
+
+
+def asking_node(body: bytes) -> int | None:
+    """Return which node asks for messages, from the body of its request; None if that is none."""
+    from flwr.proto.fleet_pb2 import PullMessagesRequest
+    from google.protobuf.message import DecodeError
+
+    try:
+        return int(PullMessagesRequest.FromString(body).node.node_id)
+    except DecodeError:
+        return None
+
+
+def wrapped(data: bytes) -> tuple[bytes, bytes]:
+    """Return bytes as the body of an answer, with its kind."""
+    from google.protobuf.wrappers_pb2 import BytesValue
+
+    return NO_MESSAGES[0], BytesValue(value=data).SerializeToString()
+
+
+def unwrapped(body: bytes) -> bytes:
+    """Return the bytes in the body of a request; raise ``ValueError`` if there are none."""
+    from google.protobuf.message import DecodeError
+    from google.protobuf.wrappers_pb2 import BytesValue
+
+    try:
+        return bytes(BytesValue.FromString(body).value)
+    except DecodeError:
+        raise ValueError("this is not a message") from None
 
 
 def fleet_app(link: Link, authenticated: bool) -> Any:
@@ -251,7 +391,12 @@ class LinkGrid(Grid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Write messages for the sites; return their ids, "" for one that was not accepted."""
-        return [self._push(message) for message in messages]
+        ids = []
+        for some in _in_groups(messages):
+            # in one transaction: a site may fetch a message as soon as it is there, and needs its content then
+            with self._state.session():
+                ids += [self._push(message) for message in some]
+        return ids
 
     def _push(self, message: Message) -> str:
         from flwr.supercore.inflatable.inflatable_object import (
@@ -279,11 +424,14 @@ class LinkGrid(Grid):
         wanted, run_id = set(message_ids), self.run.run_id
         for item in self._state.get_message_res(message_ids=wanted - set(self._arriving), run_id=run_id):
             self._arriving[item.metadata.reply_to_message_id] = item
-        found = [(key, self._complete(item)) for key, item in self._arriving.items() if key in wanted]
-        answered = {key: reply for key, reply in found if reply is not None}
+        answered: dict[str, Message] = {}
+        for some in _in_groups(key for key in self._arriving if key in wanted):
+            with self._state.session():
+                found = [(key, self._complete(self._arriving[key])) for key in some]
+                answered |= {key: reply for key, reply in found if reply is not None}
+                self._state.delete_messages(message_ins_ids={key for key, reply in found if reply is not None})
         for key in answered:
             del self._arriving[key]
-        self._state.delete_messages(message_ins_ids=set(answered))
         return list(answered.values())
 
     def _complete(self, reply: Message) -> Message | None:
@@ -328,6 +476,13 @@ class LinkGrid(Grid):
             waiting -= {reply.metadata.reply_to_message_id for reply in fresh}
             time.sleep(0.1 if waiting else 0.0)
         return replies
+
+
+def _in_groups(items: Iterable[Item]) -> Iterable[list[Item]]:
+    """Yield items in groups of a size that one transaction may have."""
+    rest = list(items)
+    for start in range(0, len(rest), _AT_ONCE):
+        yield rest[start : start + _AT_ONCE]
 
 
 def _server_node() -> int:

@@ -28,6 +28,7 @@ from fcac.exceptions import FlowerError
 from fcac.flower.adapter import Link, fleet_app
 from fcac.flower.guard import Connections, FrontLimits, Gate, LimitedSocket, Visit, allow_connections
 from fcac.flower.join_desk import JoinDesk
+from fcac.flower.mail_desk import MailDesk
 from fcac.flower.processes import stopped_by_signals
 
 Say = Callable[[str], None]
@@ -83,8 +84,9 @@ class HubServer:
                 raise FlowerError(f"another hub already serves {self.root}") from None
             link = Link(self.root.resolve() / "server" / DATABASE)
             self.sync_keys(link)
+            desk = MailDesk(fleet_app(link, not self.settings.insecure), link, self._stopping)
             app = Gate(
-                JoinDesk(fleet_app(link, not self.settings.insecure), self.root),
+                JoinDesk(desk, self.root),
                 None if self.settings.insecure else self._sites.get,
                 self.limits,
                 self.connections,
@@ -129,6 +131,9 @@ class HubServer:
         """Stop serving."""
         if self._server is not None:
             self._server.should_exit = True
+
+    def _stopping(self) -> bool:
+        return self._server is not None and bool(self._server.should_exit)
 
     def _tls(self, name: str) -> str | None:
         return None if self.settings.insecure else str(self.root / "server" / name)

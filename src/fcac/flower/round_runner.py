@@ -29,7 +29,7 @@ Take = Callable[[str, messages.Reply], None]
 
 @dataclass
 class Timeouts:
-    """How long to wait for replies, for sites to connect, and between two polls, in seconds."""
+    """How long to wait for replies, for sites to connect, and between two looks for replies at most, in seconds."""
 
     timeout: float = 300.0
     wait: float = 60.0
@@ -194,8 +194,13 @@ class RoundRunner:
         sent = {key: letter.metadata.dst_node_id for key, letter in zip(ids, letters, strict=True) if key}
         waiting = set(sent)
         deadline = time.monotonic() + self.timeouts.timeout
+        pause = 0.0
         while waiting:
+            begin = time.monotonic()
             replies = list(self.grid.pull_messages(sorted(waiting)))
+            # soon again while replies come in, but most of the time the database is the hub's
+            pause = 0.0 if replies else pause
+            pause = min(self.timeouts.poll, max(0.05, 1.5 * pause, 3 * (time.monotonic() - begin)))
             # sorted by site, so that nothing depends on which reply arrived first
             for reply in sorted(replies, key=lambda r: str(nodes.get(sent.get(r.metadata.reply_to_message_id, 0)))):
                 key = reply.metadata.reply_to_message_id
@@ -207,7 +212,7 @@ class RoundRunner:
             if not waiting or time.monotonic() >= deadline:
                 break
             self._check()
-            time.sleep(self.timeouts.poll)
+            time.sleep(pause)
         self._claimed.store()
         for key in waiting:
             self.hub.note("no reply", site=nodes[sent[key]] or f"node {sent[key]}", round=number, **_about(kind))

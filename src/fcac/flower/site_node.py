@@ -34,6 +34,9 @@ from fcac.flower.fleet_client import HEARTBEAT_SECONDS, FleetConnection, HubAway
 
 Say = Callable[[str], None]
 
+# The hub keeps the question for messages until there is one, or some seconds have passed. A hub of an earlier version
+# answers at once; then the site waits.
+_KEPT_SECONDS = 1.0
 _POLL_SECONDS = 1.5
 # After a message, the next is often near: the model follows the last contribution.
 _EAGER_SECONDS, _EAGER_POLL = 10.0, 0.3
@@ -133,10 +136,13 @@ class SiteNode:
             while not self._stopped.is_set():
                 if failed:
                     raise failed[0]
+                asked = time.monotonic()
                 message = self._patiently(connection.fetch)
                 if message is None:
-                    hurry = time.monotonic() < eager_until
-                    self._stopped.wait(_EAGER_POLL if hurry else _POLL_SECONDS * random.uniform(0.8, 1.2))
+                    now = time.monotonic()
+                    if now - asked < _KEPT_SECONDS:
+                        pause = _EAGER_POLL if now < eager_until else _POLL_SECONDS
+                        self._stopped.wait(pause * random.uniform(0.8, 1.2))
                     continue
                 answer = self._answer(message)
                 for line in self._news.read():

@@ -10,7 +10,7 @@ from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import HasFeaturesCol, HasPredictionCol, HasSeed
+from pyspark.ml.param.shared import HasFeaturesCol, HasPredictionCol, HasSeed, HasWeightCol
 from pyspark.ml.util import (
     DefaultParamsReadable,
     DefaultParamsReader,
@@ -31,7 +31,7 @@ from fcac.spark import jobs
 from fcac.spark.session import tell
 
 
-class _Columns(HasFeaturesCol, HasPredictionCol, HasSeed):
+class _Columns(HasFeaturesCol, HasPredictionCol, HasSeed, HasWeightCol):
     """Parameters of estimator and model."""
 
     siteCol = Param(Params._dummy(), "siteCol", "column that names the site of each row", TypeConverters.toString)
@@ -49,6 +49,8 @@ class FCACEstimator(_Columns, Estimator[Any], DefaultParamsReadable[Any], Defaul
     predictionCol : str, default="prediction"
     siteCol : str, optional
         Column that names the site of each row.
+    weightCol : str, optional
+        Column that says how many rows each row stands for.
     nClusters : int, optional
         Number of clusters, if it is known.
     maxNodes : int, optional
@@ -62,6 +64,7 @@ class FCACEstimator(_Columns, Estimator[Any], DefaultParamsReadable[Any], Defaul
         featuresCol: str = "features",
         predictionCol: str = "prediction",
         siteCol: str | None = None,
+        weightCol: str | None = None,
         nClusters: int | None = None,
         maxNodes: int | None = None,
         seed: int = 0,
@@ -73,10 +76,12 @@ class FCACEstimator(_Columns, Estimator[Any], DefaultParamsReadable[Any], Defaul
 
     def _fit(self, dataset: DataFrame) -> FCACModel:
         site = self.getOrDefault(self.siteCol) if self.isDefined(self.siteCol) else None
-        frame = _spread(dataset, self.getFeaturesCol(), [] if site is None else [site])
+        weight = self.getWeightCol() if self.isDefined(self.weightCol) else None
+        frame = _spread(dataset, self.getFeaturesCol(), [name for name in (site, weight) if name is not None])
         model = jobs.fit(
             frame,
             site_column=site,
+            weight_column=weight,
             n_clusters=self.getOrDefault(self.nClusters) if self.isDefined(self.nClusters) else None,
             max_nodes=self.getOrDefault(self.maxNodes) if self.isDefined(self.maxNodes) else None,
             random_state=self.getSeed(),

@@ -34,6 +34,7 @@ def fit(
     partition_by: str | Sequence[str] | None = None,
     *,
     order_by: str | Sequence[str] | None = None,
+    weight_column: str | None = None,
     server: str = "communities",
     n_clusters: int | None = None,
     max_nodes: int | None = None,
@@ -60,6 +61,9 @@ def fit(
         With sites: columns by which the rows of a site are ordered. With an order in which no two rows are equal, the
         model is bit for bit that of ``FCAC().fit(rows in this order, groups=site_column)``. By default rows are ordered
         by all columns in turn.
+    weight_column : str, optional
+        Column that says how many rows each row stands for, as ``sample_weight`` of :meth:`fcac.FCAC.fit`. Not for a
+        release, which counts every row once.
     server, n_clusters, max_nodes, forgetting, random_state
         As in `FCAC`.
     privacy : NodeRelease, optional
@@ -83,10 +87,11 @@ def fit(
         random_state=random_state,
     )  # fmt: skip
     model._validate_params()
-    beside = [name for name in (site_column, record_id) if name is not None]
+    beside = [name for name in (site_column, record_id, weight_column) if name is not None]
     chosen = schema if schema is not None else _plain_schema(frame, beside)
     return _round(
-        model, frame, chosen, site_column, _Dealt(partition_by, order_by), _Released(record_id, part), progress,
+        model, frame, chosen, site_column, _Dealt(partition_by, order_by, weight_column), _Released(record_id, part),
+        progress,
         keep_schema=schema is not None,
     )  # fmt: skip
 
@@ -97,6 +102,7 @@ def update(
     partition_by: str | Sequence[str] | None = None,
     *,
     order_by: str | Sequence[str] | None = None,
+    weight_column: str | None = None,
     record_id: str | None = None,
     part: str | None = None,
     progress: Progress | None = None,
@@ -109,7 +115,7 @@ def update(
         From :func:`fit`, or any model of one process whose sites a column names.
     frame : pyspark.sql.DataFrame
         With the column of sites, if the model has sites.
-    partition_by, order_by, record_id, part, progress
+    partition_by, order_by, weight_column, record_id, part, progress
         As in :func:`fit`.
 
     Returns
@@ -123,7 +129,8 @@ def update(
     if column is None and set(model.sites_) != {partitions.WHOLE}:
         raise ValueError("model: its sites were not named by a column, so that rows cannot be dealt to them")
     return _round(
-        model, frame, _schema_of(model), column, _Dealt(partition_by, order_by), _Released(record_id, part), progress,
+        model, frame, _schema_of(model), column, _Dealt(partition_by, order_by, weight_column),
+        _Released(record_id, part), progress,
         keep_schema=True,
     )  # fmt: skip
 
@@ -177,10 +184,11 @@ def loaded(stored: bytes) -> FCAC:
 
 
 class _Dealt(NamedTuple):
-    """How rows are dealt to tasks."""
+    """How rows are dealt to tasks, and what each counts."""
 
     partition_by: str | Sequence[str] | None
     order_by: str | Sequence[str] | None
+    weight_column: str | None
 
 
 class _Released(NamedTuple):
@@ -202,16 +210,16 @@ def _round(
     keep_schema: bool,
 ) -> FCAC:
     check_ready()
-    partition_by, order_by = dealt
-    _check_columns(frame, schema, [*_listed(site_column), *_listed(told.record_id)])
+    partition_by, order_by, weight_column = dealt
+    _check_columns(frame, schema, [*_listed(site_column), *_listed(told.record_id), *_listed(weight_column)])
     if site_column is not None and partition_by is not None:
         raise ValueError("partition_by: with site_column the rows of a site go together; leave one of the two out")
     if site_column is None and order_by is not None:
         raise ValueError("order_by: it orders the rows of a site; give site_column too, or leave it out")
     if model.privacy is None and told != (None, None):
         raise ValueError("record_id and part are for a release: give privacy=NodeRelease(...), or leave them out")
-    plan = partitions.plan_for(model, schema, site_column)
-    beside = [site_column, told.record_id, *_listed(partition_by), *_listed(order_by)]
+    plan = partitions.plan_for(model, schema, site_column, weight_column)
+    beside = [site_column, told.record_id, weight_column, *_listed(partition_by), *_listed(order_by)]
     used = frame.select(*dict.fromkeys([*schema.columns, *filter(None, beside)]))
     with watched(frame.sparkSession, progress) as counted, one_line():
         if model.privacy is not None:
