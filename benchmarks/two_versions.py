@@ -1,6 +1,6 @@
 """How fast this version is beside another one, in one run: ratios of CPU time.
 
-    python benchmarks/two_versions.py OTHER/src [--turns 15] [--out FILE]
+    python benchmarks/two_versions.py OTHER/src [--turns 15] [--only WORDS] [--out FILE]
 
 OTHER is a checkout of the other version (``git worktree add OTHER REVISION``). A process of each version is handed the
 same jobs in turn, so that whatever disturbs one disturbs the other. The median of the ratios of neighbouring turns
@@ -48,11 +48,13 @@ def jobs() -> dict[str, Callable[[], object]]:
         model = CAPlus().fit(X)
         queries = np.ascontiguousarray(np.tile(X, (4, 1)))
         made[f"CA+ predict, {name}"] = lambda model=model, queries=queries: model.predict(queries)
-    X = tables["2-D normal"]
-    groups = np.arange(len(X)) % 5
-    fitted = FCAC(server="cae-fc", random_state=0).fit(X, groups=groups)
-    made["paper's server, 5 sites"] = lambda: FCAC(server="cae-fc", random_state=0).fit(X, groups=groups)
-    made["paper's server, predict"] = lambda: fitted.predict(X)
+    for name, X in (("", tables["2-D normal"]), (", ten times the rows", rng.normal(size=(160_000, 2)))):
+        groups = np.arange(len(X)) % 5
+        fitted = FCAC(server="cae-fc", random_state=0, n_jobs=1).fit(X, groups=groups)
+        made[f"paper's server, 5 sites{name}"] = lambda X=X, groups=groups: FCAC(
+            server="cae-fc", random_state=0, n_jobs=1
+        ).fit(X, groups=groups)
+        made[f"paper's server, predict{name}"] = lambda fitted=fitted, X=X: fitted.predict(X)
     return made
 
 
@@ -98,12 +100,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path)
     parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--only", default="", metavar="WORDS", help="jobs whose names contain these words")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     ours, theirs = Version(HERE), Version(args.other.resolve())
     found = {}
     try:
-        for job in ours.jobs:
+        for job in (name for name in ours.jobs if args.only in name):
             pairs = [(ours.time(job), theirs.time(job)) for _ in range(args.turns + 1)][1:]
             ratio = float(np.median([new / old for new, old in pairs]))
             least = [min(column) for column in zip(*pairs, strict=True)]

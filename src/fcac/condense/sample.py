@@ -69,7 +69,9 @@ class RowSample:
         else:
             found, at, which = np.unique(everything, return_index=True, return_inverse=True)
             total = np.bincount(which, weights=came).astype(np.float64)
-        self._take(found, np.concatenate([self.rows, rows[below]])[at], total)
+        known = len(self.keys)
+        picked = np.concatenate([self.rows, rows[below]])[at] if known else rows[below[at]]
+        self._take(found, picked, total)
 
     def _smallest(self, keys: NDArray[np.uint64]) -> NDArray[np.int64] | None:
         """Return the positions of the keys that fill the sample and one more, ascending; None if any comes twice.
