@@ -35,7 +35,8 @@ _FAR32 = 1e18
 
 
 @inner_kernel(error_model="numpy")
-def _squared(a, i, b, k):
+def squared_distance(a, i, b, k):
+    """Return the squared distance between row i of a and row k of b, summed in the order of the features."""
     total = 0.0
     for j in range(a.shape[1]):
         gap = a[i, j] - b[k, j]
@@ -48,7 +49,7 @@ def _compare_all(rows, r, points, n):
     """Nearest of the first n points, all of them computed in float64."""
     best, least = np.int64(0), np.inf
     for k in range(n):
-        gap = _squared(rows, r, points, k)
+        gap = squared_distance(rows, r, points, k)
         if gap < least:
             best, least = np.int64(k), gap
     return best, least
@@ -97,7 +98,7 @@ def _open(points, tiles, tile, held, x32, slack, rows, r, best, least, root, gro
         if found[lane] > limit:
             break
         k = held[tile * LANES + lane]
-        gap = _squared(rows, r, points, k)
+        gap = squared_distance(rows, r, points, k)
         if gap < least or (gap == least and k < best):
             best, least = k, gap
             root = np.sqrt(least) * scale
@@ -200,7 +201,7 @@ def _pick(screen, sizes, reach, rows, first, points, n, near, squared):
             for lane in range(LANES):
                 k = tile * LANES + lane
                 if screen[i, tile, lane] >= limit and k < n:
-                    gap = _squared(rows, r, points, k)
+                    gap = squared_distance(rows, r, points, k)
                     if gap < least:
                         best, least = np.int64(k), gap
         if best < 0:

@@ -74,6 +74,17 @@ def add_node(nodes, ages, values, memory, x):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
+def begin(nodes, ages, values, memory, x):  # type: ignore[no-untyped-def]
+    """Make one of the first two nodes of a row and return its position, or -1 if the row is where the first node is."""
+    if memory[0] == 0 or two_nearest(nodes, 1, x)[1] > 0.0:
+        new = add_node(nodes, ages, values, memory, x)
+        values[new, 0] = 1.0
+        return new
+    values[0, 0] += 1.0
+    return -1
+
+
+@inner_kernel
 def link(ages, a, b):  # type: ignore[no-untyped-def]
     """Join two nodes by an edge of age zero, or make their edge young again."""
     ages[a, b] = 0

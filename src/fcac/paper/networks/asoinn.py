@@ -15,6 +15,7 @@ from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
     age_edges,
+    begin,
     cut_older,
     degree,
     keep_only,
@@ -77,11 +78,7 @@ def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[n
         x = X[t]
         memory[1] += 1
         if n < 2:
-            if n == 0 or two_nearest(nodes, 1, x)[1] > 0.0:
-                new = add_node(nodes, ages, values, memory, x)
-                values[new, 0] = 1.0
-            else:
-                values[0, 0] += 1.0
+            begin(nodes, ages, values, memory, x)
             continue
         first, apart, second, apart_second = two_nearest(nodes, n, x)
         unlike = apart > similarity_threshold(nodes, ages, n, first)

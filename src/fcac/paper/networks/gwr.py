@@ -15,6 +15,7 @@ from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
     age_edges,
+    begin,
     cut,
     cut_older,
     degree,
@@ -121,12 +122,9 @@ def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[n
         x = X[t]
         memory[1] += 1
         if n < 2:
-            if n == 0 or two_nearest(nodes, 1, x)[1] > 0.0:
-                new = add_node(nodes, ages, values, memory, x)
-                values[new, 0] = 1.0
+            new = begin(nodes, ages, values, memory, x)
+            if new >= 0:
                 values[new, 1] = 1.0
-            else:
-                values[0, 0] += 1.0
             continue
         first, apart, second, _ = two_nearest(nodes, n, x)
         link(ages, first, second)

@@ -15,6 +15,7 @@ from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
     age_edges,
+    begin,
     cut,
     degree,
     keep_only,
@@ -88,11 +89,7 @@ def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[n
         for i in range(n):
             values[i, 1] += 1.0
         if n < 2:
-            if n == 0 or two_nearest(nodes, 1, x)[1] > 0.0:
-                new = add_node(nodes, ages, values, memory, x)
-                values[new, 0] = 1.0
-            else:
-                values[0, 0] += 1.0
+            if begin(nodes, ages, values, memory, x) < 0:
                 values[0, 1] = 0.0
             continue
         first, apart, second, apart_second = two_nearest(nodes, n, x)
