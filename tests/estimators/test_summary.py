@@ -161,3 +161,13 @@ def test_stability_of_a_server_is_that_of_its_read_out(model: FCAC) -> None:
     assert found.overall == model.stability_
     assert found.of_cluster == model.cluster_stability_
     assert stability_of(Server()) is None
+
+
+def test_in_a_notebook_the_summary_is_a_table():
+    X = np.concatenate([np.random.default_rng(0).normal(place, 1, size=(200, 2)) for place in (0, 20)])
+    found = FCAC(n_clusters=4).fit(X).summary()
+    shown = found._repr_html_()
+    assert shown.count("<tr>") == 1 + len(found)
+    assert found.headline in shown
+    assert found.caution in shown
+    assert found.caution in str(found)

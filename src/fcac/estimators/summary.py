@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,8 @@ class Summary:
         ]
         return pd.DataFrame(rows, index=pd.Index([c.cluster for c in self], name="cluster"))
 
-    def __str__(self) -> str:
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the heading and the lines of the table, as words."""
         shown = sorted(sorted(self.clusters, key=lambda c: -c.rows)[:_MAX_CLUSTERS], key=lambda c: c.cluster)
         told = any(c.stability is not None for c in shown)
         head = ["cluster", "rows", "share", *(["stability"] if told else []), "centre", "what sets it apart"]
@@ -102,6 +104,28 @@ class Summary:
             ]
             for c in shown
         ]
+        return head, lines
+
+    def _below(self, n_shown: int) -> list[str]:
+        """Return what is said below a table of so many clusters."""
+        more = len(self.clusters) - n_shown
+        return [
+            *([f"and {counted(more, 'smaller cluster')}"] if more else []),
+            *([self.caution] if self.caution else []),
+        ]
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        head, lines = self._table()
+        rows = ["".join(f"<th>{word}</th>" for word in head)]
+        rows += ["".join(f"<td>{html.escape(word)}</td>" for word in line) for line in lines]
+        table = "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+        return f"<p>{html.escape(self.headline)}</p>{table}" + "".join(
+            f"<p>{html.escape(line)}</p>" for line in self._below(len(lines))
+        )
+
+    def __str__(self) -> str:
+        head, lines = self._table()
         widths = [max(len(line[j]) for line in [head, *lines]) for j in range(len(head))]
         n_right = len(head) - 2
         text = [self.headline]
@@ -111,11 +135,7 @@ class Summary:
                 for j, (cell, w) in enumerate(zip(line, widths, strict=True))
             ]
             text.append("  ".join(cells).rstrip())
-        if len(shown) < len(self.clusters):
-            text.append(f"and {counted(len(self.clusters) - len(shown), 'smaller cluster')}")
-        if self.caution:
-            text.append(self.caution)
-        return "\n".join(text)
+        return "\n".join([*text, *self._below(len(lines))])
 
     __repr__ = __str__
 

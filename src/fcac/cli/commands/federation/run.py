@@ -67,4 +67,7 @@ def run(
 def _say_result(directory: Path, result: dict[str, Any], wanted: int) -> None:
     say(f"{counted(result['closed'], 'round')} closed; model and report are in {directory / 'state'}.")
     if result["closed"] < wanted:
-        say("No site had anything new, none answered, or too few took part: see `fcac federation status`.")
+        say(
+            "No site had anything new, none answered, or too few took part: see `fcac federation status`. A private "
+            "site answers one round an hour, unless its policy.toml says otherwise."
+        )
