@@ -20,8 +20,16 @@ from collections import defaultdict
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from fcac.flower.adapter import NO_MESSAGES, Handed, Link, asking_node, read_identity, unwrapped, wrapped
-from fcac.flower.fleet_client import FETCH_PATH, REPLY_PATH, split_parts
+from fcac.flower.adapter import Handed, Link, read_identity
+from fcac.flower.fleet_client import (
+    FETCH_PATH,
+    NO_MESSAGES,
+    REPLY_PATH,
+    asking_node,
+    split_parts,
+    unwrapped,
+    wrapped,
+)
 from fcac.flower.guard import SITE_PATHS, App, Receive, Scope, Send
 
 FLOWERS_PATH = "/v1/fleet/pull-messages"
@@ -115,7 +123,8 @@ class MailDesk:
     async def _fetch(self, node: int, last: str, receive: Receive) -> bytes:
         """Return the next message for a node; that is the one before, if it did not arrive and can be answered yet."""
         before = self._handed.pop(node, None)
-        if before is not None and before.key != last and before.until > time.time():
+        lost = before is not None and before.key != last and before.until > time.time()
+        if before is not None and lost and await asyncio.to_thread(self.link.is_waited_for, before.key):
             self._handed[node] = before
             return before.data
         if not await self._wait_for_mail(node, receive):
