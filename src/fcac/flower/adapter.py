@@ -30,7 +30,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
-from fcac.flower.fleet_client import VERSION_HEADER, join_parts, split_parts, without_content
+from fcac.flower.fleet_client import HEARTBEAT_SECONDS, VERSION_HEADER, join_parts, split_parts, without_content
 
 Item = TypeVar("Item")
 
@@ -173,6 +173,10 @@ class Link:
                 self._looked_at = version
             current = now().timestamp()
             return {node for node, until in self._mail if until > current}
+
+    def note_alive(self, node: int) -> None:
+        """Take a request of a node for a sign of life."""
+        self.state.acknowledge_node_heartbeat(node, HEARTBEAT_SECONDS)
 
     def is_waited_for(self, key: str) -> bool:
         """Return whether anybody still waits for the answer to a message."""

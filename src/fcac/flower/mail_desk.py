@@ -36,6 +36,7 @@ FLOWERS_PATH = "/v1/fleet/pull-messages"
 #: How long a question is kept open. Signs of life wait behind it, and are due every 12 seconds.
 HOLD_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
+_ALIVE_SECONDS = 8.0
 # Larger messages are not kept to be sent again.
 _MOST_KEPT = 1_000_000
 
@@ -65,6 +66,7 @@ class MailDesk:
         self._looking: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._handed: dict[int, Handed] = {}
+        self._alive: dict[int, float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Keep, answer or pass on a request."""
@@ -105,6 +107,11 @@ class MailDesk:
         node = await asyncio.to_thread(self.link.node_of, who.public_key)
         if node is None:
             return 401, b""
+        if time.monotonic() - self._alive.get(node, -_ALIVE_SECONDS) > _ALIVE_SECONDS:
+            # signs of life have five seconds to get through, and on a busy hub whole minutes pass before one does
+            self._alive[node] = time.monotonic()
+            async with self._turn:
+                await asyncio.to_thread(self.link.note_alive, node)
         try:
             data = unwrapped((await receive()).get("body", b""))
             if path == REPLY_PATH:
