@@ -233,6 +233,8 @@ def test_a_message_that_did_not_arrive_is_sent_again(hub: Served) -> None:
         assert {lost.metadata.message_id, following.metadata.message_id} == {first, second}
         found = grid.pull_messages([first, second])
         assert [reply.metadata.reply_to_message_id for reply in found] == [lost.metadata.message_id]
+    site._last = ""
+    assert site.fetch() is None  # the second one is not sent again: whoever asked has gone
     site.reply(Message(content(code=1), reply_to=following))  # nobody waits for it: it is dropped
     assert hub.link.state.num_message_res() == 0
     site.close()

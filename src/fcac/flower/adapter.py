@@ -20,7 +20,7 @@ import sqlite3
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -30,12 +30,9 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
-from fcac.flower.fleet_client import VERSION_HEADER, join_parts, split_parts, without_content
+from fcac.flower.fleet_client import HEARTBEAT_SECONDS, VERSION_HEADER, join_parts, split_parts, without_content
 
 Item = TypeVar("Item")
-
-#: Flower's answer to a site for which there is no message: its kind, and its body.
-NO_MESSAGES = (b"application/protobuf", b"")
 
 _TASK_HEARTBEAT_SECONDS = 15.0
 _LOCK_MILLISECONDS = 60_000
@@ -167,18 +164,33 @@ class Link:
         """Return the nodes for which a message is waiting; cheap while nothing changes in the database."""
         from flwr.supercore.date import now
 
-        with self._look_lock:
-            if self._look is None:
-                self._look = sqlite3.connect(f"{Path(self.database).as_uri()}?mode=ro", uri=True,
-                                             check_same_thread=False)  # fmt: skip
-            (version,) = self._look.execute("PRAGMA data_version").fetchone()
+        with self._reading() as database:
+            (version,) = database.execute("PRAGMA data_version").fetchone()
             if version != self._looked_at:
-                rows = self._look.execute("SELECT dst_node_id, created_at + ttl FROM message_ins WHERE delivered_at=''")
+                rows = database.execute("SELECT dst_node_id, created_at + ttl FROM message_ins WHERE delivered_at=''")
                 # Flower stores node ids as signed numbers
                 self._mail = [(node % 2**64, until) for node, until in rows]
                 self._looked_at = version
             current = now().timestamp()
             return {node for node, until in self._mail if until > current}
+
+    def note_alive(self, node: int) -> None:
+        """Take a request of a node for a sign of life."""
+        self.state.acknowledge_node_heartbeat(node, HEARTBEAT_SECONDS)
+
+    def is_waited_for(self, key: str) -> bool:
+        """Return whether anybody still waits for the answer to a message."""
+        with self._reading() as database:
+            return database.execute("SELECT 1 FROM message_ins WHERE message_id = ?", [key]).fetchone() is not None
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Read Flower's database without its layers, which take a hundred times as long."""
+        with self._look_lock:
+            if self._look is None:
+                place = f"{Path(self.database).resolve().as_uri()}?mode=ro"
+                self._look = sqlite3.connect(place, uri=True, check_same_thread=False)
+            yield self._look
 
     def node_of(self, public_key: bytes) -> int | None:
         """Return the node of a public key (PEM), if it is accepted."""
@@ -253,35 +265,6 @@ class Link:
 
         statuses = [NodeStatus.REGISTERED, NodeStatus.ONLINE, NodeStatus.OFFLINE]
         return [bytes(node.public_key) for node in self.state.get_node_info(statuses=statuses)]
-
-
-def asking_node(body: bytes) -> int | None:
-    """Return which node asks for messages, from the body of its request; None if that is none."""
-    from flwr.proto.fleet_pb2 import PullMessagesRequest
-    from google.protobuf.message import DecodeError
-
-    try:
-        return int(PullMessagesRequest.FromString(body).node.node_id)
-    except DecodeError:
-        return None
-
-
-def wrapped(data: bytes) -> tuple[bytes, bytes]:
-    """Return bytes as the body of an answer, with its kind."""
-    from google.protobuf.wrappers_pb2 import BytesValue
-
-    return NO_MESSAGES[0], BytesValue(value=data).SerializeToString()
-
-
-def unwrapped(body: bytes) -> bytes:
-    """Return the bytes in the body of a request; raise ``ValueError`` if there are none."""
-    from google.protobuf.message import DecodeError
-    from google.protobuf.wrappers_pb2 import BytesValue
-
-    try:
-        return bytes(BytesValue.FromString(body).value)
-    except DecodeError:
-        raise ValueError("this is not a message") from None
 
 
 def fleet_app(link: Link, authenticated: bool) -> Any:

@@ -24,6 +24,8 @@ logging.getLogger("flwr").setLevel(logging.WARNING)
 HEARTBEAT_SECONDS = 15.0
 #: The header in which a site tells the version of fcac it runs.
 VERSION_HEADER = "x-fcac-version"
+#: Flower's answer to a site for which there is no message: its kind, and its body.
+NO_MESSAGES = (b"application/protobuf", b"")
 #: Where a site fetches a message, and sends a reply, in one request; Flower's own interface takes nine for the two.
 FETCH_PATH, REPLY_PATH = "/v1/fleet/whole-message", "/v1/fleet/whole-reply"
 
@@ -84,6 +86,35 @@ def split_parts(data: bytes) -> list[bytes]:
         parts.append(data[at + 4 : end])
         at = end
     return parts
+
+
+def asking_node(body: bytes) -> int | None:
+    """Return which node asks for messages, from the body of its request; None if that is none."""
+    from flwr.proto.fleet_pb2 import PullMessagesRequest
+    from google.protobuf.message import DecodeError
+
+    try:
+        return int(PullMessagesRequest.FromString(body).node.node_id)
+    except DecodeError:
+        return None
+
+
+def wrapped(data: bytes) -> tuple[bytes, bytes]:
+    """Return bytes as the body of an answer, with its kind."""
+    from google.protobuf.wrappers_pb2 import BytesValue
+
+    return NO_MESSAGES[0], BytesValue(value=data).SerializeToString()
+
+
+def unwrapped(body: bytes) -> bytes:
+    """Return the bytes in the body of a request; raise ``ValueError`` if there are none."""
+    from google.protobuf.message import DecodeError
+    from google.protobuf.wrappers_pb2 import BytesValue
+
+    try:
+        return bytes(BytesValue.FromString(body).value)
+    except DecodeError:
+        raise ValueError("this is not a message") from None
 
 
 class FleetConnection:

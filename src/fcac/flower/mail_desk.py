@@ -20,14 +20,23 @@ from collections import defaultdict
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from fcac.flower.adapter import NO_MESSAGES, Handed, Link, asking_node, read_identity, unwrapped, wrapped
-from fcac.flower.fleet_client import FETCH_PATH, REPLY_PATH, split_parts
+from fcac.flower.adapter import Handed, Link, read_identity
+from fcac.flower.fleet_client import (
+    FETCH_PATH,
+    NO_MESSAGES,
+    REPLY_PATH,
+    asking_node,
+    split_parts,
+    unwrapped,
+    wrapped,
+)
 from fcac.flower.guard import SITE_PATHS, App, Receive, Scope, Send
 
 FLOWERS_PATH = "/v1/fleet/pull-messages"
 #: How long a question is kept open. Signs of life wait behind it, and are due every 12 seconds.
 HOLD_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
+_ALIVE_SECONDS = 8.0
 # Larger messages are not kept to be sent again.
 _MOST_KEPT = 1_000_000
 
@@ -57,6 +66,7 @@ class MailDesk:
         self._looking: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._handed: dict[int, Handed] = {}
+        self._alive: dict[int, float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Keep, answer or pass on a request."""
@@ -97,6 +107,11 @@ class MailDesk:
         node = await asyncio.to_thread(self.link.node_of, who.public_key)
         if node is None:
             return 401, b""
+        if time.monotonic() - self._alive.get(node, -_ALIVE_SECONDS) > _ALIVE_SECONDS:
+            # signs of life have five seconds to get through, and on a busy hub whole minutes pass before one does
+            self._alive[node] = time.monotonic()
+            async with self._turn:
+                await asyncio.to_thread(self.link.note_alive, node)
         try:
             data = unwrapped((await receive()).get("body", b""))
             if path == REPLY_PATH:
@@ -115,7 +130,8 @@ class MailDesk:
     async def _fetch(self, node: int, last: str, receive: Receive) -> bytes:
         """Return the next message for a node; that is the one before, if it did not arrive and can be answered yet."""
         before = self._handed.pop(node, None)
-        if before is not None and before.key != last and before.until > time.time():
+        lost = before is not None and before.key != last and before.until > time.time()
+        if before is not None and lost and await asyncio.to_thread(self.link.is_waited_for, before.key):
             self._handed[node] = before
             return before.data
         if not await self._wait_for_mail(node, receive):
