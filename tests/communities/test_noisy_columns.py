@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_mutual_info_score as ami
 
+from fcac import FCAC
 from fcac.communities import Communities
 from fcac.communities.noisy_columns import shared_factors, ward_groups
+from fcac.privacy import NodeRelease
+from fcac.privacy.samplers import InsecureTestSampler
 from fcac.tables.blocks import Block
+from fcac.tables.column import Column
+from fcac.tables.schema import Schema
+from testing.tables import hospital
 
 BLOCKS = (*[Block(1, "number")] * 4, Block(3, "category"), Block(2, "category"))
 
@@ -70,10 +76,10 @@ def test_columns_that_share_nothing_have_no_factor_and_are_left_to_the_graph() -
 
 def test_ward_joins_what_adds_least_to_the_variance() -> None:
     rng = np.random.default_rng(1)
-    points, weights = rng.normal(size=(40, 2)), rng.uniform(1, 5, size=40)
-    groups = ward_groups(points, weights, 40)
-    parts = [[i] for i in range(40)]
-    into = {i: i for i in range(40)}
+    points, weights = rng.normal(size=(16, 2)), rng.uniform(1, 5, size=16)
+    groups = ward_groups(points, weights, 16)
+    parts = [[i] for i in range(16)]
+    into = {i: i for i in range(16)}
 
     def inside(part: list[int]) -> float:
         middle = np.average(points[part], axis=0, weights=weights[part])
@@ -91,10 +97,28 @@ def test_ward_joins_what_adds_least_to_the_variance() -> None:
         parts[i] += parts[j]
         for node in parts[j]:
             into[node] = i
-    assert len(parts[0]) == 40
+    assert len(parts[0]) == 16
 
 
 def test_very_few_nodes_are_left_to_the_graph() -> None:
     nodes, deviation, counts, _ = noisy_nodes(0, n=8)
     model = Communities(blocks=BLOCKS).set_site("a", nodes, counts, deviation, np.full(8, 5.0)).fit()
     assert model.feature_map.shape[1] > 2
+
+
+@pytest.mark.slow
+def test_a_hospitals_table_is_clustered_from_private_releases() -> None:
+    bounds = {"age": (0, 110), "haemoglobin": (5, 25), "sodium": (110, 180), "creatinine": (0, 6)}
+    columns = [Column(name, min=low, max=high, missing="native") for name, (low, high) in bounds.items()]
+    columns += [Column("crp", min=0.1, max=500, scaling="log", missing="native")]
+    columns += [Column(name, kind="category", missing="native") for name in ("sex", "diagnosis")]
+    columns += [
+        Column("emergency", kind="boolean"),
+        Column("admitted", kind="date", min="2021-01-01", max="2023-12-31"),
+    ]
+    schema = Schema(columns, bounds_are_public=True)
+    table, group = hospital(7)
+    release = NodeRelease(4, schema.require_bounds(), sampler=InsecureTestSampler(7))
+    model = FCAC(random_state=0, privacy=release).fit(table, groups="hospital", schema=schema)
+    assert model.n_clusters_ == 3
+    assert ami(group, model.labels_) > 0.85
