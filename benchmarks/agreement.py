@@ -54,8 +54,10 @@ def one_line(n: int, epsilon: float) -> str:
         columns = {column.name: column for column in agreed.fields}
         for name in NUMBERS:
             values, column = everybody[name].dropna().to_numpy(), columns[name]
+            first, last = np.quantile(values, [0.15866, 0.84134])
+            usual = (last - first) / 2  # the standard deviation of a normal column
             inside = ((values >= column.min) & (values <= column.max)).mean()
-            found.append((abs(column.center - values.mean()) / values.std(), column.spread / values.std(), inside))
+            found.append((abs(column.center - values.mean()) / values.std(), column.spread / usual, inside))
         share = everybody["icd"].value_counts(normalize=True)
         levels.append(len(columns["ward"].categories or ()))
         codes.append(share[list(columns["icd"].categories or ())].sum())

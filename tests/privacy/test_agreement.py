@@ -129,3 +129,13 @@ def test_sites_with_different_noise_are_added_up():
     fine = NoisedCounts([np.full(8, 1024 * 100)], [], 1024.0)
     (column,) = agreed_schema(Schema(["x"]), numbers, categories, [loud, soft], edges, [fine]).fields
     assert (column.min, column.max) == (edges[0][0], edges[0][-1])
+
+
+def test_the_spread_of_a_long_tail_is_that_of_its_middle_part():
+    rng = np.random.default_rng(0)
+    tables = {name: pd.DataFrame({"crp": rng.lognormal(1.5, 1.2, 10_000)}) for name in "abc"}
+    everybody = pd.concat(tables.values())["crp"]
+    for seed in range(3):
+        (crp,) = agree(Schema([Column("crp")]), tables, 1.0, sampler=InsecureTestSampler(seed)).fields
+        usual = (everybody.quantile(0.84134) - everybody.quantile(0.15866)) / 2
+        assert crp.spread == pytest.approx(usual, rel=0.25)

@@ -279,7 +279,8 @@ def make_mechanism(
         return PaperLaplace(paper_noise, random_state=seed)
     assert schema is not None
     if local_noise is not None:
-        return LocalNoise(local_noise, schema.require_bounds())
+        schema.require_bounds()  # an error if there are none
+        return LocalNoise(local_noise, schema.value_bounds)
     assert epsilon is not None
     mechanism = NodeRelease(epsilon, schema.require_bounds(), delta, _open_ledger(ledger, budget, delta))
     mechanism.sampler.check_ready()  # a missing extra should be reported before all data have been read

@@ -88,22 +88,7 @@ def column_map(nodes: Floats, counts: Floats, blocks: Sequence[Block]) -> Floats
     total = counts.sum()
     apart = nodes - (counts @ nodes) / total
     covariance = (apart * counts[:, None]).T @ apart / total
-    whitening = np.zeros_like(covariance)
-    n_columns, starts = 0, np.cumsum([0, *(block.width for block in blocks)])
-    for block, start in zip(blocks, starts[:-1], strict=True):
-        here = slice(start, start + block.width)
-        own = covariance[here, here]
-        variance = float(np.trace(own))
-        if variance <= 0:
-            continue
-        n_columns += block.width
-        if block.kind == "category":
-            values, vectors = np.linalg.eigh(own)
-            values = np.maximum(values, 0.0)
-            inner = np.where(values > 1e-9 * variance, 1.0 / np.sqrt(values + _RARE * variance), 0.0)
-            whitening[here, here] = (vectors * inner) @ vectors.T
-        else:
-            whitening[here, here] = np.eye(block.width) / np.sqrt(variance)
+    whitening, n_columns = whitening_of(covariance, blocks)
     values, vectors = np.linalg.eigh(whitening @ covariance @ whitening)
     n_rows = total**2 / (counts**2).sum()
     # the largest eigenvalue that columns without anything in common have by chance (Marchenko and Pastur)
@@ -117,6 +102,37 @@ def column_map(nodes: Floats, counts: Floats, blocks: Sequence[Block]) -> Floats
     root_weight = np.sqrt(np.repeat([block.weight for block in blocks], [block.width for block in blocks]))
     whole = whitening @ (np.diag(own_share) + shared * (1.0 - own_share)) * root_weight
     return _compressed(whole if np.abs(whole).max() > 0 else whitening * root_weight)
+
+
+def whitening_of(covariance: Floats, blocks: Sequence[Block], least: Floats | None = None) -> tuple[Floats, int]:
+    """Return the matrix that puts every column on one scale, and how many features of columns that vary there are.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (d, d)
+    blocks : sequence of Block
+    least : ndarray of shape (d,), optional
+        A variance of every feature that its column is taken to have at least.
+    """
+    whitening = np.zeros_like(covariance)
+    n_columns, starts = 0, np.cumsum([0, *(block.width for block in blocks)])
+    for block, start in zip(blocks, starts[:-1], strict=True):
+        here = slice(start, start + block.width)
+        own = covariance[here, here]
+        variance = float(np.trace(own))
+        if least is not None:
+            variance = max(variance, float(least[here].sum()))
+        if variance <= 0:
+            continue
+        n_columns += block.width
+        if block.kind == "category":
+            values, vectors = np.linalg.eigh(own)
+            values = np.maximum(values, 0.0)
+            inner = np.where(values > 1e-9 * variance, 1.0 / np.sqrt(values + _RARE * variance), 0.0)
+            whitening[here, here] = (vectors * inner) @ vectors.T
+        else:
+            whitening[here, here] = np.eye(block.width) / np.sqrt(variance)
+    return whitening, n_columns
 
 
 def _compressed(matrix: Floats) -> Floats:

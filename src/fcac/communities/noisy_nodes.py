@@ -95,17 +95,28 @@ def read_noisy(sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], nois
     """
     nodes = np.concatenate([held[s][0] for s in sites])
     counts = np.concatenate([held[s][1] for s in sites])
-    pieces = [noise[s] if s in noise else (np.zeros(held[s][0].shape), np.zeros(len(held[s][0]))) for s in sites]
-    deviation = np.concatenate([position for position, _ in pieces])
-    count_deviation = np.concatenate([count for _, count in pieces])
+    deviation, count_deviation = deviations(sites, held, noise)
     scales = 1.0 / _units(nodes, deviation)
-    # a count that noise may have made weighs little
-    reliable = counts**3 / (counts**2 + count_deviation**2)
+    reliable = reliable_counts(counts, count_deviation)
     groups = merge_noisy(nodes * scales, (deviation * scales) ** 2, reliable)
     ends = np.cumsum([len(held[s][0]) for s in sites])[:-1]
     places = np.split(groups.places / scales, ends)
     denoised = {s: (np.ascontiguousarray(own), held[s][1]) for s, own in zip(sites, places, strict=True)}
     return Reading(denoised, scales, groups, _sources(sites, held, noise))
+
+
+def deviations(
+    sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]
+) -> tuple[Floats, Floats]:
+    """Return the deviations of all positions and of all counts, sites in order; 0 for a site with exact nodes."""
+    pieces = [noise[s] if s in noise else (np.zeros(held[s][0].shape), np.zeros(len(held[s][0]))) for s in sites]
+    return np.concatenate([position for position, _ in pieces]), np.concatenate([count for _, count in pieces])
+
+
+def reliable_counts(counts: Floats, deviation: Floats) -> Floats:
+    """Return counts as weights: one that noise may have made weighs little."""
+    reliable: Floats = counts**3 / (counts**2 + deviation**2)
+    return reliable
 
 
 def choose_tree(reading: Reading, now: Fitted) -> Tree:
@@ -122,7 +133,7 @@ def choose_tree(reading: Reading, now: Fitted) -> Tree:
         graph = now.tree()
         if _is_firm(graph, now, groups):
             return graph
-    return _tree_of(groups, now)
+    return tree_of(groups, now)
 
 
 def cluster_noisy_nodes(
@@ -248,7 +259,7 @@ def _modularity(graph: Tree, labels: Integers, k: int) -> float:
     return float((np.trace(between) / total) - ((between.sum(axis=1) / total) ** 2).sum()) if total > 0 else 0.0
 
 
-def _tree_of(groups: Groups, now: Fitted) -> Tree:
+def tree_of(groups: Groups, now: Fitted) -> Tree:
     """Return groups as a tree over the distinct points of a fit."""
     # denoised nodes at the same place are one point; its first node speaks for it
     unit_of = groups.unit_of[now.places.first]

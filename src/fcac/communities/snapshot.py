@@ -41,6 +41,8 @@ class Fitted:
         Factor of every feature in the distance, where it is known; by default from how the nodes vary.
     blocks : sequence of Block, optional
         The columns behind the features; with categories among them, distances are measured through a map.
+    map : ndarray of shape (d, r), optional
+        Matrix from features to the coordinates in which distances are measured, where it is known.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Fitted:
         before: Fitted | None = None,
         scales: Floats | None = None,
         blocks: Sequence[Block] | None = None,
+        map: Floats | None = None,
     ) -> None:
         self.places: MortonOrder
         self.sites = sites
@@ -69,7 +72,7 @@ class Fitted:
                 self._moved = self._where(before)
         else:
             self.places, self._moved = places
-        self.map: Floats | None = None
+        self.map: Floats | None = map
         if blocks is not None and needs_map(blocks):
             self.map = column_map(self.nodes, self.counts, blocks)
         self.points = self.placed(self.nodes[self.places.first])

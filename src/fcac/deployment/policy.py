@@ -233,7 +233,7 @@ def described(schema: Schema) -> list[str]:
     >>> described(Schema(columns, bounds_are_public=True))
     ['age from 0 to 120', 'ward from 0 to 9']
     """
-    bounds = schema.bounds
+    bounds = schema.value_bounds
     names = list(schema.feature_names)
     if bounds is None:
         return [f"{name} (any value)" for name in names]

@@ -50,6 +50,8 @@ MOST_LEVELS = 50
 _STANDS_OUT = 4.0
 # Equal bins over the agreed range: fewer where the noise would hide them.
 _FEWEST_BINS, _MOST_BINS, _DEVIATIONS_A_BIN = 8, 64, 8.0
+# Shares of a normal column below its mean minus and plus one standard deviation.
+_WITHIN_ONE_DEVIATION = (0.15866, 0.84134)
 # What an agreement may set.
 _SETTLED = ("min", "max", "center", "spread", "scaling", "clip", "categories", "features")
 # Part of delta that naming levels may take.
@@ -254,7 +256,13 @@ def _with_bounds(column: Column, edges: Floats, counts: Floats, deviation: float
     low, high = float(edges[full[0]]), float(edges[full[-1] + 1])
     middles = 0.5 * (edges[1:] + edges[:-1])
     center = float(np.average(middles, weights=sure))
-    spread = float(np.sqrt(np.average((middles - center) ** 2, weights=sure) + (edges[1] - edges[0]) ** 2 / 12.0))
+    deviating = float(np.sqrt(np.average((middles - center) ** 2, weights=sure) + (edges[1] - edges[0]) ** 2 / 12.0))
+    # Half the distance between two quantiles: that of a normal column is its standard deviation. How far a long tail
+    # stands out from the noise is chance, and decides the standard deviation. Where one value is most of a column, the
+    # quantiles meet, and half the standard deviation is the least.
+    below = np.concatenate([[0.0], np.cumsum(sure) / sure.sum()])
+    first, last = np.interp(_WITHIN_ONE_DEVIATION, below, edges)
+    spread = max(float(last - first) / 2.0, deviating / 2.0)
     if column.scaling == "log":
         low = max(low, 1e-6 * high)
     elif scaling is not None:

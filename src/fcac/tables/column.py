@@ -183,7 +183,20 @@ class Column:
 
     @property
     def bounds(self) -> list[tuple[float, float]] | None:
-        """Bounds of the features this column becomes, after scaling; None if unknown."""
+        """Bounds of the features for a private release, after scaling; None if unknown.
+
+        See :data:`fcac.tables.kind.ROOM`.
+        """
+        found = self.value_bounds
+        # the schemas of 0.1.0, which name no kind, keep the bounds they had
+        more = 0.0 if self.kind is None else (self.how.room - 1.0) / 2.0
+        if found is None or more == 0.0:
+            return found
+        return [(low - more * (high - low), high + more * (high - low)) for low, high in found]
+
+    @property
+    def value_bounds(self) -> list[tuple[float, float]] | None:
+        """Where the features can lie, after scaling; a private release takes some of them to be wider (`bounds`)."""
         found, root = self.how.bounds(self), math.sqrt(self.weight)
         return found if found is None or root == 1.0 else [(low * root, high * root) for low, high in found]
 

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 #: Spread of a column in the units of clustering: that of a number between 0 and 1, and that of a standardised number.
 RANGE_SPREAD, STANDARD_SPREAD = 1.0 / math.sqrt(12.0), 1.0
 
+#: How much wider the bounds are than the values of a column whose values fill them. The bounds of a number are those of
+#: a form or an instrument, usually ten or more deviations apart; levels and dates fill theirs, at three and a half
+#: deviations. A private release cuts rows to a common length and adds noise in proportion: without this room the
+#: length, and the noise in every column, would be that of the levels.
+ROOM = 10.0 / 3.0
+
 
 class Encoded(NamedTuple):
     """A column as features.
@@ -50,12 +56,15 @@ class Kind(ABC):
         How a reader should read the column: what `encode` is handed then suits `as_numbers` or `as_text`.
     block : {"number", "numbers", "category"}
         How the read-out compares it; see :class:`fcac.tables.blocks.Block`.
+    room : float
+        How much wider than `bounds` a private release takes the column to be; see :data:`ROOM`.
     """
 
     name: ClassVar[str] = ""
     keys: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[Literal["numbers", "text", "nothing"]] = "numbers"
     block: ClassVar[Literal["number", "numbers", "category"]] = "number"
+    room: ClassVar[float] = 1.0
 
     def check(self, column: Column) -> None:
         """Raise a `SchemaError` that names the field and the fix if the settings do not fit together."""

@@ -179,6 +179,13 @@ class Schema:
             raise SchemaError(why)
         return self._all_bounds()
 
+    @property
+    def value_bounds(self) -> Floats | None:
+        """Where features can lie; as `bounds`, but without the room that a release gives to levels and dates."""
+        if self._why_no_bounds():
+            return None
+        return np.array([pair for field in self.fields for pair in field.value_bounds or []])
+
     def _all_bounds(self) -> Floats:
         return np.array([pair for field in self.fields for pair in field.bounds or []])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.tables.kind import Encoded, Kind, as_text, refuse, spread_of
+from fcac.tables.kind import ROOM, Encoded, Kind, as_text, refuse, spread_of
 
 if TYPE_CHECKING:
     from fcac.tables.column import Column
@@ -22,6 +22,7 @@ class Boolean(Kind):
     keys = ("scaling", "yes", "no", "fill")
     reads = "text"
     block = "category"
+    room = ROOM
 
     def check(self, column: Column) -> None:
         if column.missing == "fill" and column.fill not in (0.0, 1.0):

@@ -11,7 +11,7 @@ import numpy as np
 from fcac._typing import Floats
 from fcac.exceptions import DataError
 from fcac.tables.gap_words import ALWAYS
-from fcac.tables.kind import Encoded, Kind, as_text, kind_in_words, refuse, spread_of, whole_array
+from fcac.tables.kind import ROOM, Encoded, Kind, as_text, kind_in_words, refuse, spread_of, whole_array
 
 if TYPE_CHECKING:
     from fcac.tables.column import Column
@@ -33,6 +33,7 @@ class Category(Kind):
     keys = ("categories", "scaling", "prefix", "groups", "features")
     reads = "text"
     block = "category"
+    room = ROOM
 
     def check(self, column: Column) -> None:
         if column.missing == "fill":

@@ -10,7 +10,7 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import DataError
-from fcac.tables.kind import Encoded, Kind, as_text, kind_in_words, refuse, spread_of, whole_array
+from fcac.tables.kind import ROOM, Encoded, Kind, as_text, kind_in_words, refuse, spread_of, whole_array
 from fcac.tables.kinds.number import check_scaling, prepared, scaled, unscaled
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Date(Kind):
 
     keys = ("since", "parts", "format", "min", "max", "scaling", "center", "spread", "fill", "clip")
     reads = "text"
+    room = ROOM
 
     def check(self, column: Column) -> None:
         if column.since is not None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.tables.gap_words import GAP_WORDS
-from fcac.tables.kind import Encoded, Kind, as_text, refuse, spread_of
+from fcac.tables.kind import ROOM, Encoded, Kind, as_text, refuse, spread_of
 
 if TYPE_CHECKING:
     from fcac.tables.column import Column
@@ -20,6 +20,7 @@ class Ordinal(Kind):
 
     keys = ("order", "scaling", "fill")
     reads = "text"
+    room = ROOM
 
     def check(self, column: Column) -> None:
         order = column.order
