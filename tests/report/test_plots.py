@@ -60,3 +60,8 @@ def test_assets_are_written_without_comments():
     assert "/*" not in style_sheet()
     assert ".c0{--c:#" in style_sheet()
     assert not any(line.startswith("//") for line in asset("report.js").splitlines())
+
+
+def test_paper_is_white_whatever_the_screen():
+    sheet = style_sheet()
+    assert sheet.count("prefers-color-scheme") == sheet.count("screen and (prefers-color-scheme") > 0
