@@ -118,8 +118,8 @@ def grow_hierarchy(
     joins: list[Join] = []
     waiting = [(np.arange(n), graph, density, search)]
     if parts is not None and known:
-        chosen = [np.flatnonzero(parts == part) for part in np.unique(parts)[::-1]]
-        waiting = [(members, *_within(graph, density, members)) for members in chosen]
+        apart = [np.flatnonzero(parts == part) for part in np.unique(parts)[::-1]]
+        waiting = [(members, *_within(graph, density, members)) for members in apart]
     while waiting:
         members, part, dense, look = waiting.pop()
         tiles, made, left = _apart(part, dense, look, first if len(members) == n else later, dimension)
