@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
@@ -95,7 +96,7 @@ def _facing(indptr: Any, indices: Any, part: Any, n_parts: int) -> Any:
     return facing
 
 
-def _neighbour_graph(near: Integers, k: int) -> sparse.csr_matrix:
+def _neighbour_graph(near: NDArray[np.int32], k: int) -> sparse.csr_matrix:
     """Which nodes have each other among their k nearest, in either direction."""
     n = len(near)
     ends = near[:, :k].ravel()
@@ -103,7 +104,7 @@ def _neighbour_graph(near: Integers, k: int) -> sparse.csr_matrix:
     return sparse.csr_matrix(one_way + one_way.T)
 
 
-def _linked_parts(points: Floats, near: Integers) -> tuple[Integers, int]:
+def _linked_parts(points: Floats, near: NDArray[np.int32]) -> tuple[Integers, int]:
     """Parts by single linkage over core distances; what is smaller belongs to the part it is linked to first."""
     n, k = near.shape
     distance = np.sqrt(((points[:, None, :] - points[near]) ** 2).sum(axis=2))
@@ -126,7 +127,7 @@ def _linked_parts(points: Floats, near: Integers) -> tuple[Integers, int]:
     return label, int(born)
 
 
-def facing_parts(points: Floats, mass: Floats, near: Integers, dimension: float) -> Integers:
+def facing_parts(points: Floats, mass: Floats, near: NDArray[np.int32], dimension: float) -> Integers:
     """Return a part for every node: thin curves apart, all else together.
 
     Parameters
@@ -148,7 +149,7 @@ def facing_parts(points: Floats, mass: Floats, near: Integers, dimension: float)
     whole = np.zeros(n, dtype=np.int64)
     if not 2 * _LEAST <= n <= _MOST_NODES or mass.mean() > _MOST_RECORDS:
         return whole
-    part, n_parts = _linked_parts(points, near.astype(np.int64))
+    part, n_parts = _linked_parts(points, near)
     half = max(k // 2, 1)
     wide, narrow = _neighbour_graph(near, k), _neighbour_graph(near, half)
     share = (half / k) ** (1 / max(dimension, 1.0))
