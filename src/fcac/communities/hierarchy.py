@@ -34,6 +34,7 @@ from fcac.communities.cluster_tree import (
     spectral_bisection,
     steadiness,
 )
+from fcac.communities.facing import facing_parts
 from fcac.communities.leiden import Search
 from fcac.communities.midpoints import midpoint_log_density
 from fcac.communities.snn_graph import SNNEdges, dimension_of, neighbours_for
@@ -74,7 +75,8 @@ def hierarchy_of(
     dimension = dimension_of(middle, farthest, near.shape[1])
     graph = edges.weighted_graph(middle, farthest, mass, dimension)
     density = midpoint_log_density(points, mass, near, edges.starts, edges.ends, dimension)
-    return grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension, strictness)
+    parts = facing_parts(points, mass, near, dimension)
+    return grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension, strictness, parts)
 
 
 def grow_hierarchy(
@@ -84,6 +86,7 @@ def grow_hierarchy(
     records_per_node: float = 1.0,
     dimension: float = math.inf,
     strictness: float = 1.0,
+    parts: Integers | None = None,
 ) -> Tree:
     """Return the tree of clusters of a graph; its ``labels()`` are the clusters.
 
@@ -100,9 +103,12 @@ def grow_hierarchy(
         Of the surface the nodes lie on.
     strictness : float, default=1
         Factor on what is asked of a border.
+    parts : ndarray of shape (n,), optional
+        Part of each node, if some are known to be apart already.
     """
     search = Search(graph)
-    few = few_nodes_tree(graph, search, records_per_node)
+    known = parts is not None and bool(parts.any())
+    few = None if known else few_nodes_tree(graph, search, records_per_node)
     if few is not None:
         return few
     first, later = (Noise.of(records_per_node, dimension, n_neighbours, again, strictness) for again in (False, True))
@@ -111,6 +117,9 @@ def grow_hierarchy(
     n_tiles = 0
     joins: list[Join] = []
     waiting = [(np.arange(n), graph, density, search)]
+    if parts is not None and known:
+        apart = [np.flatnonzero(parts == part) for part in np.unique(parts)[::-1]]
+        waiting = [(members, *_within(graph, density, members)) for members in apart]
     while waiting:
         members, part, dense, look = waiting.pop()
         tiles, made, left = _apart(part, dense, look, first if len(members) == n else later, dimension)
