@@ -176,7 +176,7 @@ class Communities:
         held, scales = self._read(sites)
         if before is not None and before.holds(held, sites):
             return self
-        now = Fitted(held, sites, before, scales, self.blocks)
+        now = Fitted(held, sites, before, scales, self.blocks, noised=noise_matters(self._sites, self._noise))
         now.link(self.neighbors, before)
         now = self._chosen(now)
         tree = now.tree()
@@ -480,7 +480,9 @@ class Communities:
                 if ids.shape != counts.shape or not len(ids) or ids.min() < 0 or ids.max() >= model._next_id:
                     raise ValueError("the stored labels do not fit the stored nodes")
                 held, scales = model._read(sites)
-                fitted = Fitted(held, sites, scales=scales, blocks=blocks)
+                fitted = Fitted(
+                    held, sites, scales=scales, blocks=blocks, noised=noise_matters(model._sites, model._noise)
+                )
                 fitted.kind = model.neighbors
                 model._fitted = model._chosen(fitted)
                 model._fitted.ids = ids

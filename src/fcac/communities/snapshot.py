@@ -12,6 +12,7 @@ from fcac._typing import Floats, Integers
 from fcac.communities.cluster_tree import Tree
 from fcac.communities.column_metric import column_map, needs_map
 from fcac.communities.hierarchy import hierarchy_of
+from fcac.communities.single_column import join_single_columns
 from fcac.communities.snn_graph import SNNEdges, moments, neighbours_for, scales_for
 from fcac.communities.stability import Stability, resampled_stability
 from fcac.knn.exact import Searcher, distinct, is_approximate
@@ -43,6 +44,8 @@ class Fitted:
         The columns behind the features; with categories among them, distances are measured through a map.
     map : ndarray of shape (d, r), optional
         Matrix from features to the coordinates in which distances are measured, where it is known.
+    noised : bool, default=False
+        Whether noise was added to the nodes, so that means of columns say less.
     """
 
     def __init__(
@@ -53,7 +56,10 @@ class Fitted:
         scales: Floats | None = None,
         blocks: Sequence[Block] | None = None,
         map: Floats | None = None,
+        noised: bool = False,
     ) -> None:
+        # the columns, if clusters that one of them alone tells apart are to be joined
+        self._columns = blocks if needs_map(blocks) and not noised else None
         self.places: MortonOrder
         self.sites = sites
         self.parts = [held[s] for s in sites]
@@ -168,8 +174,15 @@ class Fitted:
             lists = self.lists()
             if self._edges is None:
                 self._edges = SNNEdges.of(lists.near)
-            self._tree = hierarchy_of(self.points, mass, lists, self._edges)
+            everything = np.arange(len(mass))
+            self._tree = self._joined(hierarchy_of(self.points, mass, lists, self._edges), mass, everything)
         return self._tree
+
+    def _joined(self, tree: Tree, mass: Floats, chosen: Integers) -> Tree:
+        """Join clusters of some of the points that one column of levels alone tells apart."""
+        if self._columns is None:
+            return tree
+        return join_single_columns(tree, self.nodes[self.places.first[chosen]], mass, self._columns)
 
     def take_tree(self, tree: Tree) -> None:
         """Take clusters that were found in another way than from the graph."""
@@ -186,7 +199,7 @@ class Fitted:
                 )
             else:
                 mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-                self._stability = resampled_stability(self.points, mass, self.point_ids(), n_clusters)
+                self._stability = resampled_stability(self.points, mass, self.point_ids(), n_clusters, self._joined)
         return self._stability
 
     def searcher(self) -> Searcher:

@@ -21,13 +21,14 @@ R. Campello, D. Moulavi, J. Sander, "Density-based clustering based on hierarchi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
+from fcac.communities.cluster_tree import Tree
 from fcac.communities.hierarchy import hierarchy_of
 
 # Values below are read with distrust, as Hennig advises.
@@ -69,7 +70,13 @@ class Stability(NamedTuple):
         return sorted(k for k, value in self.of_cluster.items() if value < DOUBTFUL)
 
 
-def resampled_stability(points: Floats, mass: Floats, labels: Integers, n_clusters: int | None = None) -> Stability:
+def resampled_stability(
+    points: Floats,
+    mass: Floats,
+    labels: Integers,
+    n_clusters: int | None = None,
+    joined: Callable[[Tree, Floats, Integers], Tree] | None = None,
+) -> Stability:
     """Return how well clusters are found again in subsets of the nodes.
 
     Parameters
@@ -82,6 +89,8 @@ def resampled_stability(points: Floats, mass: Floats, labels: Integers, n_cluste
         Cluster of each.
     n_clusters : int, optional
         Number of clusters, if it was given and not found.
+    joined : callable, optional
+        What is done to a tree after it was found, given the records and the numbers of its points.
 
     Returns
     -------
@@ -111,6 +120,7 @@ def resampled_stability(points: Floats, mass: Floats, labels: Integers, n_cluste
     for strictness in _STRICTNESS:
         chosen = np.sort(generator.choice(n, size, replace=False))
         tree = hierarchy_of(np.ascontiguousarray(points[chosen]), mass[chosen], strictness=strictness)
+        tree = tree if joined is None else joined(tree, mass[chosen], chosen)
         found = tree.labels(None if n_clusters is None else min(n_clusters, len(tree.block_weights)))
         best, present = _best_jaccard(label[chosen], found, mass[chosen], n_names)
         total += best

@@ -204,7 +204,8 @@ class Column:
     def block(self) -> Block | None:
         """How the read-out compares the features; None if there are none."""
         width = len(self.feature_names)
-        kind = "numbers" if self.how.block == "number" and width > 1 else self.how.block
+        kind = self.how.block_of(self)
+        kind = "numbers" if kind == "number" and width > 1 else kind
         return Block(width, kind, self.weight) if width else None
 
     def encode(self, values: Any) -> Encoded:

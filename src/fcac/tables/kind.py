@@ -55,7 +55,8 @@ class Kind(ABC):
     reads : {"numbers", "text", "nothing"}
         How a reader should read the column: what `encode` is handed then suits `as_numbers` or `as_text`.
     block : {"number", "numbers", "category"}
-        How the read-out compares it; see :class:`fcac.tables.blocks.Block`.
+        How the read-out compares it; see :class:`fcac.tables.blocks.Block`. A column of few values with gaps between
+        them is a category, whatever the values mean: a method that looks for gaps would find each of them.
     room : float
         How much wider than `bounds` a private release takes the column to be; see :data:`ROOM`.
     """
@@ -82,6 +83,10 @@ class Kind(ABC):
     @abstractmethod
     def encode(self, column: Column, values: Any) -> Encoded:
         """Turn the values of an Arrow array into features."""
+
+    def block_of(self, column: Column) -> Literal["number", "numbers", "category"]:
+        """Return how the read-out compares this column, where its settings decide."""
+        return self.block
 
     def decode(self, column: Column, features: Floats) -> Floats:
         """Return features (n, width) in the units of the table, as far as there are any."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -48,6 +48,10 @@ class Date(Kind):
         if column.parts is None:
             return [column.name]
         return [f"{column.name}.{part}.{side}" for part in column.parts for side in ("cos", "sin")]
+
+    def block_of(self, column: Column) -> Literal["number", "numbers", "category"]:
+        # months and weekdays are a few places on the circle, hours and days are everywhere
+        return "category" if {"month", "weekday"} & set(column.parts or ()) else "number"
 
     def bounds(self, column: Column) -> list[tuple[float, float]] | None:
         if column.parts is not None:

@@ -20,6 +20,7 @@ class Ordinal(Kind):
 
     keys = ("order", "scaling", "fill")
     reads = "text"
+    block = "category"
     room = ROOM
 
     def check(self, column: Column) -> None:
