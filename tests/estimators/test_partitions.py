@@ -127,7 +127,7 @@ def test_what_cannot_be_condensed_is_said(table):
         fit(FCAC(), broken, schema, 1, "clinic")
     mixed_up = pd.concat([frame[frame["clinic"] == "north"], frame[frame["clinic"] == "south"], frame[:50]])
     plan = partitions.plan_for(FCAC(), schema, "clinic")
-    with pytest.raises(DataError, match="do not come one after the other"):
+    with pytest.raises(DataError, match="are not next to each other"):
         list(partitions.condense(plan, batches(mixed_up, 3)))
     with pytest.raises(ValueError, match="site_column"):
         partitions.plan_for(FCAC(server="cae-fc"), schema, None)
