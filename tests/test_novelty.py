@@ -55,6 +55,7 @@ def told_by_the_command(model: Any, X: np.ndarray, folder: Path, names: tuple[st
 # ------------------------------------------------------------ everybody agrees
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("n_sites", [1, 5])
 def test_python_command_and_export_agree_on_every_row(server: str, n_sites: int, tmp_path: Path) -> None:
@@ -125,6 +126,7 @@ def test_equal_distances_are_told_apart_in_the_same_way(tmp_path: Path) -> None:
     assert told_by_the_command(model, rows, tmp_path)["novel"].to_pylist() == model.is_novel(rows).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_an_export_measures_as_the_model_does_to_the_last_bit(seed: int) -> None:
     """Features of very unequal spread are weighted; a weight must not be rounded on its way into the export."""
@@ -171,6 +173,7 @@ def test_the_report_counts_the_same_rows(server: str) -> None:
 # ------------------------------------------------------------ what is handed out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("n_sites", [1, 6])
 def test_means_that_are_handed_out_call_nearly_the_same_rows_novel(server: str, n_sites: int) -> None:
@@ -190,6 +193,7 @@ def test_means_that_are_handed_out_call_nearly_the_same_rows_novel(server: str, 
     np.testing.assert_array_equal(through.is_novel(rows), theirs)
 
 
+@pytest.mark.slow
 def test_released_nodes_are_read_by_sites_as_by_the_server() -> None:
     from fcac.federation import Contribution
 
@@ -323,6 +327,7 @@ def test_rounds_and_forgetting_a_site_measure_anew() -> None:
     np.testing.assert_array_equal(model.is_novel(here), FCAC().fit({"a": here}).is_novel(here))
 
 
+@pytest.mark.slow
 def test_chunks_and_order_do_not_change_the_rate() -> None:
     rows, X = learned(), mixed()
     whole = FCAC(max_nodes=500).fit({"a": rows})

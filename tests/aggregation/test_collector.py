@@ -8,6 +8,7 @@ from fcac.aggregation.messages import MessageError
 from fcac.exceptions import TooFewSites
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_sites", "tolerance"), [(4, 1), (7, 2), (12, 1)])
 def test_total_is_the_sum(n_sites, tolerance):
     parties = Parties(n_sites, tolerance)

@@ -73,6 +73,7 @@ def test_fewer_shares_say_nothing():
     assert all(pow(a, PRIME - 1, PRIME) == 1 for a in (2, 3, 5, 7, 11, 13))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_sites", "tolerance"), [(4, 1), (10, 3), (100, 10), (100, 33), (1000, 100), (3000, 30)])
 def test_circles_bear_what_they_must(n_sites, tolerance):
     circle = circle_for(n_sites, tolerance)

@@ -25,6 +25,7 @@ def test_noise_and_masks(name):
     assert found == (set() if name == "shipped" else {name.partition(":")[0]})
 
 
+@pytest.mark.slow
 def test_totals_that_wrap_around():
     assert _range_attack(_mechanism(), Fault()).holds
     result = _range_attack(_mechanism(), FAULTS["range: totals modulo 2**32"])

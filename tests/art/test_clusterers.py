@@ -132,6 +132,7 @@ def test_how_rows_are_cut_does_not_matter_long(model_class, spec, cuts, look):
     check_chunks(model_class, spec, cuts, look)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_class", MODELS)
 def test_one_row_at_a_time(model_class):
     X = rows_of("normal", 3, 400, 3)
@@ -183,6 +184,7 @@ def test_scaling_by_a_power_of_two_scales_the_result_bit_for_bit_long(model_clas
     check_scaling(model_class, spec, exponent)
 
 
+@pytest.mark.slow
 @modest
 @given(any_model, smooth, st.floats(-100, 100))
 def test_shifting_shifts_the_result(model_class, spec, shift):

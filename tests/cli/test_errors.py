@@ -109,6 +109,7 @@ def test_failures_are_exit_code_1(data, capfd):
     assert "not an FCAC file" in told(capfd, 1, "inspect", data / "bad.csv")
 
 
+@pytest.mark.slow
 def test_a_failed_prediction_leaves_no_output(data, capfd):
     (data / "bad.csv").write_text("a,b\n" + "1,2\n" * 10 + "1,\n")
     told(capfd, 1, "predict", data / "m.fcac", data / "bad.csv", "-o", data / "l.parquet")

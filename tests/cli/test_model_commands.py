@@ -53,6 +53,7 @@ def test_files_and_a_site_column_make_the_same_model(clinics, model, capfd):
     np.testing.assert_allclose(first.server_.nodes, second.server_.nodes)
 
 
+@pytest.mark.slow
 def test_the_command_makes_the_model_that_python_makes(clinics, model):
     rows = {
         site: np.column_stack([c.to_numpy() for c in pa_csv.read_csv(clinics / "clinics" / f"{site}.csv").columns])
@@ -115,6 +116,7 @@ def test_forget_is_exact(clinics, model, capfd):
     assert "its sites are east, north, south" in fcac(capfd, "forget", model, "nowhere", code=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["parquet", "csv", "feather"])
 def test_predict_labels_every_row_in_order(clinics, model, capfd, ending):
     out = clinics / f"labels.{ending}"
@@ -131,6 +133,7 @@ def test_predict_labels_every_row_in_order(clinics, model, capfd, ending):
     assert labels["novel"].to_pylist() == known.is_novel(table).tolist()
 
 
+@pytest.mark.slow
 def test_predict_with_a_codebook_of_the_papers_server_gives_the_same_labels(clinics, capfd):
     model = clinics / "paper.fcac"
     fcac(capfd, "fit", clinics / "clinics", "--server", "cae-fc", "-o", model)
@@ -146,6 +149,7 @@ def test_predict_with_a_codebook_of_the_papers_server_gives_the_same_labels(clin
     np.testing.assert_allclose(one["distance"].to_numpy(), other["distance"].to_numpy(), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_predict_keeps_columns_and_leaves_dropped_rows_empty(clinics, capfd):
     (clinics / "schema.toml").write_text('fcac_schema = 1\nmissing = "drop"\n[columns]\nage = {}\ndose = {}\n')
     fcac(capfd, "fit", clinics / "clinics", "--schema", clinics / "schema.toml", "-o", clinics / "m.fcac")
@@ -227,6 +231,7 @@ def test_inspect_says_what_a_file_holds(clinics, model, capfd):
     assert "no site states, no contributions" in fcac(capfd, "inspect", clinics / "book.fcac")
 
 
+@pytest.mark.slow
 def test_single_clusterers_can_be_inspected_and_predict(clinics, capfd):
     save(CAEFC().fit(np.random.default_rng(0).normal(size=(300, 2))), clinics / "single.fcac")
     assert "a CAEFC model" in fcac(capfd, "inspect", clinics / "single.fcac")
@@ -247,6 +252,7 @@ def test_report_and_fit_with_report(clinics, model, capfd):
         assert (clinics / name).read_text().lower().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_schema_prints_or_writes_a_draft(clinics, capfd):
     said = fcac(capfd, "schema", clinics / "all.parquet", "--site-column", "clinic")
     assert "bounds_are_public = false" in said

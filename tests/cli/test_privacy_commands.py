@@ -114,6 +114,7 @@ def private_fit_of_simulated_sites(capfd, folder):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_the_worst_site_is_shown_and_nothing_is_multiplied(folder, capfd):
     # the review's case: eps 8 at one site and .5 at another
@@ -180,6 +181,7 @@ def test_ledger_and_budget_go_together(folder, capfd):
     fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", "--record-id", "no", code=2)
 
 
+@pytest.mark.slow
 def test_a_moved_ledger_is_found_where_it_is_said_to_be(folder, capfd):
     private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 8)
     for name in ("n.db", "n.db.key"):
@@ -192,6 +194,7 @@ def test_a_moved_ledger_is_found_where_it_is_said_to_be(folder, capfd):
     assert len(Ledger.open(folder / "moved.db").entries()) == 2
 
 
+@pytest.mark.slow
 def test_a_missing_value_is_refused_before_anything_is_charged(folder, capfd):
     private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 8)
     (folder / "day3.csv").write_text("a,b\n1,\n")
@@ -238,6 +241,7 @@ def test_the_papers_noise_warns_and_local_noise_needs_bounds(folder, capfd):
     assert "local noise on every record, eps = 200" in fcac(capfd, "inspect", folder / "l.fcac")
 
 
+@pytest.mark.slow
 def test_a_report_of_a_private_model_uses_no_rows(folder, capfd):
     private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 3)
     args = ["report", folder / "m.fcac", "-o", folder / "r.html", "--data", folder / "day1.csv"]

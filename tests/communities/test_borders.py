@@ -56,6 +56,7 @@ def test_many_overlapping_clusters_are_all_found():
     assert adjusted_mutual_info_score(label, model.node_labels) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_long_curved_clusters_are_not_cut(seed):
     # with twice the nodes the arms are still cut in most cases, though less often than before

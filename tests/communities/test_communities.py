@@ -81,6 +81,7 @@ def test_updated_lists_equal_lists_made_anew(n_features):
     assert np.array_equal(found.changed[places], ~same)
 
 
+@pytest.mark.slow
 def test_approximate_neighbours_are_mostly_the_exact_ones():
     points = np.concatenate([np.random.default_rng(s).normal(3 * s, 1, size=(1500, 12)) for s in range(4)])
     near, _ = nearest_approximate(points, 15)
@@ -174,6 +175,7 @@ def test_cuts_of_the_tree_are_nested():
     assert adjusted_rand_score(found, model.node_labels) == 1
 
 
+@pytest.mark.slow
 def test_disconnected_graphs_and_single_nodes_are_clustered():
     assert Communities().set_site("a", [[1.0, 2.0]], [3]).fit().n_clusters == 1
     two = Communities(n_clusters=2).set_site("a", [[0.0], [9.0]], [1, 1]).fit()
@@ -208,6 +210,7 @@ def three_gaussians(seed):
     return X, np.repeat([0, 1, 2], 15000), rounds
 
 
+@pytest.mark.slow
 def test_a_far_group_of_few_does_not_set_the_scale():
     # without it, five overlapping clusters; with it, they must not be joined into one
     generator = np.random.default_rng(70)
@@ -218,6 +221,7 @@ def test_a_far_group_of_few_does_not_set_the_scale():
     assert adjusted_mutual_info_score(y, model.predict(X)) > 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_demo_gives_exactly_three_clusters_after_round_three(seed):
     X, y, rounds = three_gaussians(seed)
@@ -293,6 +297,7 @@ def test_ids_stay_while_sites_come_and_go():
         assert np.mean(kept) > 0.9  # a border may come or go with a site
 
 
+@pytest.mark.slow
 def test_a_dropped_site_leaves_nothing_behind():
     held = sites_with_nodes(7)
     model = Communities().update(held).fit()
@@ -318,6 +323,7 @@ def cloud(seed, centre, n=200):
     return np.random.default_rng(seed).normal(centre, 1.0, size=(n, 4)), np.ones(n)
 
 
+@pytest.mark.slow
 def test_names_last_and_lineage_tells_birth_growth_and_death():
     model = Communities().update({"a": cloud(0, 0), "b": cloud(1, 10)}).fit()
     zero, ten = model.predict([[0] * 4, [10] * 4])
@@ -383,6 +389,7 @@ def test_codebook_predicts_nearly_the_same_and_holds_no_node():
 # ---------------------------------------------------------------- storage and errors
 
 
+@pytest.mark.slow
 def test_state_survives_storage_and_goes_on_alike():
     held = sites_with_nodes(11)
     held["north"] = held.pop(0)
@@ -467,6 +474,7 @@ def test_estimator_learns_on_and_keeps_names():
     assert ("born", c) in {(change.kind, change.cluster) for change in model.lineage_}
 
 
+@pytest.mark.slow
 def test_estimator_parts_round_trip():
     X = load_digits().data
     model = CAPlusCommunities(neighbors="exact").fit(X)

@@ -43,6 +43,7 @@ def test_groups_that_columns_share_are_found_with_their_number(seed: int) -> Non
     assert all(0.0 <= value <= 1.0 for value in model.cluster_stability.values())
 
 
+@pytest.mark.slow
 def test_sites_in_another_order_and_a_stored_model_give_the_same_clusters() -> None:
     nodes, deviation, counts, _ = noisy_nodes(4)
     halves = {"a": slice(0, 70), "b": slice(70, 150)}

@@ -43,6 +43,7 @@ def test_ten_noisy_nodes_are_enough_whatever_the_units() -> None:
     assert np.abs((places - centres) / deviation).mean() < np.abs((nodes - centres) / deviation).mean()
 
 
+@pytest.mark.slow
 def test_shapes_are_found_by_the_graph_once_noise_is_small() -> None:
     rng = np.random.default_rng(1)
     nodes = np.concatenate([ring(120, 1.0, 0.02, rng), ring(160, 2.5, 0.02, rng)])

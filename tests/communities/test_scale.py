@@ -116,6 +116,7 @@ def test_compiled_graph_equals_its_definition():
     assert graph.has_sorted_indices
 
 
+@pytest.mark.slow
 def test_order_in_memory_does_not_show_in_the_result(monkeypatch):
     nodes, counts = mixture(3000, 6, 10), np.ones(3000)
     plain = Communities().set_site(0, nodes, counts).fit()

@@ -88,6 +88,7 @@ def test_a_site_without_rows_grows_old_and_disappears() -> None:
     assert total(halved) == pytest.approx(200 + 400 + 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["half-life=2", "window=3"])
 def test_chunks_within_a_round_do_not_matter(rule: str) -> None:
     whole, streamed = FCAC(forgetting=rule, max_nodes=200), FCAC(forgetting=rule, max_nodes=200)
@@ -137,6 +138,7 @@ def test_the_false_alarm_rate_follows_what_still_counts() -> None:
     assert 0.003 < model.is_novel(fresh).mean() < 0.03
 
 
+@pytest.mark.slow
 def test_sites_may_be_forgotten_too() -> None:
     model = FCAC(forgetting="window=3").fit({"a": rows(0), "b": rows(50)})
     model.partial_fit({"a": rows(0, seed=1)})

@@ -121,6 +121,7 @@ def test_empty_state() -> None:
     assert same(Reservoir.from_parts(*state.to_parts()), state)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_rows() -> None:
     state = Reservoir(2, 100)
     for seed in range(40):
@@ -173,6 +174,7 @@ def test_a_weight_is_a_repetition() -> None:
     assert weighted.n_seen == (weights > 0).sum()
 
 
+@pytest.mark.slow
 def test_merged_partitions_have_the_seeds_of_one_pass() -> None:
     rows, y = blobs(40_000, 6, 12)
     one = Reservoir(6, 500).learn(rows)

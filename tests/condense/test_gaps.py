@@ -89,6 +89,7 @@ def test_damaged_gaps_are_refused():
         Reservoir.from_parts(meta, without)
 
 
+@pytest.mark.slow
 def test_gaps_are_filled_from_rows_that_are_alike():
     rows, group = holed(3000)
     truth = 8.0 * np.eye(4, 6)[group]

@@ -65,6 +65,7 @@ def test_a_journal_of_an_earlier_version_cannot_kill_status(tmp_path: Path) -> N
     assert all(line.isprintable() for line in describe(root, rejected=True))
 
 
+@pytest.mark.slow
 def test_counts_that_do_not_fit_the_history_are_shown(tmp_path: Path) -> None:
     (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\n")
     root = init(tmp_path / "study", list("abcd"), tmp_path / "schema.toml", insecure=True)

@@ -90,6 +90,7 @@ def flood(n: int = 5000) -> Contribution:
     return Contribution("s9", 1, np.random.default_rng(3).uniform(0, 1, (n, 64)), np.ones(n, np.int64))
 
 
+@pytest.mark.slow
 def test_a_crowd_in_one_spot_does_harm_unless_capped(digits: Digits) -> None:
     clean = quality(digits, None, Limits())
     assert quality(digits, crowd(), Limits()) < clean - 0.15

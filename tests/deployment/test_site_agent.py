@@ -227,6 +227,7 @@ def test_without_ids_or_parts_rounds_add_up(tmp_path: Path) -> None:
     assert spent[1] > spent[0]
 
 
+@pytest.mark.slow
 def test_parts_do_not_add_up_until_they_meet(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a", epsilon=2.0, budget=20.0, part_column="tag")
     days = [["mon"] * 80, ["tue"] * 80, [], ["wed"] * 40 + ["tue"] * 40, ["mon"] * 20 + ["wed"] * 60]

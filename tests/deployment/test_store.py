@@ -108,6 +108,7 @@ def test_what_caps_leave_is_stored_and_the_delivery_is_still_recognised(tmp_path
     assert hub.receive("d", big.to_bytes()).outcome == "duplicate"
 
 
+@pytest.mark.slow
 def test_forgotten_nodes_are_not_left_in_the_file(tmp_path: Path) -> None:
     hub = Hub(tmp_path, settings_of())
     for number in (1, 2, 3):
@@ -119,6 +120,7 @@ def test_forgotten_nodes_are_not_left_in_the_file(tmp_path: Path) -> None:
     assert hub.receive("b", sent("b", 2).to_bytes()).outcome == "accepted"
 
 
+@pytest.mark.slow
 def test_forgetting_everybody_leaves_an_empty_federation(tmp_path: Path) -> None:
     hub = Hub(tmp_path, settings_of(sites="ab"))
     play(hub, 1, "ab")
@@ -286,6 +288,7 @@ def old_server(state: Path) -> tuple[dict[str, Any], Server]:
     return meta, Server.from_parts(meta["server"], arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: str) -> None:
     state = tmp_path / "state"

@@ -91,6 +91,7 @@ def test_names_that_are_there_twice_cannot_be_matched() -> None:
         FCAC().fit(twice)
 
 
+@pytest.mark.slow
 def test_tables_without_names_are_taken_as_they_are_with_a_warning() -> None:
     named, plain = FCAC().fit(frame()), FCAC().fit(frame().to_numpy())
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
@@ -107,6 +108,7 @@ def test_tables_without_names_are_taken_as_they_are_with_a_warning() -> None:
 # ------------------------------------------------------------ the column of sites
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_column_names_the_site(form: str, tmp_path: Any) -> None:
     table = frame()
@@ -187,6 +189,7 @@ def test_columns_of_arrays_are_counted() -> None:
         FCAC().fit(X)
 
 
+@pytest.mark.slow
 def test_numbers_kept_as_objects_are_numbers() -> None:
     table = frame().astype({"width": object})
     np.testing.assert_array_equal(FCAC().fit(table).labels_, FCAC().fit(frame()).labels_)

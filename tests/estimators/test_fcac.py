@@ -88,6 +88,7 @@ def test_any_kind_of_table(form: str) -> None:
     np.testing.assert_array_equal(model.labels_, expected.labels_)
 
 
+@pytest.mark.slow
 def test_site_names() -> None:
     X, site = rows_and_sites(2)
     named = np.array(["site-" + "abcd"[s] for s in site])
@@ -98,6 +99,7 @@ def test_site_names() -> None:
     assert list(mixed.sites_) == [10, "x"]
 
 
+@pytest.mark.slow
 def test_rounds_go_on() -> None:
     X, site = rows_and_sites(3, 900)
     model = FCAC(random_state=0).fit(X[:300], groups=site[:300])
@@ -109,6 +111,7 @@ def test_rounds_go_on() -> None:
     assert len(model.labels_) == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
@@ -126,6 +129,7 @@ def test_bad_groups_change_nothing(kwargs: dict, words: str) -> None:
     assert same_model(model, before)
 
 
+@pytest.mark.slow
 def test_bad_rows_change_nothing() -> None:
     X, site = rows_and_sites(4)
     model, before = FCAC(random_state=0).fit(X, groups=site), FCAC(random_state=0).fit(X, groups=site)
@@ -213,6 +217,7 @@ def test_paper_noise_is_wired_and_reproducible() -> None:
     np.testing.assert_array_equal(paper.sites_[2].model.nodes_, CAPlus().fit(rows + noise).nodes_)
 
 
+@pytest.mark.slow
 def test_private_release_is_wired(tmp_path) -> None:
     X, site = rows_and_sites(10)
     ledger = Ledger(tmp_path / "spent.db", budget=20.0)

@@ -71,12 +71,14 @@ def test_a_schema_that_does_not_fit_is_refused() -> None:
                 models.from_bytes(persistence.pack("model", {**meta, "schema": bad}, arrays))
 
 
+@pytest.mark.slow
 def test_fit_on_arrays_has_no_schema() -> None:
     model = streamed()
     assert model.partial_fit({"x": pd.DataFrame(rows(3), columns=["b", "a"])}).schema_ == SCHEMA
     assert model.fit(rows(4)).schema_ is None
 
 
+@pytest.mark.slow
 def test_there_is_one_codebook(tmp_path: Path) -> None:
     X = rows(5) * [1.0, 1000.0]
     model = Communities().set_site("x", X, np.ones(len(X))).fit()

@@ -72,6 +72,7 @@ def test_a_stored_model_reads_the_same_tables_in_the_same_way(table, schema, mod
     assert np.array_equal(kept.predict(schema.apply(rows)), book.predict(schema.apply(rows)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told_by", ["numbers", "categories", "both"])
 def test_neither_numbers_nor_categories_drown_the_others(told_by):
     rows, group = mixed(told_by, seed=1, n=1500)

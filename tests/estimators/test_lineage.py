@@ -108,6 +108,7 @@ def test_changed_tells_of_the_latest_call() -> None:
     assert len(paper.lineage_table()) == 0
 
 
+@pytest.mark.slow
 def test_a_window_of_equal_rounds_tells_of_moves_alone() -> None:
     model = FCAC(forgetting="window=1", n_clusters=1)
     for number in range(3):

@@ -25,6 +25,7 @@ def overlapping(n: int, d: int, spread: float, seed: int = 0) -> np.ndarray:
     return centres[rng.integers(6, size=n)] + rng.normal(0, spread, size=(n, d))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["array", "groups", "dict", "frame"])
 def test_labels_of_learned_rows_are_those_of_predict(form: str) -> None:
     X = overlapping(12_000, 2, 2.0)
@@ -43,6 +44,7 @@ def test_labels_of_learned_rows_are_those_of_predict(form: str) -> None:
     assert np.mean(model.labels_ == model.predict(rows)) > 0.99
 
 
+@pytest.mark.slow
 def test_trails_are_not_kept_longer_than_needed() -> None:
     X = overlapping(3000, 2, 1.0)
     model = FCAC(max_nodes=200).fit(X)
@@ -118,6 +120,7 @@ def test_in_a_pipeline() -> None:
     assert adjusted_rand_score(more_truth, pipeline.predict(more * [1.0, 1000.0])) > 0.9
 
 
+@pytest.mark.slow
 def test_in_a_pipeline_that_passes_frames_on() -> None:
     X, truth = labelled_blobs(300, 4)
     frame = pd.DataFrame(X, columns=["a", "b"])
@@ -126,6 +129,7 @@ def test_in_a_pipeline_that_passes_frames_on() -> None:
     assert pipeline[-1].feature_names_in_.tolist() == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_n_clusters_with_a_server_that_has_no_use_for_it_is_an_error() -> None:
     X, _ = labelled_blobs(200, 5)
     model = FCAC(server="cae-fc", n_clusters=3)
@@ -173,6 +177,7 @@ class Topics:
         return self.hdbscan_model.labels_.tolist()
 
 
+@pytest.mark.slow
 def test_as_the_cluster_model_of_bertopic() -> None:
     rng = np.random.default_rng(6)
     centres = rng.normal(0, 6, size=(4, 5))  # as of embeddings that were reduced to five dimensions

@@ -82,6 +82,7 @@ def release(model, batch, part=None):
     return play_release(model, plan_for(model, SCHEMA, None), batch, SCHEMA, partition=part, keep_schema=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_partitions", [1, 7])
 def test_the_release_is_that_of_one_process(frame, n_partitions):
     local = FCAC(privacy=mechanism(), random_state=0).fit(frame, schema=SCHEMA)
@@ -96,6 +97,7 @@ def test_the_release_is_that_of_one_process(frame, n_partitions):
     assert model.server_.log[-1][0].privacy["rounds"] == 2
 
 
+@pytest.mark.slow
 def test_rows_of_a_person_in_several_partitions_weigh_as_one(frame, tmp_path):
     # four rows each: shares of 1/4 are the same in any order
     frame = frame.assign(patient=[f"P{i % 300}" for i in range(len(frame))])

@@ -67,6 +67,7 @@ def test_sites_with_categories_give_the_model_of_one_process(table):
     assert model.n_rounds_ == 2
 
 
+@pytest.mark.slow
 def test_merged_partitions_count_every_row_once(table):
     frame, _, schema = table
     numbers = Schema([name for name in schema.columns if frame[name].dtype.kind == "f"])
@@ -80,6 +81,7 @@ def test_merged_partitions_count_every_row_once(table):
     np.testing.assert_allclose(sent.counts @ sent.nodes / len(rows), rows.mean(), atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_partitions", [1, 8, 100])
 def test_a_small_table_gives_the_nodes_of_one_process_in_any_partitions_and_order(n_partitions):
     """Up to 4,000 distinct rows every row is a node, so that nothing is left for partitions to change."""

@@ -72,6 +72,7 @@ def test_models_without_it_are_stored_as_before_and_fit_starts_anew(tmp_path: Pa
     assert to_bytes(model.fit(rows)) == before
 
 
+@pytest.mark.slow
 def test_equal_commands_write_equal_files(table: Path) -> None:
     written = []
     for name in ("a", "b"):
@@ -84,6 +85,7 @@ def test_equal_commands_write_equal_files(table: Path) -> None:
     assert written[0] == written[1]
 
 
+@pytest.mark.slow
 def test_files_that_hold_the_time_still_load() -> None:
     model = FCAC(random_state=0).fit(np.random.default_rng(0).normal(size=(80, 2)))
     old = Run.from_json(Run(1, 90).to_json() | {"seconds": 1.5})

@@ -26,6 +26,7 @@ def model() -> FCAC:
     return FCAC(n_clusters=3).fit(FRAME, groups=np.arange(len(FRAME)) % 2)
 
 
+@pytest.mark.slow
 def test_centres_are_the_means_of_the_clusters_rows(model: FCAC) -> None:
     assert model.cluster_ids_.tolist() == sorted(set(model.labels_.tolist()))
     assert model.cluster_centers_.shape == (3, 3)
@@ -63,6 +64,7 @@ def test_summary_prints_a_table(model: FCAC) -> None:
     np.testing.assert_allclose(table[["width", "height", "depth"]], model.cluster_centers_)
 
 
+@pytest.mark.slow
 def test_features_without_names_and_many_clusters_stay_readable() -> None:
     X = np.random.default_rng(1).normal(size=(400, 12))
     text = str(FCAC().fit(X).summary())
@@ -101,6 +103,7 @@ def test_the_papers_server_and_private_releases_are_summarised() -> None:
     assert sum(c.rows for c in private.summary()) == pytest.approx(1000, rel=0.2)
 
 
+@pytest.mark.slow
 def test_stability_is_shown_and_is_the_score(model: FCAC, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read-out offers stability per cluster, as a dict or in the order of ids, and one number for all."""
     ids = model.cluster_ids_.tolist()
@@ -163,6 +166,7 @@ def test_stability_of_a_server_is_that_of_its_read_out(model: FCAC) -> None:
     assert stability_of(Server()) is None
 
 
+@pytest.mark.slow
 def test_in_a_notebook_the_summary_is_a_table():
     X = np.concatenate([np.random.default_rng(0).normal(place, 1, size=(200, 2)) for place in (0, 20)])
     found = FCAC(n_clusters=4).fit(X).summary()

@@ -203,6 +203,7 @@ def test_site_refuses_bad_rows_and_stays_as_it_was() -> None:
         Site("c", privacy="lots")
 
 
+@pytest.mark.slow
 def test_round_with_a_failing_site_leaves_all_as_before() -> None:
     server, sites = Server(), {name: Site(name) for name in "ab"}
     play_round(server, sites, {"a": rows(1), "b": rows(2)})

@@ -56,6 +56,7 @@ class _Replayed(_Recorded):
         return values + self.noise.pop(0)
 
 
+@pytest.mark.slow
 def test_totals_equal_those_of_one_site_with_the_same_rows_and_noise():
     """Bit for bit: the protocol adds nothing and loses nothing."""
     n_sites, sampler = 5, _Recorded(3)
@@ -104,6 +105,7 @@ def test_too_many_vanish():
     assert sites == {}
 
 
+@pytest.mark.slow
 def test_budget_is_checked_before_anybody_pays(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db", 4, 1e-6)
     mechanism, sites = _mechanism(ledger=ledger), {}
@@ -158,6 +160,7 @@ def test_settings_that_do_not_fit():
     assert tolerance_for(100, None) == 10
 
 
+@pytest.mark.slow
 def test_rows_in_pieces_are_joined():
     data = _sites(4, 80)
     pieces = [(name, half) for name, rows in data.items() for half in np.array_split(rows, 2)]

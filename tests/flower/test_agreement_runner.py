@@ -59,6 +59,7 @@ def ledger(made: Study, name: str) -> Ledger:
     return Ledger.open(made.state(name) / "ledger.db")
 
 
+@pytest.mark.slow
 def test_sites_agree_pay_and_then_play_rounds_with_the_agreed_schema(tmp_path: Path) -> None:
     made = study(tmp_path)
     assert play(made) == ["a", "b"]
@@ -80,6 +81,7 @@ def test_sites_agree_pay_and_then_play_rounds_with_the_agreed_schema(tmp_path: P
     assert 1.0 < ledger(made, "a").spent() < 3.0
 
 
+@pytest.mark.slow
 def test_asked_again_nobody_pays_again(tmp_path: Path) -> None:
     made = study(tmp_path, names="a")
     lost: list[str] = []
@@ -183,6 +185,7 @@ def test_a_schema_that_changes_what_was_settled_is_not_taken(tmp_path: Path) -> 
         AgreementAgent(settings).answer(json.dumps(asked).encode())
 
 
+@pytest.mark.slow
 def test_an_older_ledger_is_noticed_and_can_be_mended(tmp_path: Path) -> None:
     made = study(tmp_path, names="a")
     Ledger(made.state("a") / "ledger.db", 4.0).charge("a", 1e-6, accounting="gaussian")
@@ -223,6 +226,7 @@ def test_what_cannot_be_agreed_on_is_said_before_anybody_is_asked(tmp_path: Path
         agreement(made)
 
 
+@pytest.mark.slow
 def test_a_late_site_makes_the_run_wait_for_it(tmp_path: Path) -> None:
     made = study(tmp_path)
 

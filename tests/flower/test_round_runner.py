@@ -36,6 +36,7 @@ def test_model_equals_the_run_without_a_wire(tmp_path: Path, insecure: bool) -> 
     assert study.server.n_rounds == 3
 
 
+@pytest.mark.slow
 def test_several_rounds_in_one_run_stop_when_nothing_is_new(tmp_path: Path) -> None:
     study = Study(tmp_path)
     study.give(site_rows("abc", 1))
@@ -44,6 +45,7 @@ def test_several_rounds_in_one_run_stop_when_nothing_is_new(tmp_path: Path) -> N
     assert [event[1] for event in study.events("nothing new")] == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_only_sites_with_new_rows_contribute(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first, second = site_rows("abc", 1), site_rows("b", 2)
@@ -113,6 +115,7 @@ def test_a_lost_contribution_is_part_of_the_next_one(tmp_path: Path) -> None:
     assert study.server.latest()["b"].counts.sum() == 240  # every row once
 
 
+@pytest.mark.slow
 def test_a_contribution_delivered_twice_counts_once(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     rows = site_rows("abc", 1)
@@ -207,6 +210,7 @@ def test_without_keys_a_name_can_be_claimed_once(tmp_path: Path) -> None:
     assert "another node is already site 'a'" in study.reasons()[0]
 
 
+@pytest.mark.slow
 def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     rows = site_rows("abc", 1)
@@ -370,6 +374,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     assert not (study.root / "bundles" / "b").exists()
 
 
+@pytest.mark.slow
 def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     rows = site_rows("abc", 1)
@@ -388,6 +393,7 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
 # ------------------------------------------------------------ what sites get
 
 
+@pytest.mark.slow
 def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     study = Study(tmp_path)
     study.give(site_rows("abc", 1, 400))

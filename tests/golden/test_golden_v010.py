@@ -90,6 +90,7 @@ def says(model: Any, name: str, wanted: dict[str, str]) -> bool:
     return {key: found[key] for key in wanted} == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODELS, ids=named)
 def test_model(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts, data = expected(path), path.read_bytes()

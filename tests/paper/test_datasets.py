@@ -255,6 +255,7 @@ def point_at(monkeypatch, address):
         monkeypatch.setattr(_openml, name, address + slash + path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parser", ["pandas", "liac-arff"])
 def test_openml_is_read_checked_and_kept(openml, tmp_path, monkeypatch, parser):
     if parser == "liac-arff":
@@ -271,6 +272,7 @@ def test_openml_is_read_checked_and_kept(openml, tmp_path, monkeypatch, parser):
     assert np.array_equal(again[1], y)
 
 
+@pytest.mark.slow
 def test_another_version_at_openml_is_refused_and_not_kept(openml, tmp_path):
     openml(arff=toy_arff(labels="gghhhg"))
     with pytest.raises(DatasetError, match=r"must have \[4, 2\] rows"):
@@ -278,12 +280,14 @@ def test_another_version_at_openml_is_refused_and_not_kept(openml, tmp_path):
     assert not (tmp_path / "fcac" / "toy-telescope.npz").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_download_is_refused(openml, tmp_path):
     openml(md5="0" * 32)
     with pytest.raises(DatasetError, match="md5 checksum"):
         load(TOY, cache_dir=tmp_path)
 
 
+@pytest.mark.slow
 def test_an_unknown_id_is_named(openml, tmp_path):
     openml()
     gone = Spec("gone", 4243, 3, {"g": 4, "h": 2}, 1, "Gone")

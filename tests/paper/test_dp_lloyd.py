@@ -24,6 +24,7 @@ def test_first_centres_keep_apart_and_do_not_see_rows() -> None:
     np.testing.assert_array_equal(centres, packed_centers(5, 2, np.random.default_rng(0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_sites", [1, 3])
 def test_clusters_are_found_with_a_large_epsilon_and_lost_with_a_tiny_one(n_sites: int) -> None:
     from sklearn.metrics import adjusted_mutual_info_score

@@ -99,6 +99,7 @@ def test_asoinn_separates_rings_and_drops_noise():
     assert (np.abs(model.nodes_).max(axis=1) > 4).mean() < 0.3
 
 
+@pytest.mark.slow
 def test_soinn_plus_keeps_structures_when_the_data_change():
     rng = np.random.default_rng(0)
     X, y = five_gaussians(10_000, rng)

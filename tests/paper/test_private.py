@@ -59,6 +59,7 @@ def test_what_cannot_run_is_named(tmp_path):
     assert private.left_out(["LocalNoise"]) == {}
 
 
+@pytest.mark.slow
 def test_diffprivlib_is_called_in_its_own_python(tmp_path, monkeypatch):
     """A package of the same interface stands in: the real one cannot be imported beside this scikit-learn."""
     package = tmp_path / "diffprivlib"

@@ -28,6 +28,7 @@ CHANCE = 1e-4
 ALL = [KMeansMerged, KFed, FedFCM, MUFC]
 
 
+@pytest.mark.slow
 @parametrize_with_checks([algorithm() for algorithm in ALL])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -74,6 +75,7 @@ def test_random_state_decides_everything(algorithm, blobs):
     assert np.array_equal(before, np.random.get_state()[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALL)
 def test_clone_keeps_parameters_and_drops_what_was_learned(algorithm, blobs):
     model = algorithm(n_clusters=3, max_iter=17, random_state=1).fit(blobs[0])
@@ -110,6 +112,7 @@ def test_sites_are_sorted_as_numbers(algorithm, blobs):
     assert list(model.site_centers_) == [2, 7, 12, 17]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALL)
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8])
 def test_other_number_types(algorithm, dtype, blobs):
@@ -501,6 +504,7 @@ def test_mufc_forgetting_a_seed_keeps_the_seeds_drawn_before_it(blobs):
     assert len(model._shares[0].seeds) == 5
 
 
+@pytest.mark.slow
 def test_mufc_forgetting_all_rows_of_a_site_forgets_the_site(blobs):
     X, _, groups = blobs
     model = MUFC(n_clusters=3, random_state=4).fit(X, groups=groups)

@@ -145,6 +145,7 @@ def test_foreign_files_are_refused(data, tmp_path):
         read(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.binary(max_size=400))
 def test_noise_is_refused(noise):

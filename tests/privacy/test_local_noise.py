@@ -25,6 +25,7 @@ def exact_exp(x: float, terms: int = 400) -> Fraction:
     return total  # a lower bound on exp(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.5, 4.99, 10.0, 40.0])
 def test_the_ratio_of_probabilities_is_exactly_within_the_promise(epsilon: float) -> None:
     channel = Channel(epsilon)

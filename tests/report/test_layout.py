@@ -24,6 +24,7 @@ def purity(places: np.ndarray, labels: np.ndarray) -> float:
     return float((labels[cKDTree(places).query(places, 2)[1][:, 1]] == labels).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "d", "apart"), [(3, 40, 1.5), (12, 8, 3.0), (120, 15, 3.0)])
 def test_clusters_are_apart_in_the_map(k, d, apart):
     nodes, labels = clusters(k, d, 1200, apart, k)

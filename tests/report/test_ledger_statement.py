@@ -44,6 +44,7 @@ def test_people_are_the_unit_and_the_page_does_not_tell_who_they_are(tmp_path: P
     assert "too large" in ledger_statement(Ledger.open(tmp_path / "one" / "site.db"), 5_000_000)
 
 
+@pytest.mark.slow
 def test_the_command_writes_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     book(tmp_path)
     out = tmp_path / "statement.html"

@@ -37,11 +37,13 @@ def test_every_kind_of_picture_is_drawn(model, kind):
     pyplot.close(ax.figure)
 
 
+@pytest.mark.slow
 def test_an_unknown_kind_is_named(model):
     with pytest.raises(ValueError, match="kind must be one of map, pca, tree, profiles; it is 'pie'"):
         model.plot("pie")
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_clusters_once_there_are_some(model):
     shown = model._repr_mimebundle_()["text/html"]
     assert shown.startswith('<div class="fcac-shown">')
@@ -50,6 +52,7 @@ def test_a_notebook_shows_clusters_once_there_are_some(model):
     assert "fcac-shown" not in FCAC()._repr_mimebundle_()["text/html"]
 
 
+@pytest.mark.slow
 def test_assets_pass_their_check():
     checker = Path(__file__).parents[2] / ".ci" / "check_assets.py"
     done = subprocess.run([sys.executable, checker], capture_output=True, text=True, check=False)

@@ -176,6 +176,7 @@ def test_a_column_that_rules_is_named():
     assert any(text.startswith("pay makes up more than 80%") for text in told)
 
 
+@pytest.mark.slow
 def test_one_cluster_is_said_to_be_one():
     model = FCAC(n_clusters=1, random_state=0).fit(np.random.default_rng(0).normal(size=(300, 3)))
     data = gather(model)

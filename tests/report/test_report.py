@@ -301,6 +301,7 @@ def test_rows_are_refused_in_a_federation_and_with_privacy(in_process):
         gather(noised, rows=rows)
 
 
+@pytest.mark.slow
 def test_wrong_input_is_named(in_process):
     model, rows = in_process
     with pytest.raises(TypeError, match="fitted FCAC or a Server"):
@@ -425,6 +426,7 @@ def test_people_are_named_as_the_unit_where_ids_were_given():
     assert "<dd>one person</dd>" in render_report(model)
 
 
+@pytest.mark.slow
 def test_of_sites_that_were_summed_nothing_single_is_shown_and_the_page_says_why():
     rows = three_blobs(d=2)
     privacy = NodeRelease(8, [[-2, 8], [-2, 8]])
@@ -494,6 +496,7 @@ def test_many_sites_rounds_and_clusters_stay_readable(tmp_path):
     assert "6 of 30 are shown." in html
 
 
+@pytest.mark.slow
 def test_file_is_small_and_written_whole(demo, tmp_path):
     path = tmp_path / "report.html"
     write_report(demo.model, path, rows=demo.rows)
@@ -504,6 +507,7 @@ def test_file_is_small_and_written_whole(demo, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(demo):
     html = render_report(demo.model, rows=demo.rows)
     assert "http://" not in html
@@ -545,6 +549,7 @@ def test_every_look_is_its_own():
     assert ClusterStyle(N_STYLES).colour == "cx"
 
 
+@pytest.mark.slow
 def test_a_shaky_partition_is_said_to_be_one():
     rows = np.random.default_rng(0).normal(size=(1500, 2))
     told = gather(FCAC(n_clusters=6).fit(rows)).cautions
@@ -553,6 +558,7 @@ def test_a_shaky_partition_is_said_to_be_one():
     assert not any("stable" in caution for caution in gather(FCAC().fit(firm)).cautions)
 
 
+@pytest.mark.slow
 def test_rounds_that_cannot_be_drawn_again_still_tell_what_became_of_the_clusters(monkeypatch):
     from fcac.report import data
 
@@ -565,6 +571,7 @@ def test_rounds_that_cannot_be_drawn_again_still_tell_what_became_of_the_cluster
     assert "Round 2: cluster 1 was born." in page
 
 
+@pytest.mark.slow
 def test_stability_that_was_not_worked_out_is_said_to_be_missing(monkeypatch):
     from fcac.report import data
 

@@ -18,6 +18,7 @@ def model():
     return FCAC(random_state=0).fit(centres[rng.integers(5, size=2500)] + 0.4 * rng.normal(size=(2500, 2)))
 
 
+@pytest.mark.slow
 def test_cuts_are_nested_and_sizes_add_up(model):
     tree = make_tree(model.server_)
     assert tree is not None

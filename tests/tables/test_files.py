@@ -73,6 +73,7 @@ def _write(folder, ending):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "xlsx", "sqlite", "duckdb"])
 def test_a_table_means_the_same_wherever_it_is_kept(tmp_path, ending):
     schema = Schema.from_toml(SCHEMA)

@@ -154,6 +154,7 @@ def test_only_a_header_is_nothing_new(tmp_path: Path) -> None:
     assert reader.new() == [[1, 2]]
 
 
+@pytest.mark.slow
 def test_many_rows_come_in_blocks(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(100_000, 2))
     np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header="x,y", comments="", fmt="%.17g")

@@ -57,6 +57,7 @@ def test_another_seed_gives_another_split(split):
     assert any(not np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.slow
 @given(
     counts=st.lists(st.integers(1, 40), min_size=1, max_size=6),
     sites=st.integers(1, 9),

@@ -25,6 +25,7 @@ def _fresh():
     encoder.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_vector_depends_on_its_text_only(monkeypatch):
     known = encoder()
     rows = known.encode(TEXTS)

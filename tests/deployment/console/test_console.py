@@ -77,6 +77,7 @@ def ask(console, path, *, token=None, cookie=None, host=None, body=None, button=
         return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 def test_facts(study):
     found = facts(study)
     json.dumps(found, allow_nan=False)
@@ -94,6 +95,7 @@ def test_status_as_json(study, capfd):
     assert json.loads(fcac(capfd, "federation", "status", study, "--json"))["rounds_closed"] == 1
 
 
+@pytest.mark.slow
 def test_metrics(study):
     text = metrics.as_text(facts(study))
     assert "fcac_rounds_closed 1\n" in text
@@ -102,6 +104,7 @@ def test_metrics(study):
         assert line.startswith("#") or len(line.split(" ")) == 2
 
 
+@pytest.mark.slow
 def test_only_those_with_the_token_get_in(console):
     for path in ("/", "/facts", "/metrics", "/report", "/events", "/assets/console.js"):
         assert ask(console, path)[0] == 401
@@ -117,6 +120,7 @@ def test_only_those_with_the_token_get_in(console):
     assert ask(console, "/report", token=console.token)[0] == 200
 
 
+@pytest.mark.slow
 def test_buttons_need_the_token_of_the_page(console, study):
     assert ask(console, "/revoke", cookie=console.token, body={"site": "south"})[0] == 403
     assert ask(console, "/revoke", button=console.token, body={"site": "south"})[0] == 403
@@ -151,6 +155,7 @@ def test_what_happens_is_pushed(console, study):
                 break
 
 
+@pytest.mark.slow
 def test_hooks_are_told(study, tmp_path):
     told = []
 

@@ -45,6 +45,7 @@ def database(request, tmp_path):
     return found
 
 
+@pytest.mark.slow
 def test_the_only_table_or_a_query(database):
     assert is_database_file(database.path)
     assert database.rows(columns=["age"]) == {"north": [[i + 0.5] for i in range(6)]}
@@ -58,6 +59,7 @@ def test_the_only_table_or_a_query(database):
         database.rows("select * from other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "words"),
     [
@@ -104,6 +106,7 @@ def test_sqlite_columns_of_several_types(tmp_path):
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_duckdb_types_and_failures_while_reading(tmp_path):
     database = Database(tmp_path, "duckdb")
     database.run("create table t as select 1::hugeint as h, 2.5::decimal(9, 2) as d, 'p'::enum('p', 'q') as e, "
