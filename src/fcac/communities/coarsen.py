@@ -17,7 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from fcac._kernels import kernel
+from fcac._kernels import inner_kernel, kernel
+
+
+@inner_kernel
+def root_of(root: Any, v: Any) -> Any:
+    """Return the root of a node in a forest, and halve the way there (union-find, Tarjan 1975)."""
+    while root[v] != v:
+        root[v] = root[root[v]]
+        v = root[v]
+    return v
 
 
 @kernel
@@ -31,13 +40,7 @@ def heavy_edge_pieces(indptr: Any, indices: Any, weights: Any, most: int) -> Any
         for e in range(indptr[v], indptr[v + 1]):
             if weights[e] > heaviest and indices[e] != v:
                 best, heaviest = indices[e], weights[e]
-        a, b = v, best
-        while root[a] != a:
-            root[a] = root[root[a]]
-            a = root[a]
-        while root[b] != b:
-            root[b] = root[root[b]]
-            b = root[b]
+        a, b = root_of(root, v), root_of(root, best)
         if a != b and size[a] + size[b] <= most:
             a, b = min(a, b), max(a, b)
             root[b] = a

@@ -38,7 +38,7 @@ _RARE = 0.02
 
 
 def needs_map(blocks: Sequence[Block] | None) -> bool:
-    """Tell whether a table has categories; a table of numbers is compared as it always was."""
+    """Tell whether a table has columns of levels; a table of numbers is compared as it always was."""
     return blocks is not None and any(block.kind == "category" for block in blocks)
 
 

@@ -13,7 +13,8 @@ class Block(NamedTuple):
     width : int
         Number of its features.
     kind : {"number", "numbers", "category"}
-        One number, several numbers that together count as one column, or the levels of a category.
+        One number, several numbers that together count as one column, or levels: of a category, a boolean or an
+        ordinal, or months and weekdays.
     weight : float
         How much the column counts beside others, in squared distances.
     """
