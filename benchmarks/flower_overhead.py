@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Context, RecordDict
 
-from fcac.deployment import directory
+from fcac.deployment import study
 from fcac.deployment.certificates import public_pem
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, SiteSettings
@@ -45,7 +45,7 @@ def make(folder: Path, n_sites: int, insecure: bool, address: str = "127.0.0.1:1
     columns = "".join(f"f{i} = {{ min = 0, max = 1 }}\n" for i in range(N_FEATURES))
     (folder / "schema.toml").write_text(f"fcac_schema = 1\nbounds_are_public = true\n[columns]\n{columns}")
     names = [f"s{i:04d}" for i in range(n_sites)]
-    root = directory.init(
+    root = study.init(
         folder / "study", names, folder / "schema.toml", insecure=insecure, address=address, timeout=600, wait=120
     )
     for i, name in enumerate(names):

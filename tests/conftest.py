@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 # Lets scikit-learn's check of array-API input run instead of being skipped; must be set before SciPy is imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+# One worker for each core already: threads of linear algebra within each would only wait for one another.
+for _library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 # The same examples in every run and no deadline for one of them: a busy machine is no reason to fail, and neither is
 # luck. `make soak` looks for new examples.

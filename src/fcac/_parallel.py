@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,3 +49,21 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], n_threads:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(n_threads, len(items))) as pool:
         return list(pool.map(work, items))
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which the linear algebra of NumPy and SciPy keeps to a single thread.
+
+    For matrices of a few hundred rows: threads that wait for each other cost more than they save, and on a busy machine
+    a hundred times more.
+    """
+    limited: AbstractContextManager[object] = _blas().limit(limits=1)
+    return limited
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    # NumPy and SciPy each load a library of their own; what is not loaded yet cannot be limited
+    import scipy.linalg  # noqa: F401
+
+    return ThreadpoolController().select(user_api="blas")

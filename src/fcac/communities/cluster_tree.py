@@ -23,8 +23,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from fcac._parallel import one_blas_thread
 from fcac._typing import Floats, Integers
 from fcac.communities.leiden import PIECES_FROM, Search, relabel_in_place
 
@@ -320,19 +322,25 @@ def spectral_bisection(block_weights: Floats, atoms: Integers) -> tuple[float, I
 
 def _second_vector(steps: Floats, volume: Floats) -> Floats:
     """Second eigenvector of the normalised Laplacian, from the normalised weights: same bits for same weights."""
-    if len(steps) <= _DENSE_ATOMS:
-        second: Floats = np.linalg.eigh(np.eye(len(steps)) - steps)[1][:, 1]
-        return second
-    # without the first eigenvector, which is known, the second is the one with the largest value
-    first = np.sqrt(volume / volume.sum())
-    kept = sparse.csr_matrix(steps)
-    start = np.cos(np.arange(len(steps)))
-    flat = LinearOperator(steps.shape, matvec=lambda x: x + kept @ x - 2 * first * (first @ x), dtype=np.float64)
-    try:
-        vectors: Floats = eigsh(flat, 1, which="LA", v0=start, tol=1e-6, maxiter=1000)[1]
-    except ArpackNoConvergence:
-        vectors = np.linalg.eigh(np.eye(len(steps)) - steps)[1][:, 1:2]
-    return vectors[:, 0]
+    with one_blas_thread():
+        if len(steps) <= _DENSE_ATOMS:
+            return _dense_second_vector(steps)
+        # without the first eigenvector, which is known, the second is the one with the largest value
+        first = np.sqrt(volume / volume.sum())
+        kept = sparse.csr_matrix(steps)
+        start = np.cos(np.arange(len(steps)))
+        flat = LinearOperator(steps.shape, matvec=lambda x: x + kept @ x - 2 * first * (first @ x), dtype=np.float64)
+        try:
+            vectors: Floats = eigsh(flat, 1, which="LA", v0=start, tol=1e-6, maxiter=1000)[1]
+        except ArpackNoConvergence:
+            return _dense_second_vector(steps)
+        return vectors[:, 0]
+
+
+def _dense_second_vector(steps: Floats) -> Floats:
+    # one vector alone costs a fifth of all of them
+    second: Floats = eigh(np.eye(len(steps)) - steps, subset_by_index=[1, 1], check_finite=False)[1][:, 0]
+    return second
 
 
 def _split(block_weights: Floats, parts: list[Integers], wanted: int) -> list[Integers]:

@@ -13,7 +13,7 @@ app = typer.Typer(
     help="""Run the paper's experiments again, and compare fcac with its field; each page of results from one command.
 
     Every command has --quick (a minute or two), resumes where it was stopped, and reads what it runs from a file in
-    fcac/paper/configs. Clusterers of other packages: pip install 'fcac[peers]'.
+    fcac/paper/configs. Clusterers of other packages come with the extra "peers".
 
     Examples:
 
