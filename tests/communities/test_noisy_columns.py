@@ -14,7 +14,7 @@ from fcac.privacy.samplers import InsecureTestSampler
 from fcac.tables.blocks import Block
 from fcac.tables.column import Column
 from fcac.tables.schema import Schema
-from testing.tables import hospital
+from testing.tables import hospital, mixed
 
 BLOCKS = (*[Block(1, "number")] * 4, Block(3, "category"), Block(2, "category"))
 
@@ -123,3 +123,28 @@ def test_a_hospitals_table_is_clustered_from_private_releases() -> None:
     model = FCAC(random_state=0, privacy=release).fit(table, groups="hospital", schema=schema)
     assert model.n_clusters_ == 3
     assert ami(group, model.labels_) > 0.85
+
+
+def test_groups_that_are_clearly_two_are_split_and_others_are_not() -> None:
+    rng = np.random.default_rng(4)
+    kind = np.repeat(np.arange(4), 30)
+    # four kinds on a plane: two factors would mean three
+    points = np.array([[0.0, 0.0], [3.0, 0.0], [6.0, 0.0], [0.0, 4.0]])[kind] + rng.normal(size=(120, 2)) / 3
+    weights = rng.uniform(20, 60, size=120)
+    assert ami(kind, ward_groups(points, weights, 3, more=True).labels) > 0.95
+    assert len(np.unique(ward_groups(points, weights, 3).labels)) == 3
+    for dimension in (1, 2, 5):
+        cloud = rng.normal(size=(100, dimension))
+        assert len(np.unique(ward_groups(cloud, np.ones(100), 1, more=True).labels)) == 1
+
+
+@pytest.mark.slow
+def test_groups_that_only_categories_tell_are_not_lost_to_a_graph_without_structure() -> None:
+    table, group = mixed("categories", 31, n_groups=5, n_levels=8)
+    columns = [Column(f"n{j}", min=-6, max=6) for j in range(5)]
+    columns += [Column(f"c{j}", kind="category", categories=[f"v{v}" for v in range(8)]) for j in range(5)]
+    schema = Schema(columns, bounds_are_public=True)
+    release = NodeRelease(4, schema.require_bounds(), sampler=InsecureTestSampler(5))
+    model = FCAC(random_state=0, privacy=release).fit(table, schema=schema)
+    assert model.n_clusters_ == 5
+    assert ami(group, model.labels_) > 0.9

@@ -23,6 +23,8 @@ def test_tables_fit_the_schema_and_come_again():
 def test_the_report_of_the_clinics_is_private_and_in_their_units():
     model = fit_clinics(0)
     assert model.server_.released
+    # real noise, so their number is not certain; it was four in all of 19 draws
+    assert 2 <= model.n_clusters_ <= 8
     assert sorted(model.server_.sites) == ["north", "south", "west"]
     assert np.isfinite(model.server_.nodes).all()
     html = render_report(model)
