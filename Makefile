@@ -10,6 +10,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some images forbid byte code; without it every process of the tests compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-spark test-fast check compiled coverage soak bench docs dist clean
 

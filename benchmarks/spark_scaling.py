@@ -1,8 +1,9 @@
 """fcac on Spark: one executor and two, the same rows in one process, and Spark's own KMeans told k on the same frame.
 
-    python benchmarks/spark_scaling.py FOLDER [--rows N] [--columns D] [--clusters K] [--out FILE]
+    python benchmarks/spark_scaling.py FOLDER [--rows N] [--columns D] [--clusters K] [--pin] [--out FILE]
 
-FOLDER receives the table as Parquet files (kept, so that a second run need not make them). Every executor has one core.
+FOLDER receives the table as Parquet files (kept, so that a second run need not make them). Every executor has one core
+by Spark's count; with ``--pin`` it and its Python workers may use no other, as in a container of one core.
 Executors come from a standalone cluster on loopback and have compiled their kernels before the clock starts. CPU
 seconds are those of the executors, Java and Python together; they say how fast an idle machine would be if this one is
 busy.
@@ -71,9 +72,37 @@ def make(folder: Path, rows: int, columns: int, clusters: int) -> None:
 
 def cpu_of_executors() -> dict[int, float]:
     """Return the CPU seconds so far of every executor with its Python workers, by process id."""
+    times = processes()[1]
+    return {executor: sum(times[number] for number in own) for executor, own in executors_and_workers().items()}
+
+
+def pin_executors() -> None:
+    """Give every executor, with its Python workers, a core of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    for core, own in zip(cores, executors_and_workers().values(), strict=False):
+        for number in own:
+            for thread in Path(f"/proc/{number}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), {core})
+
+
+def executors_and_workers() -> dict[int, list[int]]:
+    """Return the process ids of every executor and of what it has started."""
+    parents, times, executors = processes()
+    found: dict[int, list[int]] = {executor: [] for executor in executors}
+    for number in times:
+        above = number
+        while above in parents and above not in found:
+            above = parents[above]
+        if above in found:
+            found[above].append(number)
+    return found
+
+
+def processes() -> tuple[dict[int, int], dict[int, float], list[int]]:
+    """Return the parent and the CPU seconds of every process, and which are executors."""
     parents: dict[int, int] = {}
     times: dict[int, float] = {}
-    executors: dict[int, float] = {}
+    executors: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -85,14 +114,8 @@ def cpu_of_executors() -> dict[int, float]:
             parents[number] = int(fields[1])
             times[number] = sum(int(ticks) for ticks in fields[11:15]) / TICK  # its own, and of ended children
             if executor:
-                executors[number] = 0.0
-    for number, seconds in times.items():
-        above = number
-        while above in parents and above not in executors:
-            above = parents[above]
-        if above in executors:
-            executors[above] += seconds
-    return executors
+                executors.append(number)
+    return parents, times, executors
 
 
 class Clock:
@@ -119,13 +142,15 @@ def some_rows(folder: Path) -> tuple[Any, Any]:
     return rows.pop("group"), rows
 
 
-def on_spark(table: Any, folder: Path, n_executors: int, tell: Any) -> None:
+def on_spark(table: Any, folder: Path, n_executors: int, pin: bool, tell: Any) -> None:
     """Measure fitting, and labelling a tenth of the rows."""
     from fcac import spark as fcac_spark
 
     frame = table.drop("group")
     # starts Python workers, which compile their kernels
     fcac_spark.fit(frame.limit(40_000).repartition(2 * n_executors), random_state=0)
+    if pin:
+        pin_executors()
     with Clock() as clock:
         model = fcac_spark.fit(frame, random_state=0)
         found = model.n_clusters_
@@ -134,6 +159,7 @@ def on_spark(table: Any, folder: Path, n_executors: int, tell: Any) -> None:
     tell(
         "fcac on Spark",
         executors=n_executors,
+        pinned=pin,
         **clock.taken,
         partitions=frame.rdd.getNumPartitions(),
         driver_peak_mb=round(peak),
@@ -171,6 +197,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=10)
     parser.add_argument("--clusters", type=int, default=20)
     parser.add_argument("--executors", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--pin", action="store_true", help="a core for each executor, and no other")
     parser.add_argument("--only", default="process,spark,kmeans", help="what to measure")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -194,7 +221,7 @@ def main() -> None:
         with cluster(n_executors, "5g") as address, session_on(address, "4g", quick=False) as session:
             table = session.read.parquet(given.folder.as_uri())
             if "spark" in asked:
-                on_spark(table, given.folder, n_executors, tell)
+                on_spark(table, given.folder, n_executors, given.pin, tell)
             if "kmeans" in asked and n_executors == max(given.executors):
                 by_kmeans(table, given.folder, n_executors, given.clusters, tell)
 
