@@ -8,21 +8,26 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# Tests that are run at a time; one more than there are cores where many of them wait for other processes.
+WORKERS ?= 2
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Some images forbid byte code; without it every process of the tests compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-spark test-fast check compiled coverage soak bench docs dist clean
+.PHONY: demo test suite test-spark test-fast check compiled coverage soak bench docs dist clean
 
 demo: $(VENV)/core.stamp
 	$(BIN)/fcac demo
 
-test: check compiled
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak"
+# with "make -j 2 test" the check runs beside the tests
+test: check suite
+
+suite: compiled
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not soak"
 
 test-fast: $(VENV)/all.stamp
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak and not slow"
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not soak and not slow"
 
 test-spark: $(VENV)/spark.stamp
 	$(BIN)/python -m pytest -q tests/spark -m "not soak"
@@ -38,7 +43,6 @@ check: $(VENV)/all.stamp
 	$(BIN)/codespell
 	$(BIN)/python .ci/check_assets.py
 
-# with "make -j 2 test", beside the check
 compiled: $(VENV)/all.stamp
 	$(BIN)/python .ci/compile_kernels.py
 
