@@ -306,7 +306,7 @@ def test_with_record_ids_people_are_counted_and_charged(tmp_path):
         give(name, [f"{name}{i}" for i in range(20)], number)
     made.play()
     released = made.server.latest()[POOLED]
-    # People, not their 400 rows. The noise is real, and cells that it emptied are left out: the sum is 100 only roughly.
+    # People, not their 400 rows. The noise is real, and cells that it emptied are left out: the sum is 100 roughly.
     assert 0 < released.counts.sum() < 250
     ledger = Ledger(made.state("a") / "ledger.db", 8.0, 1e-6)
     assert [entry["counted"] for entry in ledger.entries()] == ["ids"] * 6
