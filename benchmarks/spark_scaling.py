@@ -72,24 +72,25 @@ def make(folder: Path, rows: int, columns: int, clusters: int) -> None:
 
 def cpu_of_executors() -> dict[int, float]:
     """Return the CPU seconds so far of every executor with its Python workers, by process id."""
-    times = processes()[1]
-    return {executor: sum(times[number] for number in own) for executor, own in executors_and_workers().items()}
+    parents, times, executors = processes()
+    started = with_workers(parents, executors)
+    return {executor: sum(times[number] for number in own) for executor, own in started.items()}
 
 
 def pin_executors() -> None:
     """Give every executor, with its Python workers, a core of its own."""
     cores = sorted(os.sched_getaffinity(0))
-    for core, own in zip(cores, executors_and_workers().values(), strict=False):
+    parents, _, executors = processes()
+    for core, own in zip(cores, with_workers(parents, executors).values(), strict=False):
         for number in own:
             for thread in Path(f"/proc/{number}/task").iterdir():
                 os.sched_setaffinity(int(thread.name), {core})
 
 
-def executors_and_workers() -> dict[int, list[int]]:
+def with_workers(parents: dict[int, int], executors: list[int]) -> dict[int, list[int]]:
     """Return the process ids of every executor and of what it has started."""
-    parents, times, executors = processes()
     found: dict[int, list[int]] = {executor: [] for executor in executors}
-    for number in times:
+    for number in parents:
         above = number
         while above in parents and above not in found:
             above = parents[above]

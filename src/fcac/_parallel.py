@@ -55,7 +55,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
     """Return a context in which the linear algebra of NumPy and SciPy keeps to a single thread.
 
     For matrices of a few hundred rows: threads that wait for each other cost more than they save, and on a busy machine
-    a hundred times more.
+    many times more.
     """
     limited: AbstractContextManager[object] = _blas().limit(limits=1)
     return limited

@@ -338,7 +338,7 @@ def _second_vector(steps: Floats, volume: Floats) -> Floats:
 
 
 def _dense_second_vector(steps: Floats) -> Floats:
-    # one vector alone costs a fifth of all of them
+    # one vector alone costs a third of all of them
     second: Floats = eigh(np.eye(len(steps)) - steps, subset_by_index=[1, 1], check_finite=False)[1][:, 0]
     return second
 

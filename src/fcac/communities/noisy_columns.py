@@ -18,6 +18,8 @@ G. H. Thomson, "The Factorial Analysis of Human Ability", 1951 (scores by regres
 F. Husson, J. Josse and J. Pages, "Principal component methods, hierarchical clustering, partitional clustering: why
 would we need to choose for visualizing data?", 2010.
 L. Kaufman and P. J. Rousseeuw, "Finding Groups in Data", 1990 (what a silhouette says).
+G. W. Milligan and M. C. Cooper, "An examination of procedures for determining the number of clusters in a data set",
+Psychometrika 50, 1985.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ _LEAST_OF_NOISE = 0.1
 # No column is known better from the factors than up to this share of its variance.
 _LEAST_UNIQUE = 0.1
 _ITERATIONS = 20
-# Deviations from what one Gaussian cluster would show, beyond which it is two: the book's example, one error in a
-# thousand. Fewer nodes than the other number are not split.
+# Deviations from what one Gaussian cluster would show, beyond which it is two: the value that Milligan and Cooper
+# found best. Fewer nodes than the other number are not split.
 _TWO, _LEAST_SPLIT = 3.2, 6
 # Clusters of the graph are believed from here on: "a reasonable structure has been found" (Kaufman and Rousseeuw).
 _REASONABLE = 0.5

@@ -206,7 +206,7 @@ def test_news():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on this machine")
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on this machine: install chromium")
 def test_in_a_browser(console, study):
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is in the extra 'dev'")
     with playwright.sync_playwright() as started:
