@@ -215,6 +215,25 @@ def dot(typingctx, values, a, b, n):
 
 
 @intrinsic
+def squared_gap(typingctx, points, i, others, k, begin, end):
+    """Squared distance between points[i] and others[k] over the features begin .. end - 1, in NumPy's order."""
+    signature = types.float64(points, i, others, k, begin, end)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        starts, _ = addresses(context, builder, (points, *args[:2]), (others, *args[2:4]))
+        starts = [builder.gep(start, [args[4]]) for start in starts]
+
+        def term(builder, x, y):
+            gap = builder.fsub(x, y)
+            return builder.fmul(gap, gap)
+
+        function = _summing(builder.module, "fcac_squared_gap", 2, 0, term)
+        return builder.call(function, [*starts, builder.sub(args[5], args[4])])
+
+    return signature, codegen
+
+
+@intrinsic
 def pairwise_sum(typingctx, values, n):
     """Sum of values[:n] in NumPy's order."""
     signature = types.float64(values, types.int64)

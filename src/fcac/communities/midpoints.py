@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fcac._kernels import kernel
 from fcac._parallel import in_ranges
 from fcac._typing import Floats
+from fcac.art.simd import squared_gap
 
 # A density is that of the ball around so many nodes: its logarithm is then known to a third (one over the square root).
 # Chosen among 7, 10, and a third and two thirds of the list.
@@ -22,6 +23,8 @@ NODES_IN_BALL = 10
 # In many dimensions a density cannot be told from so few neighbours: more than the third power of the radius is never
 # taken. The same limit holds for edges between places of different density.
 _LARGEST_POWER = 3.0
+# From so many features on distances are summed by vector instructions, so many features between two looks at the limit.
+_WIDE, _CHUNK = 32, 64
 
 
 @kernel
@@ -45,7 +48,7 @@ def _upper_half(
     n, k = near.shape
     d = points.shape[1]
     seen = np.full(n, -1, dtype=np.int64)
-    middle = np.empty(d)
+    middle = np.empty((1, d))
     gap = np.empty(inside + 1)
     who = np.empty(inside + 1, dtype=np.int32)
     for u in range(first, beyond):
@@ -54,7 +57,7 @@ def _upper_half(
             if v < u:
                 continue
             for j in range(d):
-                middle[j] = 0.5 * (points[u, j] + points[v, j])
+                middle[0, j] = 0.5 * (points[u, j] + points[v, j])
             filled = 0
             for c in range(2 * k + 2):
                 if c < 2:
@@ -66,11 +69,17 @@ def _upper_half(
                 seen[w] = e
                 limit = gap[inside] if filled > inside else np.inf
                 total = 0.0
-                for j in range(d):
-                    step = points[w, j] - middle[j]
-                    total += step * step
-                    if j % 8 == 7 and total >= limit:
-                        break
+                if d < _WIDE:
+                    for j in range(d):
+                        step = points[w, j] - middle[0, j]
+                        total += step * step
+                        if j % 8 == 7 and total >= limit:
+                            break
+                else:
+                    for j in range(0, d, _CHUNK):
+                        total += squared_gap(points, w, middle, 0, j, min(d, j + _CHUNK))
+                        if total >= limit:
+                            break
                 if total >= limit:
                     continue
                 at = min(filled, inside)

@@ -339,10 +339,11 @@ class Communities:
     def inner_nodes(self, n_neighbors: int = 20) -> NDArray[np.bool_]:
         """Tell for every node whether its nearest nodes are all of its own cluster: whether no border is near."""
         result = self._result()
-        near, _ = result.searcher().nearest(result.points, min(n_neighbors, len(result.points)))
+        near: NDArray[Any] = result.near()[0][:, : n_neighbors - 1]
+        if near.shape[1] < n_neighbors - 1:  # the lists of few nodes are shorter
+            near, _ = result.searcher().nearest(result.points, min(n_neighbors, len(result.points)))
         ids = result.point_ids()
-        inner: NDArray[np.bool_] = (ids[near] == ids[:, None]).all(axis=1)
-        return inner[result.point_of]
+        return np.asarray((ids[near] == ids[:, None]).all(axis=1))[result.point_of]
 
     def distance_to_nearest(self, X: ArrayLike) -> Floats:
         """Return the distance of each row to its nearest node, in the scaled features the clusters were found in."""

@@ -236,11 +236,17 @@ class ReadsRows(BaseEstimator):
             self._trails = None
         return self._last_labels
 
-    def _search_at_borders(self, parts: Sequence[Any], labels: Integers, sure: Booleans) -> Integers:
+    def _search_at_borders(
+        self, parts: Sequence[Any], labels: Integers, sure: Booleans, counting: Integers
+    ) -> Integers:
         """Fill in what `predict` says of the rows whose cluster is not sure."""
         start = 0
+        nodes = self.server_.nodes
         for block in (block for part in parts for block in self._rows_to_read(part).blocks()):
             doubtful = start + np.flatnonzero(~sure[start : start + len(block)])
+            if self.schema_ is None:
+                # nothing is nearer to a row than a node at its place; through a schema nodes may share a place
+                doubtful = doubtful[(nodes[counting[doubtful]] != block[doubtful - start]).any(axis=1)]
             if len(doubtful):
                 labels[doubtful] = self.server_.predict(block[doubtful - start], threads_for(len(doubtful)))
             start += len(block)

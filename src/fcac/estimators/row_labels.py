@@ -25,8 +25,8 @@ Places = Sequence[tuple[SiteName, NDArray[np.int64] | None]]
 
 def labels_by_trail(
     server: Server, sites: Mapping[SiteName, Site], trails: Mapping[SiteName, Trail], places: Places
-) -> tuple[Integers, Booleans] | None:
-    """Return the cluster of the node that counts each row, and whether that is what `predict` would say.
+) -> tuple[Integers, Booleans, Integers] | None:
+    """Return the cluster of the node that counts each row, whether `predict` would certainly say so, and the node.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def labels_by_trail(
 
     Returns
     -------
-    labels, sure : ndarray of shape (n,), ndarray of bool, shape (n,)
+    labels, sure, counting : ndarrays of shape (n,)
         None if the server's nodes are not the sites' own, or if it cannot tell which lie at a border.
     """
     inner = server.readout.inner_nodes()
@@ -55,4 +55,4 @@ def labels_by_trail(
         turned[np.concatenate([where for _, where in places if where is not None])] = at
         at = turned
     labels: Any = server.node_labels[at]
-    return labels, inner[at]
+    return labels, inner[at], at

@@ -7,21 +7,18 @@ searched; with many, matrix products propose candidates, and the final order is 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac._kernels import inner_kernel, kernel
-from fcac._parallel import in_ranges
+from fcac._kernels import inner_kernel
 from fcac._typing import Floats, Integers
-from fcac.knn.box_tree import BoxTree, insert
+from fcac.knn.box_tree import BoxTree
+from fcac.knn.screen import Screen
 
 # Above this many features boxes overlap so much that matrix products are faster.
 _BOX_FEATURES = 20
-# Elements of one block of the distance matrix (float32: 64 MB).
-_BLOCK_ELEMENTS = 1 << 24
 # From this many nodes of more features than these on, neighbours="auto" is approximate.
 _APPROXIMATE_FROM, _ALWAYS_EXACT_FEATURES = 100_000, 10
 # Boxes are made anew when more than this share of their points is gone or beside them.
@@ -35,28 +32,6 @@ def squared_distance(a: Any, b: Any) -> float:
         gap = a[j] - b[j]
         total += gap * gap
     return total
-
-
-@kernel
-def _pick_from_screen(screen: Any, queries: Any, points: Any, own: Any, slack: Any, out_d: Any, out_i: Any) -> None:
-    """Exact nearest of each row, where ``screen`` holds squared distances wrong by at most ``slack`` of the row.
-
-    A constant may be missing from all squared distances of a row.
-    """
-    k = out_d.shape[1]
-    rough = np.empty((1, k), dtype=np.float32)
-    rough_at = np.empty((1, k), dtype=np.int64)
-    for r in range(screen.shape[0]):
-        filled = 0
-        row = screen[r]
-        for p in range(row.shape[0]):
-            if p != own[r] and (filled < k or row[p] < rough[0, k - 1]):
-                filled = insert(rough, rough_at, 0, filled, row[p], p)
-        limit = rough[0, filled - 1] + 2 * slack[r]
-        filled = 0
-        for p in range(row.shape[0]):
-            if row[p] <= limit and p != own[r]:
-                filled = insert(out_d, out_i, r, filled, squared_distance(queries[r], points[p]), p)
 
 
 class Searcher:
@@ -82,9 +57,7 @@ class Searcher:
         if self.points.shape[1] <= _BOX_FEATURES:
             self.boxes = BoxTree(self.points)
             return
-        self._centre = self.points.mean(axis=0)
-        self._rough = np.ascontiguousarray(self.points - self._centre, dtype=np.float32)
-        self._norms = np.einsum("ij,ij->i", self._rough, self._rough)
+        self._screen = Screen(self.points)
 
     def nearest(self, queries: Floats, k: int, own: Integers | None = None) -> tuple[Integers, Floats]:
         """Return positions and squared distances of the k nearest points of each query.
@@ -112,7 +85,7 @@ class Searcher:
         out_i = np.zeros((len(queries), k), dtype=np.int64)
         out_d = np.full((len(queries), k), np.inf)
         if k and len(queries):
-            self._by_screen(queries, own, out_i, out_d)
+            self._screen.nearest(queries, own, out_i, out_d)
         return out_i, out_d
 
     def updated(self, points: Floats, moved: NDArray[Any]) -> Searcher:
@@ -145,26 +118,6 @@ class Searcher:
         parts = [part.reverse_neighbors(queries, reach) for part in (self.boxes, self._rest) if part is not None]
         asker, asked, squared = (np.concatenate(pairs) for pairs in zip(*parts, strict=True))
         return asker, asked, squared
-
-    def _by_screen(self, queries: Floats, own: Integers, out_i: Integers, out_d: Floats) -> None:
-        reach = math.sqrt(float(self._norms.max(initial=0.0)))
-        step = max(1, _BLOCK_ELEMENTS // max(1, len(self.points)))
-        for start in range(0, len(queries), step):
-            here = slice(start, start + step)
-            rough = np.ascontiguousarray(queries[here] - self._centre, dtype=np.float32)
-            norms = np.einsum("ij,ij->i", rough, rough)
-            rough *= -2
-            screen = rough @ self._rough.T
-            screen += self._norms
-            # rounding of the inputs and of sums of d terms in single precision
-            slack = ((self.points.shape[1] + 8) * 6e-8 * (np.sqrt(norms) + reach) ** 2).astype(np.float32)
-
-            def pick(first: int, beyond: int, rows: Any = (here.start, screen, slack)) -> None:
-                offset, screen, slack = rows
-                part, at = slice(first, beyond), slice(offset + first, offset + beyond)
-                _pick_from_screen(screen[part], queries[at], self.points, own[at], slack[part], out_d[at], out_i[at])
-
-            in_ranges(pick, len(rough))
 
 
 def nearest(points: Floats, queries: Floats, k: int, own: Integers | None = None) -> tuple[Integers, Floats]:
