@@ -50,7 +50,7 @@ _LOG_BALANCED = math.log((1 - BALANCE) / BALANCE)
 # Error of the score if one node carries the border and stands for one record, squared, and what is left of it if nodes
 # stand for very many records: then records are known exactly, but not where the nodes are. Measured on single clusters
 # in 1 to 100 dimensions.
-_ERROR_OF_RECORDS, _ERROR_OF_PLACES = 1.0, 0.1
+_ERROR_OF_RECORDS, ERROR_OF_PLACES = 1.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Noise:
         """
         share = 1.0 if again else power_of(dimension) / max(dimension, 1.0)
         in_ball = max(min(NODES_IN_BALL, n_neighbours - 1), 1)
-        variance = (_ERROR_OF_RECORDS / records_per_node + _ERROR_OF_PLACES) * NODES_IN_BALL / in_ball
+        variance = (_ERROR_OF_RECORDS / records_per_node + ERROR_OF_PLACES) * NODES_IN_BALL / in_ball
         return cls(share * math.sqrt(variance), 1 - 1 / max(dimension, 1.0), strictness)
 
 

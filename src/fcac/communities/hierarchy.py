@@ -38,6 +38,7 @@ from fcac.communities.facing import facing_parts
 from fcac.communities.leiden import Search
 from fcac.communities.midpoints import midpoint_log_density
 from fcac.communities.snn_graph import SNNEdges, dimension_of, neighbours_for
+from fcac.communities.valley_test import node_log_density, split_heaps
 from fcac.knn.exact import Searcher
 from fcac.knn.knn_lists import NeighborLists, build_lists
 
@@ -76,7 +77,14 @@ def hierarchy_of(
     graph = edges.weighted_graph(middle, farthest, mass, dimension)
     density = midpoint_log_density(points, mass, near, edges.starts, edges.ends, dimension)
     parts = facing_parts(points, mass, near, dimension)
-    return grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension, strictness, parts)
+    tree = grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension, strictness, parts)
+    labels = tree.labels()
+    dense = node_log_density(mass, near, middle, dimension)
+    heaps = split_heaps(points, mass, dense, labels, dimension, strictness)
+    if heaps.max() == labels.max():
+        return tree
+    # what overlaps is known to be apart now, and is looked at once more, each heap alone
+    return grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension, strictness, heaps)
 
 
 def grow_hierarchy(
