@@ -25,7 +25,7 @@ from fcac.estimators.row_labels import Places, labels_by_trail
 from fcac.estimators.site_rows import is_dict_of_sites
 from fcac.federation import Server, Site
 from fcac.federation.asking import calibrate, samples_of
-from fcac.novelty import Calibration, MeasuredNovelty
+from fcac.novelty import Calibration, MeasuredNovelty, check_alpha
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 from fcac.tables.schema import Schema
 
@@ -134,7 +134,7 @@ class ReadsRows(BaseEstimator):
             return self._measured.nodes.reach(alpha)
         if alpha is not None and isinstance(self.privacy, NodeMechanism):
             warnings.warn(
-                f"alpha = {alpha:g} is a guess: released nodes do not tell how far rows lie from them. "
+                f"alpha = {check_alpha(alpha):g} is a guess: released nodes do not tell how far rows lie from them. "
                 "calibrate_novelty(X, epsilon=...) measures it (`fcac calibrate` in the shell)",
                 UserWarning,
                 stacklevel=3,

@@ -23,7 +23,7 @@ from scipy.special import expit
 from fcac._typing import Floats
 
 # Mean and deviation of the logarithms of the slopes on both sides and of how sharply the curve turns.
-_PRIORS = np.array([[1.6, 1.2], [4.0, 1.5], [0.8, 0.6]])
+_PRIORS = np.array([[1.6, 1.2], [5.0, 2.0], [1.2, 0.6]])
 # Deviation of the logarithm of a bump's width from where it was first seen.
 _WIDTH_MAY_CHANGE = 0.7
 # A bump is added if it holds this many standard deviations, and there are at most so many.
