@@ -5,7 +5,8 @@ trusted one by one. Their counts are fitted by a curve of few parameters. Over t
 logarithm rises with one slope, turns and falls with another: the generalised beta distribution of the second kind,
 which has the distances of Gaussian rows (generalised gamma) and those of rows with heavy tails (power laws) among its
 cases. Where counts stand out from the curve, bumps are added. A second fit then looks at the farther rows alone, so
-that what is near nodes, where there is the most to fit, does not bend the tail.
+that what is near nodes, where there is the most to fit, does not bend the tail. In the end a bin whose own count stands
+out from all that keeps its count.
 
 Everything here is computed from noised counts and public values. Slopes have weak priors, which decide where noise
 hides everything else; docs/results/noisy.md tells how they were chosen.
@@ -28,6 +29,8 @@ _PRIORS = np.array([[1.6, 1.2], [5.0, 2.0], [1.2, 0.6]])
 _WIDTH_MAY_CHANGE = 0.7
 # A bump is added if it holds this many standard deviations, and there are at most so many.
 _STANDS_OUT, _MOST_BUMPS = 3.5, 2
+# A bin that differs from the curve by this many standard deviations is taken as it is.
+_SPEAKS_FOR_ITSELF = 4.0
 # All of the counts together must stand out that much for any curve to be fitted.
 _IS_THERE = 3.0
 # The second fit looks at this share of the rows, the farthest.
@@ -77,7 +80,8 @@ def smooth_counts(counts: Floats, variance: float, places: Floats) -> Floats | N
         far, where = counts[start:], places[start:]
         best, cost = min((_solve(begin, far, variance, where) for begin in (first, anew)), key=lambda found: found[1])
         expected[start:] = _curve(_with_bumps(best, cost, far, variance, where), where)
-    return expected
+    off = np.abs(counts - expected) > _SPEAKS_FOR_ITSELF * np.sqrt(variance + expected + _LEAST_VARIANCE)
+    return np.where(off, np.maximum(counts, 0.0), expected)
 
 
 def _curve(parameters: Floats, places: Floats) -> Floats:

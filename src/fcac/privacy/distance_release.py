@@ -4,17 +4,18 @@ Nodes that were released say little about how far rows lie from them. So every s
 the nearest node, in public bins, and adds noise; from the noised counts of all sites together follows a
 :class:`~fcac.novelty.Calibration`.
 
-The bins depend on released nodes and public bounds only: eight to an octave, down from a distance that no row within
-the bounds exceeds; what lies farther is in the last bin, what lies nearer than all of them in the first. The bin of a
-row depends on that row and on released nodes, never on other rows: distances are summed feature by feature, and gaps
-are filled row by row. So a row changes one count, by its weight. A person's rows share one weight, as in
-:mod:`fcac.privacy.cell_statistics`. Adding or removing one person (without ids: one row) changes the counts by at most
-``WEIGHT`` in the Euclidean norm, and the discrete Gaussian noise is that of the other releases; see
+The bins depend on released nodes and public bounds only: eight to an octave (more with many features), down from a
+distance that no row within the bounds exceeds; what lies farther is in the last bin, what lies nearer than all of them
+in the first. The bin of a row depends on that row and on released nodes, never on other rows: distances are summed
+feature by feature, and gaps are filled row by row. So a row changes one count, by its weight. A person's rows share one
+weight, as in :mod:`fcac.privacy.cell_statistics`. Adding or removing one person (without ids: one row) changes the
+counts by at most ``WEIGHT`` in the Euclidean norm, and the discrete Gaussian noise is that of the other releases; see
 docs/privacy/proof.md.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,8 +39,10 @@ from fcac.privacy.zcdp import check_epsilon, gaussian_scale, rho_from_epsilon, s
 
 # Bins to an octave of distances, and octaves.
 _BINS_AN_OCTAVE, _OCTAVES = 8, 10
+# With more features than these the distances of rows differ less, and bins become finer.
+_MANY_FEATURES = 50
 # The metric of the paper's server ends at 1, where nearly all rows may lie; see DistanceBins.
-_FARTHEST_STRETCHED = 128.0
+_FARTHEST_STRETCHED, _OCTAVES_STRETCHED = 128.0, 14
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,11 @@ class DistanceBins:
     @classmethod
     def of(cls, book: Codebook, bounds: Floats) -> DistanceBins:
         """Return the bins for released nodes and public bounds of shape (d, 2)."""
-        farthest = _FARTHEST_STRETCHED if book.bandwidth is not None else _farthest(book, bounds)
-        steps = np.arange(-_BINS_AN_OCTAVE * _OCTAVES, 1) / _BINS_AN_OCTAVE
-        return cls(farthest * 2.0**steps, book.bandwidth is not None)
+        stretched = book.bandwidth is not None
+        farthest = _FARTHEST_STRETCHED if stretched else _farthest(book, bounds)
+        finely = math.ceil(_BINS_AN_OCTAVE * math.sqrt(max(1.0, book.n_features / _MANY_FEATURES)))
+        steps = np.arange(-finely * (_OCTAVES_STRETCHED if stretched else _OCTAVES), 1) / finely
+        return cls(farthest * 2.0**steps, stretched)
 
     def place(self, distances: Floats) -> Floats:
         """Return distances on the scale of the edges."""
