@@ -11,6 +11,7 @@ import pytest
 from fcac import FCAC, load, save
 from fcac.privacy import BudgetExceeded, Ledger, LocalNoise, NodeRelease, PrivacyWarning
 from fcac.privacy.samplers import InsecureTestSampler
+from fcac.privacy.zcdp import rho_from_epsilon
 
 BOUNDS = [[-8.0, 8.0]] * 3
 
@@ -137,6 +138,11 @@ def test_every_site_is_charged_once_and_nothing_if_it_cannot_be_paid(tmp_path: P
     assert [entry["site"] for entry in own] == ["0", "1"]
     assert all(entry["completed"] for entry in own)
     assert own[0]["what"] == "distances for novelty, eps = 0.5 at delta = 1e-6"
+    # the next contribution, and the check for an older copy of the ledger, know of it
+    account = model.sites_[1].model.account
+    assert account.spent == pytest.approx(ledger.spent(), rel=1e-6)
+    assert account.rho == pytest.approx(model.privacy.rho + rho_from_epsilon(0.5, 1e-6))
+    assert len(account.receipts) == 2
     before, spent = state(model), ledger.spent()
     with pytest.raises(BudgetExceeded, match="2 sites would exceed the budget of eps = 6; nothing was charged"):
         model.calibrate_novelty(X, np.arange(len(X)) % 2, epsilon=5.0)

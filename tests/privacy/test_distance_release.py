@@ -10,6 +10,7 @@ from fcac.privacy import NodeRelease, PrivacyError
 from fcac.privacy.cell_statistics import WEIGHT
 from fcac.privacy.distance_curve import _curve_and_slopes, smooth_counts
 from fcac.privacy.distance_release import (
+    Charge,
     DistanceBins,
     NoisedDistances,
     calibration_from,
@@ -136,6 +137,7 @@ def test_sites_are_added_up_after_their_noise() -> None:
     rng = np.random.default_rng(6)
     rows = {name: rng.normal(size=(3000, 3)) for name in ("a", "b")}
     mechanism = NodeRelease(1.0, BOUNDS, sampler=InsecureTestSampler(7))
-    found = release_for_sites(mechanism, BOOKS["plain"], rows, 1.0)
+    found, charges = release_for_sites(mechanism, BOOKS["plain"], rows, 1.0)
+    assert charges["a"] == charges["b"] == Charge(mechanism.rho, "row")
     fresh = BOOKS["plain"].nearest(rng.normal(size=(20_000, 3)))[1]
     assert 0.003 < (fresh > found.reach(0.01)).mean() < 0.03

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -16,8 +16,14 @@ from fcac.estimators.columns import warn_of_names
 from fcac.estimators.frames import encoded, is_table_of
 from fcac.estimators.reading import ReadsRows
 from fcac.estimators.site_rows import SiteRows, is_dict_of_sites
+from fcac.federation import Site
 from fcac.novelty import MeasuredNovelty
+from fcac.privacy.account import Account
 from fcac.privacy.mechanism import NodeMechanism
+from fcac.privacy.released_state import ReleasedState
+
+if TYPE_CHECKING:
+    from fcac.privacy.mechanisms.node_release import NodeRelease
 
 
 class Calibrated(ReadsRows):
@@ -149,8 +155,12 @@ class Calibrated(ReadsRows):
             raise ValueError("calibrate_novelty: the server holds nodes that were not released with privacy")
         book: Codebook = self.server_.readout.export(True)
         rows = {name: _joined(data[name], data.n_features) for name in data}
-        receipts = {name: _receipts(self.sites_.get(name)) for name in data}
-        calibration = release_for_sites(mechanism, book, rows, epsilon, record_ids, partition, receipts)
+        accounts = {name: _account(self.sites_.get(name), mechanism) for name in data}
+        receipts = {name: () if account is None else account.receipts for name, account in accounts.items()}
+        calibration, charges = release_for_sites(mechanism, book, rows, epsilon, record_ids, partition, receipts)
+        for name, account in accounts.items():
+            if account is not None:
+                self.sites_[name].note_cost(account.after(*charges[name]))
         return MeasuredNovelty(calibration, None, float(epsilon), mechanism.delta, len(rows))
 
 
@@ -158,7 +168,10 @@ def _joined(rows: Any, n_features: int) -> Floats:
     return np.concatenate([np.empty((0, n_features)), *rows.blocks()])
 
 
-def _receipts(site: Any) -> Any:
-    """Receipts for what the site has released, by which a ledger is known to be the right one."""
-    account = None if site is None else getattr(site.model, "account", None)
-    return () if account is None else account.receipts
+def _account(site: Site | None, mechanism: NodeRelease) -> Account | None:
+    """What a site has spent so far; its receipts show whether a ledger is the right one. None for an unknown site."""
+    state = None if site is None else site.model
+    if not isinstance(state, ReleasedState):
+        return None
+    # states of fcac 0.1.0 kept no account
+    return Account(state.n_releases * mechanism.rho, "row") if state.account is None else state.account

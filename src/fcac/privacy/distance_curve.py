@@ -28,9 +28,9 @@ _PRIORS = np.array([[1.6, 1.2], [5.0, 2.0], [1.2, 0.6]])
 # Deviation of the logarithm of a bump's width from where it was first seen.
 _WIDTH_MAY_CHANGE = 0.7
 # A bump is added if it holds this many standard deviations, and there are at most so many.
-_STANDS_OUT, _MOST_BUMPS = 3.5, 2
+_STANDS_OUT, _MOST_BUMPS = 4.0, 2
 # A bin that differs from the curve by this many standard deviations is taken as it is.
-_SPEAKS_FOR_ITSELF = 4.0
+_SPEAKS_FOR_ITSELF = 5.0
 # All of the counts together must stand out that much for any curve to be fitted.
 _IS_THERE = 3.0
 # The second fit looks at this share of the rows, the farthest.

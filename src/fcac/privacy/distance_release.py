@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -150,6 +150,24 @@ def release_distances(counts: Integers, rho: float, sampler: Sampler) -> NoisedD
     return NoisedDistances(sampler.add_noise(counts, scale), scale)
 
 
+class Charge(NamedTuple):
+    """What a site's release of distances was charged with; the arguments of :meth:`fcac.privacy.account.Account.after`.
+
+    Attributes
+    ----------
+    rho : float
+    unit : {"row", "person"}
+    spent, budget, receipt
+        From the ledger; None without one.
+    """
+
+    rho: float
+    unit: str
+    spent: float | None = None
+    budget: float | None = None
+    receipt: Receipt | None = None
+
+
 def release_for_sites(
     mechanism: NodeRelease,
     book: Codebook,
@@ -158,8 +176,8 @@ def release_for_sites(
     record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
     partition: str | None = None,
     receipts: Mapping[SiteName, Sequence[Receipt]] | None = None,
-) -> Calibration:
-    """Let every site release its distances, charged to the ledger, and return the calibration that follows.
+) -> tuple[Calibration, dict[SiteName, Charge]]:
+    """Let every site release its distances, and return the calibration that follows and what each site was charged.
 
     Parameters
     ----------
@@ -189,9 +207,10 @@ def release_for_sites(
     distances = {site: distances_alone(book, own) for site, own in rows.items()}
     if ledger is not None and record_ids is None and partition is None:
         _check_budget(mechanism, rho, len(rows))
-    released = []
+    released, charges = [], {}
     for site, own in prepared.items():
         admitted, number = None, None
+        charges[site] = Charge(rho, "row" if own.record_ids is None else "person")
         if ledger is not None:
             admission = ledger.admit(
                 own.site, rho, record_ids=own.record_ids, partition=partition,
@@ -199,11 +218,12 @@ def release_for_sites(
                 accounting="gaussian", receipts=() if receipts is None else receipts[site],
             )  # fmt: skip
             admitted, number = admission.admitted, admission.number
+            charges[site] = Charge(rho, charges[site].unit, admission.spent, ledger.budget, admission.receipt)
         counts = count_distances(distances[site], bins, own.record_ids, admitted)
         released.append(release_distances(counts, rho, mechanism.sampler))
         if ledger is not None and number is not None:
             ledger.complete(number)
-    return calibration_from(released, bins)
+    return calibration_from(released, bins), charges
 
 
 def _check_budget(mechanism: NodeRelease, rho: float, n_sites: int) -> None:
