@@ -346,8 +346,14 @@ def test_released_nodes_give_a_guess_and_no_more() -> None:
     assert model.novelty_reach() is None
     np.testing.assert_array_equal(model.is_novel(X), model.server_.is_novel(X))
     book = model.export()
-    np.testing.assert_array_equal(model.is_novel(X, alpha=0.05), book.is_novel(X, alpha=0.05))
-    assert model.is_novel(X, alpha=0.01).sum() <= model.is_novel(X, alpha=0.2).sum()
+    with pytest.warns(UserWarning, match="calibrate_novelty") as warned:
+        guessed = model.is_novel(X, alpha=0.05)
+    assert len(warned) == 1
+    np.testing.assert_array_equal(guessed, book.is_novel(X, alpha=0.05))
+    with pytest.warns(UserWarning, match="is a guess"):
+        assert model.is_novel(X, alpha=0.01).sum() <= model.is_novel(X, alpha=0.2).sum()
+    with pytest.raises(ValueError, match="alpha"):
+        model.is_novel(X, alpha="0.1")
 
 
 def test_what_is_no_rate_is_refused() -> None:

@@ -4,10 +4,12 @@ Rows are compared with prototypes: nodes, or means of nodes where nodes may not 
 reach, a distance in the metric in which rows are compared with it. A row is novel if it lies farther from its nearest
 prototype than that prototype reaches.
 
-Where sites keep a sample of their rows, the reach follows from a false-alarm rate alpha, and is the same for all
-prototypes: the rows of the sample are measured as if they had not been learned, and alpha of them lie farther away than
-the reach; see :class:`Calibration`. Otherwise (models of earlier versions, released nodes, codebooks at the hub of a
-federation) servers differ in where reaches come from:
+Where it is known how far fresh rows lie from the prototypes, the reach follows from a false-alarm rate alpha, and is
+the same for all prototypes: alpha of the rows lie farther away; see :class:`Calibration`. There are three ways to know
+it. Sites without privacy keep a sample of their rows, and measure it as if it had not been learned. Under `NodeRelease`
+no rows are kept, and sites release noised counts of distances (:meth:`fcac.FCAC.calibrate_novelty`). And whoever has
+usual rows at hand can measure these (:meth:`fcac.codebook.Codebook.calibrated`). Otherwise (models of earlier versions,
+released nodes alone, codebooks at the hub of a federation) servers differ in where reaches come from:
 
 - the paper's server: the similarity threshold V for every node, the distance at which learning would open a new node;
 - communities: the spacing of nodes around each node, see :func:`reach_from_spacing`;
@@ -16,7 +18,7 @@ federation) servers differ in where reaches come from:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +28,8 @@ from fcac._typing import Floats
 #: False-alarm rate where none is asked for.
 ALPHA = 0.01
 
-# Shares of rows for which a calibration keeps the distance that they exceed: twelve a decade down to one in 10,000.
-_SHARES = np.geomspace(1e-4, 1.0, 49)
+#: Shares of rows for which a calibration keeps the distance that they exceed: twelve a decade down to one in 10,000.
+SHARES = np.geomspace(1e-4, 1.0, 49)
 
 # Nodes lie within the common multiple of the spacing of their nearest node, all but this share of them.
 _FARTHER_OUT = 0.001
@@ -127,9 +129,9 @@ class Calibration:
 
     def __init__(self, distances: Any) -> None:
         self.distances: Floats = np.ascontiguousarray(distances, dtype=np.float64)
-        falls = self.distances.shape == _SHARES.shape and (np.diff(self.distances) <= 0).all()
+        falls = self.distances.shape == SHARES.shape and (np.diff(self.distances) <= 0).all()
         if not falls or not np.isfinite(self.distances).all() or self.distances[-1] < 0:
-            raise ValueError(f"a calibration needs {len(_SHARES)} finite distances that do not rise")
+            raise ValueError(f"a calibration needs {len(SHARES)} finite distances that do not rise")
 
     @classmethod
     def of(cls, distances: Floats, weights: Floats) -> Calibration | None:
@@ -144,7 +146,7 @@ class Calibration:
         order = np.argsort(-distances, kind="stable")
         # the one more row is the fresh one: of n rows the farthest is exceeded by one in n + 1
         exceeded = np.cumsum(weights[order]) / (weights.sum() + weights.mean())
-        return cls(np.interp(np.log(_SHARES), np.log(exceeded), distances[order]))
+        return cls(np.interp(np.log(SHARES), np.log(exceeded), distances[order]))
 
     def reach(self, alpha: float | None = None) -> float:
         """Return the distance that a share alpha of fresh rows exceeds.
@@ -152,7 +154,29 @@ class Calibration:
         With fewer than 1 / alpha rows in the sample it is the distance of the farthest.
         """
         alpha = check_alpha(ALPHA if alpha is None else alpha)
-        return float(np.interp(np.log(alpha), np.log(_SHARES), self.distances))
+        return float(np.interp(np.log(alpha), np.log(SHARES), self.distances))
+
+
+class MeasuredNovelty(NamedTuple):
+    """What a model was told about how far usual rows lie from its nodes; it holds until the model learns again.
+
+    Attributes
+    ----------
+    nodes : Calibration
+        For the nodes of the model.
+    means : Calibration or None
+        For the codebook of means that is exported where nodes may not be; None where nodes are always exported.
+    epsilon, delta : float or None
+        What the release of distances has cost each site; None if no noise was added.
+    n_sites : int or None
+        Sites that took part in the release.
+    """
+
+    nodes: Calibration
+    means: Calibration | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    n_sites: int | None = None
 
 
 def check_alpha(alpha: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow.csv as pa_csv
 import pytest
 
 from fcac import load
@@ -100,6 +101,58 @@ def test_the_same_rows_under_other_names_are_refused_at_the_second_release(folde
     assert (len(book.entries()), book.unit()) == (2, "person")
     assert book.spent() <= 4
     assert load(folder / "p.fcac").server_.latest()["tue"].privacy["spent"] == 4
+
+
+@pytest.mark.slow
+def test_distances_are_released_for_more_and_predict_goes_by_them(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 9)
+    model, rows = folder / "m.fcac", folder / "day1.csv"
+    missing = fcac(capfd, "calibrate", model, rows, "--site", "north", code=2)
+    assert "--epsilon is missing" in missing
+    guess = ["predict", model, rows, "--out", folder / "l.csv", "--force", "--alpha", 0.05]
+    assert run([str(word) for word in guess]) == 0
+    assert "fcac calibrate" in capfd.readouterr().err
+    said = fcac(capfd, "calibrate", model, rows, "--site", "north", "--epsilon", 6)
+    assert "Measured the distances of 600 rows at 1 site, with noise, eps = 6." in said
+    assert "Ledger, site north" in said
+    entries = json.loads(fcac(capfd, "ledger", folder / "n.db", "--json"))["entries"]
+    assert entries[-1]["what"] == "distances for novelty, eps = 6 at delta = 1e-6"
+    assert "released by 1 site for eps = 6 more" in fcac(capfd, "inspect", model)
+    assert json.loads(fcac(capfd, "inspect", model, "--json"))["novelty"]["epsilon"] == 6
+    known = load(model)
+    assert run([str(word) for word in guess]) == 0
+    assert "guess" not in capfd.readouterr().err
+    labels = (folder / "l.csv").read_text().splitlines()[1:]
+    told = [line.split(",")[-1] == "true" for line in labels]
+    assert told == known.is_novel(pa_csv.read_csv(rows).select(["a", "b"]), alpha=0.05).tolist()
+    # the budget is used up: the model and the ledger stay as they are
+    before = model.read_bytes()
+    assert "nothing was charged" in fcac(capfd, "calibrate", model, rows, "--epsilon", 6, code=1)
+    assert model.read_bytes() == before
+    assert len(Ledger.open(folder / "n.db").entries()) == 2
+    # what was measured goes with what is exported, and is dropped by the next round
+    fcac(capfd, "export", model, "--out", folder / "book.fcac")
+    assert load(folder / "book.fcac").calibration.distances.tolist() == known._measured.nodes.distances.tolist()
+    fcac(capfd, "ledger", folder / "n.db", "--set-budget", 30)
+    fcac(capfd, "update", model, folder / "day2.csv", "--site", "north")
+    assert load(model)._measured is None
+
+
+@pytest.mark.slow
+def test_distances_by_person_and_without_privacy(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "ids.db", "--budget", 9, "--record-id", "id")
+    fcac(
+        capfd, "calibrate", folder / "m.fcac", folder / "day1.csv", "--site", "north", "--epsilon", 6,
+        "--record-id", "id", "-o", folder / "new.fcac",
+    )  # fmt: skip
+    assert load(folder / "m.fcac")._measured is None
+    assert load(folder / "new.fcac")._measured.epsilon == 6
+    assert [entry["counted"] for entry in Ledger.open(folder / "ids.db").entries()] == ["ids", "ids"]
+    fcac(capfd, "fit", folder / "day1.csv", "--schema", folder / "schema.toml", "-o", folder / "plain.fcac")
+    refused = fcac(capfd, "calibrate", folder / "plain.fcac", folder / "day2.csv", "--epsilon", 1, code=2)
+    assert "leave it out" in refused
+    assert "as they are" in fcac(capfd, "calibrate", folder / "plain.fcac", folder / "day2.csv")
+    assert "rows given for it" in fcac(capfd, "inspect", folder / "plain.fcac")
 
 
 def test_simulated_sites_are_not_private(folder, capfd):

@@ -146,7 +146,13 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
     label = ["federation", "label", str(study.root / "bundles" / "a"), "--data", str(rows), "--out", str(out)]
     assert run([*label, "--state", str(study.state("a"))]) == 0
     labels = pyarrow.parquet.read_table(out)["label"].to_pylist()
-    assert labels == models.load(study.state("a") / "model.fcac").predict(blobs(40, 9)).tolist()
+    book = models.load(study.state("a") / "model.fcac")
+    assert labels == book.predict(blobs(40, 9)).tolist()
+    write_csv(tmp_path / "usual.csv", blobs(500, 10, spread=3.0))
+    more = ["--state", str(study.state("a")), "--force", "--usual", str(tmp_path / "usual.csv"), "--alpha", "0.1"]
+    assert run([*label, *more]) == 0
+    novel = pyarrow.parquet.read_table(out)["novel"].to_pylist()
+    assert novel == book.calibrated(blobs(500, 10, spread=3.0)).is_novel(blobs(40, 9), alpha=0.1).tolist()
 
     for command, words in (("forget", "is forgotten"), ("add", "takes part"), ("revoke", "is revoked")):
         assert run(["federation", command, root, "b"]) == 0

@@ -26,6 +26,7 @@ _ORDER = (
     "demo",
     "fit",
     "update",
+    "calibrate",
     "predict",
     "report",
     "inspect",

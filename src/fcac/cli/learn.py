@@ -39,7 +39,7 @@ def learn_and_save(
 
         def pieces() -> Iterator[Any]:
             read = tables.pieces(progress)
-            yield from read if record_id is None else _with_ids(tables, read, schema)
+            yield from read if record_id is None else with_ids(tables, read, schema)
             progress.now("clustering the sites' nodes")
 
         model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
@@ -82,7 +82,7 @@ def check_records(mechanism: Any, record_id: str | None, part: str | None) -> No
         raise BadUse("--record-id and --part determine how a ledger adds up costs: they need --epsilon and --ledger")
 
 
-def _with_ids(tables: Tables, pieces: Iterator[Any], schema: Any) -> Iterator[Any]:
+def with_ids(tables: Tables, pieces: Iterator[Any], schema: Any) -> Iterator[Any]:
     """Add to each block the ids of its rows, in the form that the schema states."""
     from fcac.privacy.record_ids import ids_in_form
 

@@ -163,6 +163,12 @@ LedgerPath = Annotated[
         rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
+MovedLedger = Annotated[
+    Path | None,
+    typer.Option(
+        "--ledger", help="Path of the ledger, if it has been moved.", rich_help_panel=_PRIVACY, show_default=False
+    ),
+]
 Budget = Annotated[
     float | None,
     typer.Option(

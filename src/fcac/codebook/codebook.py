@@ -222,6 +222,37 @@ class Codebook:
         alone = self._nodes_alone
         return self.reach if alone is None else np.full(len(self.nodes), alone.reach(alpha))
 
+    def calibrated(self, X: Any) -> Codebook:
+        """Return a codebook that calls about alpha of rows like these novel.
+
+        For somebody who has usual rows at hand, such as a site that received a codebook. No noise is added: the result
+        tells how far these rows lie from the nodes, so it must not leave the site unless the rows may.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Usual rows, at least two; if nodes were made from rows without privacy, others than those.
+
+        Returns
+        -------
+        Codebook
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> usual, fresh = np.random.default_rng(0).normal(size=(2, 5000, 3))
+        >>> book = Codebook(np.zeros((1, 3)), [0]).calibrated(usual)
+        >>> bool(0.07 < book.is_novel(fresh, alpha=0.1).mean() < 0.13)
+        True
+        """
+        distance = self.nearest(X)[1]
+        calibration = Calibration.of(distance, np.ones(len(distance)))
+        if calibration is None:
+            raise ValueError(
+                f"a calibration needs at least two rows, not {len(distance)}; a hundred or more are better"
+            )
+        return self.replace(calibration=calibration)
+
     @cached_property
     def _nodes_alone(self) -> Calibration | None:
         """What can be said without rows: nodes stand for rows, each measured against the others."""

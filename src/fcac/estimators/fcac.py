@@ -17,11 +17,10 @@ from fcac._typing import Floats, Integers
 from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
 from fcac.condense import Trail
+from fcac.estimators.calibrating import Calibrated
 from fcac.estimators.columns import warn_of_names
 from fcac.estimators.frames import as_schema, encoded
-from fcac.estimators.lineage import (
-    told_by,
-)
+from fcac.estimators.lineage import told_by
 from fcac.estimators.row_labels import Places
 from fcac.estimators.run_log import Run
 from fcac.estimators.showing import Shown
@@ -36,7 +35,7 @@ from fcac.privacy.mechanism import AnyMechanism
 from fcac.tables.schema import Schema
 
 
-class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
     Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
@@ -406,6 +405,7 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         self.n_features_in_ = n_features
         self._last_labels: Integers | None = None
         self._calibration: tuple[Calibration | Codebook | None] | None = None
+        self._measured = None
         self._trails = None
 
     def forget(self, site: Any) -> Self:
@@ -433,7 +433,7 @@ class FCAC(Described, Shown, Stored, TransformerMixin, ClusterMixin, BaseEstimat
         self.server_.forget(name)
         self.sites_.pop(name, None)
         self.runs_ = ()  # their counts include the site's rows
-        self._last_labels = self._trails = self._calibration = None
+        self._last_labels = self._trails = self._calibration = self._measured = None
         return self
 
     # ------------------------------------------------------------ reading

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,8 +25,8 @@ from fcac.estimators.row_labels import Places, labels_by_trail
 from fcac.estimators.site_rows import is_dict_of_sites
 from fcac.federation import Server, Site
 from fcac.federation.asking import calibrate, samples_of
-from fcac.novelty import Calibration
-from fcac.privacy.mechanism import AnyMechanism
+from fcac.novelty import Calibration, MeasuredNovelty, check_alpha
+from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 from fcac.tables.schema import Schema
 
 
@@ -38,6 +39,7 @@ class ReadsRows(BaseEstimator):
     n_features_in_: int
     privacy: AnyMechanism | None
     _calibration: tuple[Calibration | Codebook | None] | None
+    _measured: MeasuredNovelty | None = None
     _last_labels: Integers | None
     _trails: tuple[dict[SiteName, Trail], Places] | None
 
@@ -96,8 +98,9 @@ class ReadsRows(BaseEstimator):
         X : array-like of shape (n, d)
         alpha : float, optional
             Rate of false alarms, 0.01 by default: of fresh rows from what was learned, about this share is called
-            novel. With `NodeRelease`, and for models of earlier versions, there are no rows to measure it by: then
-            the default is the reach of the server's own nodes, and a rate that is asked for is a guess from nodes.
+            novel. With `NodeRelease`, and for models of earlier versions, no rows are kept to measure it by: call
+            :meth:`calibrate_novelty`. Without it the default is the reach of the server's own nodes, and a rate that
+            is asked for is a guess from nodes; with `NodeRelease` there is a warning.
 
         Returns
         -------
@@ -127,6 +130,15 @@ class ReadsRows(BaseEstimator):
             None where it is another one for every node: that is ``server_.reach``.
         """
         check_is_fitted(self, "server_")
+        if self._measured is not None:
+            return self._measured.nodes.reach(alpha)
+        if alpha is not None and isinstance(self.privacy, NodeMechanism):
+            warnings.warn(
+                f"alpha = {check_alpha(alpha):g} is a guess: released nodes do not tell how far rows lie from them. "
+                "calibrate_novelty(X, epsilon=...) measures it (`fcac calibrate` in the shell)",
+                UserWarning,
+                stacklevel=3,
+            )
         if self._calibration is None:
             samples = self._samples()
             # an export of all nodes measures as the model does
@@ -269,4 +281,10 @@ class ReadsRows(BaseEstimator):
         check_is_fitted(self, "server_")
         names = getattr(self, "feature_names_in_", None)
         columns = None if names is None else [str(n) for n in names]
-        return self.server_.export(share_nodes, columns, self.schema_, self._samples())
+        measured = self._measured
+        book = self.server_.export(share_nodes, columns, self.schema_, self._samples() if measured is None else None)
+        if measured is None:
+            return book
+        readout = self.server_.readout
+        whole = share_nodes or self.server_.released or not readout.nodes_are_contributed
+        return book.replace(calibration=measured.nodes if whole else measured.means)

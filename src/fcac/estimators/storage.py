@@ -17,6 +17,7 @@ from fcac.estimators.reading import ReadsRows
 from fcac.estimators.run_log import Run
 from fcac.federation import Server, Site
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
+from fcac.novelty import Calibration, MeasuredNovelty
 from fcac.persistence.pack_many import pack_many, unpack_many
 from fcac.privacy.mechanism import NodeMechanism
 from fcac.tables.schema import schema_in
@@ -81,6 +82,12 @@ class Stored(ReadsRows):
         if self.runs_:  # only the commands know what was read, and files without it stay as they are
             meta["runs"] = [run.to_json() for run in self.runs_]
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
+        if self._measured is not None:
+            measured = self._measured
+            meta["novelty"] = {"epsilon": measured.epsilon, "delta": measured.delta, "sites": measured.n_sites}
+            arrays["novelty.nodes"] = measured.nodes.distances
+            if measured.means is not None:
+                arrays["novelty.means"] = measured.means.distances
         arrays.update({f"sites.{name}": array for name, array in sites_arrays.items()})
         return meta, arrays
 
@@ -110,5 +117,11 @@ class Stored(ReadsRows):
         self._site_column = None if column is None else str(column)
         server.readout.moves = moves_from_json(meta.get("moves", []))
         self._adopt(server, sites, int(meta["n_features"]), condenser, told_before_latest(server.readout))
+        if "novelty" in meta:
+            cost, means = meta["novelty"], arrays.get("novelty.means")
+            self._measured = MeasuredNovelty(
+                Calibration(arrays["novelty.nodes"]), None if means is None else Calibration(means),
+                cost["epsilon"], cost["delta"], cost["sites"],
+            )  # fmt: skip
         self.runs_ = tuple(Run.from_json(values) for values in meta.get("runs", []))
         self._last_rows = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -22,6 +23,7 @@ from fcac.condense.sample import RowSample
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser
 from fcac.federation.contribution import Contribution
 from fcac.persistence.row_spool import RowSpool
+from fcac.privacy.account import Account
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism, RowMechanism
 from fcac.privacy.mechanisms import statement
 from fcac.privacy.released_state import ReleasedState
@@ -265,6 +267,13 @@ class Site:
         if self.state_dir is not None:
             self._store(round, None, released)
         self._released, self.round = released, round
+
+    def note_cost(self, account: Account) -> None:
+        """Take over the account after a release beside the nodes, so that later statements and receipts count it."""
+        released = dataclasses.replace(self._released, account=account)
+        if self.state_dir is not None:
+            self._store(self.round, None, released)
+        self._released = released
 
     def checked_records(self, record_ids: Sequence[Any] | None, partition: str | None = None) -> list[str] | None:
         """Check what the ledger is to be told, before anything is charged; return the ids as the ledger spells them."""

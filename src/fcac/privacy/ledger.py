@@ -278,7 +278,7 @@ class Ledger(LedgerFile):
     def _check_receipts(self, connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> None:
         for receipt in receipts:
             if not connection.execute("SELECT 1 FROM charges WHERE seal = ?", (receipt.seal,)).fetchone():
-                what = f"round {receipt.round}" if receipt.round else "an agreement"
+                what = f"round {receipt.round}" if receipt.round else "an agreement or a release of distances"
                 raise LedgerError(
                     f"{self.path} does not know of {what}, which has left the site: it is another "
                     "ledger or an older copy. Nothing was drawn. Put the right file back; if it is lost, `fcac ledger "

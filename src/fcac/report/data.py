@@ -204,6 +204,7 @@ def gather(
             list(server.latest().values()),
             None if estimator is None else estimator.privacy,
             federation=in_federation,
+            distances=None if estimator is None or estimator._measured is None else estimator._measured.epsilon,
         ),
         federation=in_federation,
         exact_counts=not any(may_be_shared(entry.privacy) for batch in history for entry in batch),

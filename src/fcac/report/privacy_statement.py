@@ -90,6 +90,7 @@ def make_statement(
     mechanism: AnyMechanism | None,
     *,
     federation: bool,
+    distances: float | None = None,
 ) -> PrivacyStatement:
     """State what is guaranteed for the records behind these contributions, and what is not.
 
@@ -101,6 +102,8 @@ def make_statement(
         The mechanism of an in-process run; its own description is quoted.
     federation : bool
         Whether the contributions were sent from sites to a server.
+    distances : float, optional
+        Epsilon of a release of distances for novelty, after the latest contribution.
     """
     items = [entry for batch in history for entry in batch]
     groups = _groups(items)
@@ -109,7 +112,7 @@ def make_statement(
     described = _description(mechanism)
     common: dict[str, Any] = {
         "groups": groups,
-        "facts": _facts(described),
+        "facts": _facts(described) + _distances(distances),
         "not_promised": _not_promised(described),
     }
     if "none" in used and (federation or len(used) > 1):
@@ -303,6 +306,13 @@ _TERMS = {
 
 def _facts(described: dict[str, Any]) -> list[tuple[str, str]]:
     return [(term, _plain(described[key])) for key, term in _TERMS.items() if described.get(key) is not None]
+
+
+def _distances(epsilon: float | None) -> list[tuple[str, str]]:
+    """Say what the contributions could not know when they were sent."""
+    if epsilon is None:
+        return []
+    return [("Novelty", f"distances of rows to nodes were released for ε = {epsilon:g} more at each site, with noise")]
 
 
 def _plain(value: Any) -> str:

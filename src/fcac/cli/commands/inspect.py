@@ -94,7 +94,16 @@ def _federation(model: Any) -> dict[str, Any]:
         "site_states": bool(model.sites_),
         "contributions": sum(len(batch) for batch in server.log),
         "privacy": None if model.privacy is None else _dearest(sites),
+        "novelty": _novelty(model),
     }
+
+
+def _novelty(model: Any) -> dict[str, Any] | None:
+    """What usual rows were measured with, if the model was calibrated; None if not."""
+    measured = model._measured
+    if measured is None:
+        return None
+    return {"epsilon": measured.epsilon, "delta": measured.delta, "sites": measured.n_sites}
 
 
 def _dearest(sites: list[dict[str, Any]]) -> dict[str, Any]:
@@ -144,6 +153,7 @@ def show(facts: dict[str, Any]) -> None:
         say("  schema       included; update and predict use it")
     if "sites" in facts:
         say(f"  privacy      {in_a_line(facts['privacy'])}")
+        _show_novelty(facts["novelty"])
         _show_sites(facts["sites"])
     made_by = facts["versions"].get("fcac")
     say(f"  written by   fcac {made_by}" if made_by else "  written by   an unknown version")
@@ -156,6 +166,17 @@ def show(facts: dict[str, Any]) -> None:
             say("               Nodes can be raw records: do not share this file; `fcac export` makes one to share.")
     else:
         say("  inside       no site states, no contributions")
+
+
+def _show_novelty(measured: dict[str, Any] | None) -> None:
+    if measured is None:
+        return
+    if measured["epsilon"] is None:
+        say("  novelty      measured on rows given for it")
+    else:
+        # the statement of a contribution was written when it was sent, before distances were released
+        sites = counted(measured["sites"], "site")
+        say(f"  novelty      measured on distances released by {sites} for eps = {measured['epsilon']:g} more each")
 
 
 def _show_sites(sites: list[dict[str, Any]], most: int = 20) -> None:

@@ -32,12 +32,7 @@ def update(
     master: opt.Master = None,
     record_id: opt.RecordId = None,
     part: opt.Part = None,
-    ledger: Annotated[
-        Path | None,
-        typer.Option(
-            "--ledger", help="Path of the ledger, if it has been moved.", rich_help_panel="Privacy", show_default=False
-        ),
-    ] = None,
+    ledger: opt.MovedLedger = None,
     seed: opt.Seed = 0,
     exit_code: Annotated[
         bool,
@@ -59,7 +54,7 @@ def update(
 
     fcac update model.fcac today.csv --exit-code || notify   [dim]3: another set of clusters[/dim]
     """
-    from fcac.cli.model_file import columns_of, load_model, schema_of
+    from fcac.cli.model_file import columns_of, load_model, open_ledger_again, schema_of
 
     if out is not None:
         check_out(out, force or out.resolve() == model.resolve())
@@ -76,7 +71,7 @@ def update(
             site_column=site_column, site=site, sites=sites, label_column=label_column, query=query, read=read,
             exit_code=exit_code, report=report,
         )  # fmt: skip
-        _open_ledger_again(known, ledger)
+        open_ledger_again(known, ledger)
         spark_engine.update_on_spark(known, data, master, model if out is None else out, record_id, part)
         return
     opt.check_simulated(sites, getattr(known, "privacy", None))
@@ -96,7 +91,7 @@ def update(
         query=query,
         read=read,
     )
-    _open_ledger_again(known, ledger)
+    open_ledger_again(known, ledger)
     before = set(known.sites_)
     learn_and_save(known, tables, schema, out or model, record_id=record_id, part=part, report=report)
     _tell_lineage(known)
@@ -119,20 +114,3 @@ def _tell_lineage(model: Any) -> None:
             say("  " + line)
     elif model.lineage_:
         say("The clusters have not changed.")
-
-
-def _open_ledger_again(model: Any, moved_to: Path | None) -> None:
-    """Open the ledger as it is now: its budget may have been changed, and the file may have been moved."""
-    from fcac.privacy import Ledger
-
-    known = getattr(model.privacy, "ledger", None)
-    if known is None and moved_to is not None:
-        raise BadUse("the model was made without a ledger: leave out --ledger")
-    if known is None:
-        return
-    if moved_to is None and not Path(known.path).exists():
-        raise BadUse(
-            f"there is no ledger {Path(known.path).name} beside the model or in this directory: say where it is with "
-            "--ledger"
-        )
-    model.privacy.ledger = Ledger.open(known.path if moved_to is None else moved_to.resolve())

@@ -23,14 +23,25 @@ def label(
         typer.Option("--keep", help="Column to copy to the output (repeatable).", metavar="COLUMN", show_default=False),
     ] = None,
     alpha: opt.NoveltyRate = None,
+    usual: Annotated[
+        Path | None,
+        typer.Option(
+            "--usual",
+            help="File of usual rows: what lies farther than these is novel. Only these labels use it.",
+            show_default=False,
+        ),
+    ] = None,
     query: opt.Query = None,
     read: opt.Read = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
 ) -> None:
     """Label the site's rows, at the site, with the global model that it has received.
 
-    Labels never leave the site. The model arrives after each run, while [bold]fcac federation site[/bold] is running.
+    Labels never leave the site, and neither does what [bold]--usual[/bold] measures. The model arrives after each run,
+    while [bold]fcac federation site[/bold] is running.
     """
+    import numpy as np
+
     from fcac.cli.labeller import Labeller, LabelWriter
     from fcac.deployment.site_agent import load_model
     from fcac.deployment.study import read_bundle
@@ -43,7 +54,11 @@ def label(
         name = str(read_bundle(bundle)["site"])
         model = load_model(state_of(bundle, state))
         schema = Schema.load(bundle / "schema.toml")
-    tables = open_tables([data], schema, site=name, keep=keep or [], options=ReadOptions.parse(read or [], query=query))
+    options = ReadOptions.parse(read or [], query=query)
+    tables = open_tables([data], schema, site=name, keep=keep or [], options=options)
+    if usual is not None:
+        known = [rows for _, rows in open_tables([usual], schema, site=name).pieces()]
+        model = model.calibrated(np.concatenate([np.empty((0, schema.n_features)), *known]))
     labeller = Labeller(model, tables, alpha)
     with LabelWriter(out, keep or [], tables) as writer:
         for batch in tables.batches():
