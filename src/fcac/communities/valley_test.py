@@ -96,8 +96,8 @@ def split_heaps(
     Examples
     --------
     >>> import numpy as np
-    >>> rows = np.random.default_rng(0).normal(size=(2000, 2)) + np.repeat([[0, 0], [3, 0]], 1000, axis=0)
-    >>> dense = -0.5 * np.minimum((rows**2).sum(axis=1), ((rows - [3, 0]) ** 2).sum(axis=1))
+    >>> rows = np.random.default_rng(0).normal(size=(2000, 2)) + np.repeat([[0, 0], [4, 0]], 1000, axis=0)
+    >>> dense = -0.5 * np.minimum((rows**2).sum(axis=1), ((rows - [4, 0]) ** 2).sum(axis=1))
     >>> found = split_heaps(rows, np.ones(2000), dense, np.zeros(2000, dtype=np.int64), 2.0)
     >>> int(found.max()) + 1, bool((found[:1000] == found[0]).mean() > 0.9)
     (2, True)
