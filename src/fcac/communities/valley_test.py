@@ -44,7 +44,7 @@ _ERRORS = 3.0
 # the modes: 1 between two equal heaps, 3.5 in a ring and more in a crescent.
 _BENT = 2.0
 # Share of the valley's depth that densities along that way must show, as far as they can be told.
-_IN_SPACE = 0.5
+_IN_SPACE = 0.7
 # A mode of less than this share of the highest one is a tail.
 _LEAST_MODE = 0.1
 # The width of the kernel, as a share of Silverman's, which is meant for one heap and would fill the valley between two.
