@@ -96,8 +96,8 @@ def drawn(found: list[dict[str, Any]], numbers: dict[str, Any]) -> str:
         return top + size * (1 - max(value, 0.0))
 
     out = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 560 430" font-family="sans-serif" font-size="13">',
-        '<rect width="560" height="430" fill="white"/>',
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 430" font-family="sans-serif" font-size="13">',
+        '<rect width="600" height="430" fill="white"/>',
         f'<rect x="{left}" y="{top}" width="{size * 0.6:.0f}" height="{size}" fill="#eee"/>',
         f'<text x="{x(0.02):.0f}" y="{y(0.03):.0f}" fill="#555">below 0.6: not stable</text>',
     ]
