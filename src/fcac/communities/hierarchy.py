@@ -83,7 +83,7 @@ def hierarchy_of(
     heaps = split_heaps(points, mass, dense, labels, dimension, strictness)
     if heaps.max() == labels.max():
         return tree
-    # what overlaps is known to be apart now, and is looked at once more, each heap alone
+    # clusters that overlap have been separated; each is now searched for borders on its own
     return grow_hierarchy(graph, density, near.shape[1], float(mass.mean()), dimension, strictness, heaps)
 
 

@@ -11,9 +11,9 @@ line, with two precautions:
   A line that parts one heap by chance parts only the nodes it was found from; so the test holds in any number of
   features.
 - The valley must be one in space too. Seen from the side a ring has two modes, and so have a crescent and many letters.
-  But in a ring the nodes in the valley lie far from the straight way between the modes, while between two heaps they
-  lie around it, as those at the modes do; and in a letter they lie as densely as at the modes, while between two heaps
-  they lie less densely, by what the valley is deep.
+  But in a ring the nodes in the valley are far from the straight line that joins the modes, whereas between two heaps
+  they scatter around it as much as the nodes at the modes do. And in a letter they are as dense as at the modes,
+  whereas between two heaps they are sparser, and the deeper the valley, the sparser.
 
 References
 ----------
@@ -40,17 +40,17 @@ _LEAST = 60
 # How many errors fewer records than at the modes there must be in the valley of a single cluster. Between 2.5 and 4
 # hardly anything changes.
 _ERRORS = 3.0
-# Squared distance of nodes in the valley from the straight way between the modes, as a multiple of that of the nodes at
-# the modes: 1 between two equal heaps, 3.5 in a ring and more in a crescent.
+# Squared distance of nodes in the valley from the straight line between the modes, as a multiple of that of the nodes
+# at the modes: 1 between two equal heaps, 3.5 in a ring and more in a crescent.
 _BENT = 2.0
-# Share of the valley's depth that densities along that way must show, as far as they can be told.
+# Share of the valley's depth that densities along that line must show, within their error.
 _IN_SPACE = 0.7
 # A mode of less than this share of the highest one is a tail.
 _LEAST_MODE = 0.1
 # The width of the kernel, as a share of Silverman's, which is meant for one heap and would fill the valley between two.
 _WIDTH = 0.5 * 1.06
 _GRID = 128
-# Directions in which the division in two begins, and its longest way.
+# How many starts the division in two has, and how many steps each may take.
 _STARTS, _MOST_STEPS = 3, 30
 # The spread inside the halves is estimated from so many nodes for each feature; with fewer the line runs between means.
 _NODES_A_FEATURE = 5
@@ -259,10 +259,10 @@ def _emptier(along: Floats, mass: Floats, valley: Valley) -> tuple[float, float]
 def _passage(
     points: Floats, along: Floats, line: Floats, mass: Floats, log_density: Floats, valley: Valley
 ) -> tuple[float, float] | None:
-    """What the straight way between the modes is like in the valley; None if there is nobody at a mode.
+    """Describe the valley along the straight line between the modes; None if there are no nodes at a mode.
 
-    Returns how far from it the nodes lie (see `_BENT`), and how much less densely they may lie than at either mode: the
-    logarithm, of the half of the nodes that is nearer to the way, and its error added.
+    Returns how far from that line the nodes are (see `_BENT`), and how much sparser they may be than at either mode:
+    the difference of log densities over the half of the nodes nearest to the line, plus its standard error.
     """
     left, bottom, right = (np.flatnonzero(np.abs(along - place) <= valley.reach) for place in valley)
     if not len(left) or not len(right):
@@ -270,10 +270,10 @@ def _passage(
     if not len(bottom):
         return 0.0, math.inf
     start, end = (np.average(points[mode], axis=0, weights=mass[mode]) for mode in (left, right))
-    way = (end - start) / ((end - start) @ line)
+    joining = (end - start) / ((end - start) @ line)
     distance, dense, errors = [], [], []
     for nodes in (left, bottom, right):
-        off = points[nodes] - start - (along[nodes] - start @ line)[:, None] * way
+        off = points[nodes] - start - (along[nodes] - start @ line)[:, None] * joining
         squared = np.einsum("ij,ij->i", off, off)
         distance.append(float(np.average(squared, weights=mass[nodes])))
         nearer = nodes[squared <= np.median(squared)]

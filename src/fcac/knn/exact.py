@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac._kernels import inner_kernel
 from fcac._typing import Floats, Integers
 from fcac.knn.box_tree import BoxTree
 from fcac.knn.screen import Screen
@@ -23,15 +22,6 @@ _BOX_FEATURES = 20
 _APPROXIMATE_FROM, _ALWAYS_EXACT_FEATURES = 100_000, 10
 # Boxes are made anew when more than this share of their points is gone or beside them.
 _REBUILD_ABOVE = 0.15
-
-
-@inner_kernel
-def squared_distance(a: Any, b: Any) -> float:
-    total = 0.0
-    for j in range(a.shape[0]):
-        gap = a[j] - b[j]
-        total += gap * gap
-    return total
 
 
 class Searcher:

@@ -20,8 +20,9 @@ from fcac._kernels import inner_kernel, kernel
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
 from fcac.knn.box_tree import insert
-from fcac.knn.exact import Searcher, nearest, squared_distance
+from fcac.knn.exact import Searcher, nearest
 from fcac.knn.nn_descent import nearest_approximate
+from fcac.knn.screen import squared_distance
 
 
 class NeighborLists(NamedTuple):

@@ -68,8 +68,8 @@ def _gap_along(a: Any, b: Any) -> Any:
 
 
 @inner_kernel
-def _exact(a: Any, b: Any, limit: float) -> float:
-    """Squared distance, summed feature by feature in one fixed order; of what exceeds the limit, a part."""
+def squared_distance(a: Any, b: Any, limit: float = np.inf) -> float:
+    """Squared distance, summed feature by feature in one fixed order; above the limit, only part of the sum."""
     total = 0.0
     for j in range(a.shape[0]):
         gap = a[j] - b[j]
@@ -123,7 +123,7 @@ def _pick(
         found = 0
         for m in range(filled):
             p = rough_at[0, m]
-            found = insert(out_d, out_i, r, found, _exact(queries[r], points[p], np.inf), p)
+            found = insert(out_d, out_i, r, found, squared_distance(queries[r], points[p]), p)
         squared = query_lengths[r] * query_lengths[r]
         most = slack * (query_lengths[r] + longest) ** 2
         for run in range(n_runs):
@@ -143,7 +143,7 @@ def _pick(
                 for m in range(filled):
                     is_in = is_in or rough_at[0, m] == p
                 if not is_in:
-                    found = insert(out_d, out_i, r, found, _exact(queries[r], points[p], out_d[r, k - 1]), p)
+                    found = insert(out_d, out_i, r, found, squared_distance(queries[r], points[p], out_d[r, k - 1]), p)
 
 
 class Screen:
