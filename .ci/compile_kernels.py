@@ -17,8 +17,8 @@ from sklearn.base import clone
 
 import fcac
 from fcac import CAE, CAEFC, FCAC, CAPlus
-from fcac.communities import Communities
-from fcac.condense import Reservoir, Trail
+from fcac.clusters import Communities
+from fcac.nodes import Reservoir, Trail
 from fcac.paper.networks.inside import INSIDE
 from fcac.report import write_report
 

@@ -21,9 +21,9 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
-from fcac.communities import Communities
-from fcac.condense import Reservoir
-from fcac.condense.nearest import NearestPoint
+from fcac.clusters import Communities
+from fcac.nodes import Reservoir
+from fcac.nodes.nearest import NearestPoint
 
 Set = tuple[str, Any, list[Any]]
 

@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_mutual_info_score as ami
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from fcac import FCAC
-from fcac.condense import Reservoir
+from fcac.nodes import Reservoir
 from fcac.privacy import NodeRelease
 from fcac.tables.column import Column
 from fcac.tables.schema import Schema

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
-from fcac.communities import Communities
-from fcac.communities.snapshot import Fitted
+from fcac.clusters import Communities
+from fcac.clusters.snapshot import Fitted
 
 
 def nodes_of_sites(n_nodes: int, n_features: int, n_sites: int, seed: int = 0):

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from fcac import FCAC
-from fcac.estimators.demo import run_demo
-from fcac.estimators.demo_clinics import SCHEMA, clinic_tables, fit_clinics
+from fcac.model.demo import run_demo
+from fcac.model.demo_clinics import SCHEMA, clinic_tables, fit_clinics
 from fcac.report import render_report
 from fcac.report.data import gather
 from fcac.report.views import make_views

@@ -34,8 +34,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 #: Examples in docstrings that are no tests of the fast kind; they cannot be marked where they stand.
 SLOW_EXAMPLES = {
-    "fcac.estimators.demo.run_demo",
-    "fcac.estimators.summary.Described.summary",
+    "fcac.model.demo.run_demo",
+    "fcac.model.summary.Described.summary",
     "fcac.federation.sent_audit.sent_differences",
     "fcac.privacy.auditing.audit",
     "fcac.privacy.noninterference.differences",

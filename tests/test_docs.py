@@ -37,7 +37,7 @@ import typer.main
 
 import fcac
 from fcac import cli
-from fcac.estimators.demo import run_demo
+from fcac.model.demo import run_demo
 from fcac.tables import ReadOptions, kinds
 from fcac.tables.column import COMMON, MISSING, SCALINGS, SETTINGS
 from fcac.tables.schema import _TOP
@@ -399,7 +399,7 @@ def public_names() -> set[str]:
 
 
 # Public modules without ``__all__`` whose own classes and functions are for users.
-USER_MODULES = ("fcac.estimators.demo",)
+USER_MODULES = ("fcac.model.demo",)
 
 
 # ---------------------------------------------------------------- the built site

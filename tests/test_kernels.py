@@ -195,14 +195,14 @@ def test_a_changed_inner_kernel_reaches_its_callers_in_other_files(tmp_path):
     package = copied_package(tmp_path)
     code = (
         "import numpy as np\n"
-        "from fcac.knn.nn_descent import _measured\n"
+        "from fcac.search.nn_descent import _measured\n"
         "order, near, found = np.arange(2), np.array([[1], [0]]), np.full((2, 1), np.inf)\n"
         "_measured(np.array([[0.0], [3.0]]), order, near, 0, 2, found, np.zeros((2, 1), dtype=np.int64))\n"
         "print(found.ravel().tolist(), sum(_measured.stats.cache_hits.values()))\n"
     )
     assert run(code, tmp_path).stdout == "[9.0, 9.0] 0\n"
     assert run(code, tmp_path).stdout == "[9.0, 9.0] 1\n"
-    inner = package / "knn" / "box_tree.py"
+    inner = package / "search" / "box_tree.py"
     text = inner.read_text()
     assert text.count("    distances[row, at] = distance\n") == 1
     inner.write_text(text.replace("    distances[row, at] = distance\n", "    distances[row, at] = distance + 100.0\n"))
@@ -229,7 +229,7 @@ def test_without_a_place_for_compiled_code_everything_works(tmp_path):
         "import numpy as np\n"
         "from fcac import FCAC\n"
         "from fcac.art import learn\n"
-        "from fcac.knn import box_tree\n"
+        "from fcac.search import box_tree\n"
         "rng = np.random.default_rng(0)\n"
         "rows = np.concatenate([rng.normal(at, 0.3, size=(150, 2)) for at in (0, 5, 10)])\n"
         "model = FCAC(server='communities').fit(rows)\n"

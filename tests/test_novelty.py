@@ -13,11 +13,11 @@ import pytest
 
 from fcac import CAEFC, FCAC, CAPlus, load, novelty, persistence, save
 from fcac.cli import run
+from fcac.clusters import Communities
 from fcac.codebook import Codebook
-from fcac.communities import Communities
 from fcac.deployment.shared_codebook import for_sites
-from fcac.estimators import CAPlusCommunities, models
 from fcac.federation import Server, Site
+from fcac.model import CAPlusCommunities, models
 from fcac.report.data import gather
 from fcac.tables.schema import Column, Schema
 

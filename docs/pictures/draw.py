@@ -17,8 +17,8 @@ from matplotlib.patches import ConnectionPatch
 from sklearn.metrics import adjusted_rand_score
 
 from fcac import CAE, CAEFC, CAPlus
-from fcac.estimators.demo import DemoResult, run_demo
 from fcac.federation import Server
+from fcac.model.demo import DemoResult, run_demo
 
 HERE = Path(__file__).parent
 GREY = "#8c96a0"
@@ -118,7 +118,7 @@ def side_by_side(path: Path) -> None:
     from sklearn.datasets import make_blobs, make_circles, make_moons
 
     from fcac import FCAC
-    from fcac.estimators import CAPlusCommunities
+    from fcac.model import CAPlusCommunities
 
     rng = np.random.default_rng(0)
     sheared = make_blobs(1200, random_state=170)[0] @ np.array([[0.6, -0.6], [-0.4, 0.8]])

@@ -25,8 +25,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fcac import CAE, CAEFC, CAPlus, load, save
 from fcac.art import network_clusterer
 from fcac.art.network import Network
-from fcac.estimators.models import from_bytes, to_bytes
 from fcac.exceptions import DegenerateBandwidthWarning
+from fcac.model.models import from_bytes, to_bytes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from plain_numpy import PlainNetwork

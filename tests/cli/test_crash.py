@@ -32,7 +32,7 @@ print(next(line.split()[1] for line in open('/proc/self/status') if line.startsw
 _FORKING = """
 import json, os, signal, sys, time
 from pathlib import Path
-import fcac.estimators.fcac
+import fcac.model.fcac
 from fcac.cli import run
 
 def deadly(real, when, folder):

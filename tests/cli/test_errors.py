@@ -147,7 +147,7 @@ def test_a_missing_extra_says_what_to_install(data, capfd, monkeypatch):
 
 
 def test_an_unforeseen_error_shows_its_place_and_not_its_words(data, capfd, monkeypatch):
-    from fcac.estimators.fcac import FCAC
+    from fcac.model.fcac import FCAC
 
     def fail(*args, **more):
         raise TypeError("row 4242")

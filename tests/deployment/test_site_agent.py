@@ -144,7 +144,7 @@ def test_a_reply_is_the_contribution_and_little_more(tmp_path: Path) -> None:
 
 def test_a_model_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
     from fcac.codebook import Codebook
-    from fcac.estimators import models
+    from fcac.model import models
 
     study = Study(tmp_path, names="a")
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

@@ -5,10 +5,10 @@ import pytest
 
 from fcac import FCAC
 from fcac.aggregation.pooled import POOLED, PooledGrowth, site_vector
-from fcac.estimators import models
 from fcac.exceptions import BudgetExceeded, TooFewSites
 from fcac.federation import Server
 from fcac.federation.pooled import play_pooled_round, tolerance_for
+from fcac.model import models
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.cell_statistics import to_grid
 from fcac.privacy.samplers import InsecureTestSampler

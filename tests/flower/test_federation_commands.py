@@ -11,8 +11,8 @@ import pytest
 from fcac.cli import run
 from fcac.deployment import study as study_directory
 from fcac.deployment.settings import FederationSettings, Limits
-from fcac.estimators import models
 from fcac.flower.service import remember_state, site_settings, state_of, store_settings
+from fcac.model import models
 from testing.data import blobs, write_csv
 from testing.flower_study import SCHEMA, Study
 

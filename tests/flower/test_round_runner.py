@@ -12,10 +12,10 @@ from flwr.app import Error, Message
 from fcac import persistence
 from fcac.deployment import study as directory
 from fcac.deployment.shared_codebook import for_sites
-from fcac.estimators import models
 from fcac.federation import Contribution, Server
 from fcac.flower import messages
 from fcac.flower.in_process import reply_with
+from fcac.model import models
 from testing.compare import assert_same_server
 from testing.data import blobs, site_rows
 from testing.flower_study import Reference, Study, hostile

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from fcac.estimators import CAPlusCommunities
+
 from fcac import CAE, CAEFC, FCAC, CAPlus, load, save
 from fcac.codebook import Codebook
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.deployment.site_agent import SiteAgent
-from fcac.estimators import CAPlusCommunities
 from fcac.federation import Contribution, Server, Site
 from fcac.persistence import pack, unpack
 from fcac.privacy import (

@@ -11,9 +11,9 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fcac import FCAC
-from fcac.estimators.demo import run_demo
 from fcac.federation import Contribution, Server
 from fcac.federation.replay import replay, rounds_to_show
+from fcac.model.demo import run_demo
 from fcac.privacy import NodeRelease, PaperLaplace
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.report import render_report, write_report

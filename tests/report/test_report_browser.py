@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from fcac import FCAC
-from fcac.estimators.demo import run_demo
 from fcac.federation import Server
+from fcac.model.demo import run_demo
 from fcac.privacy import PaperLaplace
 from fcac.report import write_report
 from testing.waiting import PATIENCE

@@ -27,13 +27,13 @@ from fcac.deployment import study
 from fcac.deployment.certificates import public_pem
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
-from fcac.estimators import models
 from fcac.federation import Contribution, Server, Site, readouts
 from fcac.federation.condenser import condenser_for
 from fcac.flower import server_app
 from fcac.flower.hub_server import DATABASE
 from fcac.flower.in_process import Fault, InProcessGrid
 from fcac.flower.service import site_settings
+from fcac.model import models
 from testing.data import write_csv
 
 SCHEMA = """\

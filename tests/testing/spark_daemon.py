@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import fcac.estimators.partition_totals  # noqa: F401  (workers are forked with it)
+import fcac.model.partition_totals  # noqa: F401  (workers are forked with it)
 
 if __name__ == "__main__":
     manager()

@@ -12,7 +12,7 @@ from fcac.cli.console import BadUse, Progress, note, say
 from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:
-    from fcac.estimators.run_log import Run
+    from fcac.model.run_log import Run
     from fcac.tables import Tables
 
 
@@ -61,7 +61,7 @@ def learn_and_save(
 
 def _run(model: Any, tables: Tables, seconds: float) -> Run:
     """Return what this round read and left out, as it is stored with the model."""
-    from fcac.estimators.run_log import Run
+    from fcac.model.run_log import Run
 
     split = tables.split
     sites = ""

@@ -12,7 +12,7 @@ from fcac.tables.schema import Schema
 
 def load_model(path: Path) -> Any:
     """Read a model file; every error names the file."""
-    from fcac.estimators import models
+    from fcac.model import models
 
     if not path.is_file():
         raise RequestError(f"there is no model file {path}")

@@ -7,8 +7,8 @@ from sklearn.cluster import KMeans
 
 from fcac._typing import Floats, Integers
 from fcac.codebook.codebook import Codebook
-from fcac.knn.exact import nearest
 from fcac.novelty import reach_of_means
+from fcac.search.exact import nearest
 
 
 def coarse_codebook(

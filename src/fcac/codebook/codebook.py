@@ -12,12 +12,12 @@ from fcac._rows import Rows
 from fcac._text import counted
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
-from fcac.knn.gaps import without_gaps
 from fcac.novelty import Calibration, is_novel
+from fcac.search.gaps import without_gaps
 from fcac.tables.schema import Schema, schema_in
 
 if TYPE_CHECKING:
-    from fcac.knn.exact import Searcher
+    from fcac.search.exact import Searcher
 
 # What a network accepts as a bandwidth at least; next to any real bandwidth it is nothing.
 _NO_WIDTH = 1e-170
@@ -293,7 +293,7 @@ class Codebook:
 
     @cached_property
     def _searcher(self) -> Searcher:
-        from fcac.knn.exact import Searcher
+        from fcac.search.exact import Searcher
 
         return Searcher(self.placed(self.nodes))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fcac._sites import in_reading_order
 from fcac._text import plain
-from fcac.communities.tracking import Change
+from fcac.clusters.tracking import Change
 from fcac.deployment import certificates, presence
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import STATE, FederationSettings

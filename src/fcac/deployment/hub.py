@@ -281,7 +281,7 @@ class Hub:
     def _publish(self, server: Server, round: int) -> None:
         """Write the model that sites may fetch, and then, if possible, the report."""
         from fcac.deployment.shared_codebook import for_sites
-        from fcac.estimators import models
+        from fcac.model import models
 
         path = self.state / _MODEL_FILE
         if not server.has_nodes:

@@ -32,11 +32,11 @@ from fcac.codebook import Codebook
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import Policy
 from fcac.deployment.settings import SiteSettings
-from fcac.estimators import models
 from fcac.exceptions import LedgerError, PrivacyWarning
 from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
 from fcac.federation.condenser import Condenser
+from fcac.model import models
 from fcac.privacy.budget_groups import group_for
 from fcac.privacy.mechanism import AnyMechanism
 from fcac.privacy.record_ids import ids_in_form

@@ -13,11 +13,11 @@ import numpy as np
 from fcac._sites import SiteName
 from fcac._typing import Floats
 from fcac.codebook import Codebook
-from fcac.condense.sample import RowSample, joint
 from fcac.federation.readout import ReadOut
 from fcac.federation.site import Site
-from fcac.knn.exact import nearest
+from fcac.nodes.sample import RowSample, joint
 from fcac.novelty import Calibration
+from fcac.search.exact import nearest
 
 # Rows asked in all: at alpha = 1 % the rate then has a standard error of 0.16 %.
 _MOST = 4000

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from fcac._typing import Floats
 from fcac.art.compact_network import CompactNetwork
 from fcac.art.network import Network, Rules
-from fcac.condense import MAX_NODES, Reservoir, Trail
-from fcac.condense.aging import Aged, Forgetting
-from fcac.condense.sample import RowSample
+from fcac.nodes import MAX_NODES, Reservoir, Trail
+from fcac.nodes.aging import Aged, Forgetting
+from fcac.nodes.sample import RowSample
 from fcac.persistence.pack_many import pack_many, unpack_many
 
 _CA_PLUS = Rules(topological=False)
@@ -67,7 +67,7 @@ class Condenser(ABC):
 
 @dataclass(frozen=True)
 class ReservoirCondenser(Condenser):
-    """A bounded number of nodes around a uniform sample of the rows; see :class:`fcac.condense.Reservoir`.
+    """A bounded number of nodes around a uniform sample of the rows; see :class:`fcac.nodes.Reservoir`.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class _NextRound:
 
 @dataclass(frozen=True)
 class AgingCondenser(Condenser):
-    """A reservoir for every round; rows count by their age. See :mod:`fcac.condense.aging`.
+    """A reservoir for every round; rows count by their age. See :mod:`fcac.nodes.aging`.
 
     Parameters
     ----------

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fcac._sites import SiteName, site_order
 from fcac._typing import Booleans, Floats, Integers
+from fcac.clusters.tracking import Move
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook
-from fcac.communities.tracking import Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.tables.blocks import Block

@@ -11,7 +11,7 @@ import numpy as np
 
 from fcac._sites import SiteName
 from fcac._typing import Floats, Integers
-from fcac.communities.stability import Stability
+from fcac.clusters.stability import Stability
 from fcac.federation import Contribution, Server
 
 #: Most rounds that are shown side by side: the first, the last, and some between.
@@ -71,7 +71,7 @@ class TellsStability(Protocol):
 def stability_of(server: Server) -> Stability | None:
     """Return how far a server's clusters can be trusted; None if it cannot tell.
 
-    See :mod:`fcac.communities.stability`. The first call takes ten fits to half of the nodes.
+    See :mod:`fcac.clusters.stability`. The first call takes ten fits to half of the nodes.
     """
     readout = server.readout
     if not isinstance(readout, TellsStability) or not server.sites:

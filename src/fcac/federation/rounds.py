@@ -8,10 +8,10 @@ from typing import Any
 
 from fcac._parallel import in_threads, n_workers
 from fcac._sites import SiteName, site_order
-from fcac.condense import Trail
 from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server
 from fcac.federation.site import Site
+from fcac.nodes import Trail
 
 
 def play_round(

@@ -14,11 +14,11 @@ from fcac._text import counted
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network
 from fcac.codebook import Codebook
-from fcac.condense.sample import RowSample
 from fcac.federation import readouts
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Entry, Log
 from fcac.federation.readout import ReadOut
+from fcac.nodes.sample import RowSample
 from fcac.tables.blocks import Block
 from fcac.tables.schema import Schema
 

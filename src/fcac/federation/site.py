@@ -18,10 +18,10 @@ from fcac._sites import SiteName, plain_site
 from fcac._text import counted
 from fcac._typing import Integers
 from fcac.art.clusterers import CAPlus
-from fcac.condense import Reservoir, Trail
-from fcac.condense.sample import RowSample
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser
 from fcac.federation.contribution import Contribution
+from fcac.nodes import Reservoir, Trail
+from fcac.nodes.sample import RowSample
 from fcac.persistence.row_spool import RowSpool
 from fcac.privacy.account import Account
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism, RowMechanism

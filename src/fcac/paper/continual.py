@@ -130,7 +130,7 @@ def clusterer(method: str, n_clusters: int, seed: int, scale: float) -> Any:
     scale : float
         Median distance of a row of the first stage to its tenth neighbour, for those that need a radius.
     """
-    from fcac.estimators.fcac import FCAC
+    from fcac.model.fcac import FCAC
 
     if method in ("communities", "CA+ / CAE_FC"):
         return FCAC(server="communities" if method == "communities" else "cae-fc", random_state=seed, n_jobs=1)

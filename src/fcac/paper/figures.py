@@ -15,8 +15,8 @@ import numpy as np
 
 from fcac._typing import Floats, Integers
 from fcac.art.clusterers import CAE, CAEFC, CAPlus
-from fcac.estimators.demo import GAUSSIANS, DemoResult, run_demo
 from fcac.federation.replay import Snapshot, replay
+from fcac.model.demo import GAUSSIANS, DemoResult, run_demo
 from fcac.paper import check_extra
 from fcac.persistence import write_atomic
 from fcac.report.cluster_style import PALETTE
@@ -372,7 +372,7 @@ def _continual_rows(result: DemoResult, snapshots: Sequence[Snapshot], seed: int
     """Run the rounds once more and score each against the Gaussians seen so far."""
     from sklearn.metrics import adjusted_rand_score, homogeneity_score
 
-    from fcac.estimators.fcac import FCAC
+    from fcac.model.fcac import FCAC
 
     model, rows = FCAC(server="cae-fc", random_state=seed), []
     for arriving, snapshot in zip(result.rounds, snapshots, strict=True):

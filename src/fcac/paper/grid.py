@@ -122,19 +122,19 @@ def _noised(sites: dict[int, NDArray[np.float64]], cell: Cell, number: int) -> d
 def _model(cell: Cell, number: int, y: NDArray[np.int64]) -> Any:
     n_classes = len(np.unique(y))
     if cell.method == "FCAC":
-        from fcac.estimators.fcac import FCAC
+        from fcac.model.fcac import FCAC
 
         return FCAC(server="cae-fc", random_state=0, n_jobs=1)
     if cell.method == "communities":
-        from fcac.estimators.fcac import FCAC
+        from fcac.model.fcac import FCAC
 
         return FCAC(server="communities", random_state=0, n_jobs=1)
     if cell.method == "communities (k given)":
-        from fcac.estimators.fcac import FCAC
+        from fcac.model.fcac import FCAC
 
         return FCAC(server="communities", n_clusters=n_classes, random_state=0, n_jobs=1)
     if cell.method in INSIDE:
-        from fcac.estimators.fcac import FCAC
+        from fcac.model.fcac import FCAC
         from fcac.paper.networks import inside
 
         name = INSIDE[cell.method]

@@ -39,19 +39,19 @@ class Peer:
 
 
 def _fcac(X: Floats, k: int, seed: int) -> Integers:
-    from fcac.estimators.fcac import FCAC
+    from fcac.model.fcac import FCAC
 
     return FCAC(random_state=seed).fit(X).labels_
 
 
 def _fcac_told(X: Floats, k: int, seed: int) -> Integers:
-    from fcac.estimators.fcac import FCAC
+    from fcac.model.fcac import FCAC
 
     return FCAC(n_clusters=k, random_state=seed).fit(X).labels_
 
 
 def _paper(X: Floats, k: int, seed: int) -> Integers:
-    from fcac.estimators.fcac import FCAC
+    from fcac.model.fcac import FCAC
 
     return FCAC(server="cae-fc", random_state=seed).fit(X).labels_
 

@@ -135,7 +135,7 @@ class _RepeatableLocalNoise(LocalNoise):
 
 
 def _federation(table: PrivateTable, seed: int, **settings: Any) -> Integers:
-    from fcac.estimators.fcac import FCAC
+    from fcac.model.fcac import FCAC
     from fcac.tables.partition import dirichlet
 
     sites = {number: table.X[rows] for number, rows in enumerate(dirichlet(table.y, table.n_sites, 0.5, seed))}

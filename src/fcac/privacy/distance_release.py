@@ -26,7 +26,6 @@ from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
 from fcac.codebook import Codebook
 from fcac.exceptions import BudgetExceeded, PrivacyError
-from fcac.knn.gaps import GapFiller
 from fcac.novelty import SHARES, Calibration
 from fcac.privacy.account import Receipt
 from fcac.privacy.agreement_counts import histogram
@@ -36,6 +35,7 @@ from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.record_ids import canonical_id
 from fcac.privacy.samplers import Sampler
 from fcac.privacy.zcdp import check_epsilon, gaussian_scale, rho_from_epsilon, show
+from fcac.search.gaps import GapFiller
 
 # Bins to an octave of distances, and octaves.
 _BINS_AN_OCTAVE, _OCTAVES = 8, 10

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fcac import persistence
-from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
+from fcac.model.fcac import FCAC
 from fcac.report.data import gather
 from fcac.report.page import page
 

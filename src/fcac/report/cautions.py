@@ -9,7 +9,7 @@ import numpy as np
 
 from fcac._text import counted, listed
 from fcac._typing import Floats
-from fcac.communities.stability import DOUBTFUL
+from fcac.clusters.stability import DOUBTFUL
 from fcac.report.columns import ReportColumn, percent
 
 if TYPE_CHECKING:

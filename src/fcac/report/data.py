@@ -11,12 +11,12 @@ import numpy as np
 from fcac._sites import SiteName, in_reading_order
 from fcac._typing import Floats
 from fcac.aggregation.pooled import POOLED
-from fcac.communities.tracking import Move
-from fcac.estimators.fcac import FCAC
+from fcac.clusters.tracking import Move
 from fcac.federation import Server
 from fcac.federation.log import Entry
 from fcac.federation.pooled import sites_behind
 from fcac.federation.replay import Event, Snapshot, descendants, events, material, replay
+from fcac.model.fcac import FCAC
 from fcac.privacy.mechanisms import may_be_shared
 from fcac.report.cautions import cautions
 from fcac.report.columns import ReportColumn, columns_of

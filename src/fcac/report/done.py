@@ -12,10 +12,10 @@ from typing import Any
 
 from fcac._text import counted, duration
 from fcac._version import __version__
-from fcac.estimators.fcac import FCAC
-from fcac.estimators.run_log import Run
 from fcac.federation import Server
 from fcac.federation.pooled import sites_behind
+from fcac.model.fcac import FCAC
+from fcac.model.run_log import Run
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 _MAX_COLUMNS = 200

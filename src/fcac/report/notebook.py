@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
+from fcac.model.fcac import FCAC
 from fcac.report.charts import small_network
 from fcac.report.cluster_style import PALETTE
 from fcac.report.columns import percent

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fcac.estimators.fcac import FCAC
 from fcac.federation import Server
+from fcac.model.fcac import FCAC
 from fcac.report.cluster_style import PALETTE
 from fcac.report.data import ReportData, gather
 from fcac.report.map_chart import shortened_label

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fcac._text import counted
-from fcac.communities.stability import DOUBTFUL
+from fcac.clusters.stability import DOUBTFUL
 from fcac.report import charts
 from fcac.report.columns import figure, percent
 from fcac.report.components import details, image, plot, section, shortened, table

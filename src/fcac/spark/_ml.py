@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType
 
-from fcac.estimators.fcac import FCAC
-from fcac.estimators.models import from_bytes, to_bytes
+from fcac.model.fcac import FCAC
+from fcac.model.models import from_bytes, to_bytes
 from fcac.spark import jobs
 from fcac.spark.session import tell
 

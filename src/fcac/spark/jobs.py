@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from fcac._sites import SiteName
-from fcac.estimators import partitions
-from fcac.estimators.fcac import FCAC
-from fcac.estimators.models import from_bytes, to_bytes
-from fcac.estimators.partition_totals import GridPlan, check_release, play_release
-from fcac.estimators.partitions import Condensed, Plan
 from fcac.exceptions import DataError
+from fcac.model import partitions
+from fcac.model.fcac import FCAC
+from fcac.model.models import from_bytes, to_bytes
+from fcac.model.partition_totals import GridPlan, check_release, play_release
+from fcac.model.partitions import Condensed, Plan
 from fcac.spark.release import BatchOnSpark
 from fcac.spark.session import Counters, Progress, check_ready, one_line, tell, watched
 from fcac.tables.schema import Column, Schema

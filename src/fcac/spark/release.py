@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fcac._typing import Integers
-from fcac.estimators.partition_totals import GridPlan, flat_totals, weights_of, whole_totals
+from fcac.model.partition_totals import GridPlan, flat_totals, weights_of, whole_totals
 from fcac.privacy.cell_release import Request
 from fcac.privacy.cell_statistics import Totals
 from fcac.spark.session import tell

@@ -54,7 +54,7 @@ def calibrate(
     from fcac import save
     from fcac.cli.learn import check_records, say_privacy, with_ids
     from fcac.cli.model_file import columns_of, load_model, open_ledger_again, schema_of
-    from fcac.estimators.site_rows import rows_by_site
+    from fcac.model.site_rows import rows_by_site
 
     if out is not None:
         check_out(out, force or out.resolve() == model.resolve())

@@ -37,9 +37,9 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
     from sklearn.metrics import homogeneity_score
 
     from fcac import save
-    from fcac.estimators.demo import GAUSSIANS, demo_data
-    from fcac.estimators.fcac import FCAC
     from fcac.federation import readouts
+    from fcac.model.demo import GAUSSIANS, demo_data
+    from fcac.model.fcac import FCAC
     from fcac.report import write_report
 
     if server not in readouts.names():
@@ -91,7 +91,7 @@ def _clinics(out: Path, seed: int) -> Path | None:
     """Cluster a small mixed table across three clinics under privacy, and write its report."""
     from importlib.util import find_spec
 
-    from fcac.estimators.demo_clinics import EPSILON, N_PATIENTS, fit_clinics
+    from fcac.model.demo_clinics import EPSILON, N_PATIENTS, fit_clinics
     from fcac.report import write_report
 
     if find_spec("opendp") is None:

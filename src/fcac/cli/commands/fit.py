@@ -141,7 +141,7 @@ def fit(
         query=query,
         read=read,
     )
-    from fcac.estimators.fcac import FCAC
+    from fcac.model.fcac import FCAC
 
     model = FCAC(
         server=server,

@@ -105,7 +105,7 @@ def update(
 
 def _tell_lineage(model: Any) -> None:
     """Print what this round did to the clusters, where they keep their names."""
-    from fcac.estimators.lineage import lines_of
+    from fcac.model.lineage import lines_of
 
     rows = model.events_of_latest()
     if rows:

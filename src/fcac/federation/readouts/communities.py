@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
+from fcac.clusters import Communities
+from fcac.clusters.snn_graph import moments
+from fcac.clusters.tracking import Extent, Move
 from fcac.codebook import Codebook
-from fcac.communities import Communities
-from fcac.communities.snn_graph import moments
-from fcac.communities.tracking import Extent, Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.federation.readout import ReadOut, Shuffler
@@ -23,7 +23,7 @@ _LOGGED = ("nodes", "counts", "deviation", "count_deviation")
 
 
 class CommunityReadOut(ReadOut):
-    """Keeps what `fcac.communities.Communities` needs from contributions, round by round.
+    """Keeps what `fcac.clusters.Communities` needs from contributions, round by round.
 
     A site's newer contribution takes the place of its older one, since a site always sends its whole model; a late one
     of an earlier round changes nothing.
@@ -91,7 +91,7 @@ class CommunityReadOut(ReadOut):
 
     @property
     def stability(self) -> dict[int, float]:
-        """How far each cluster can be trusted, between 0 and 1; see :mod:`fcac.communities.stability`."""
+        """How far each cluster can be trusted, between 0 and 1; see :mod:`fcac.clusters.stability`."""
         return self._model.cluster_stability if self._rounds else {}
 
     @property

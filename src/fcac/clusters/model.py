@@ -1,0 +1,500 @@
+"""Communities: the read-out of all sites' nodes as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fcac._sites import site_order
+from fcac._typing import Floats, Integers
+from fcac.clusters.cluster_tree import relabel_consecutive
+from fcac.clusters.column_metric import check_blocks, needs_map
+from fcac.clusters.noisy_columns import read_columns
+from fcac.clusters.noisy_nodes import (
+    Reading,
+    checked_noise,
+    choose_tree,
+    noise_matters,
+    read_noisy,
+    stored_noise,
+)
+from fcac.clusters.snapshot import Fitted
+from fcac.clusters.tracking import Change, match_clusters
+from fcac.codebook import Codebook
+from fcac.codebook.coarse import coarse_codebook, reaching
+from fcac.novelty import is_novel
+from fcac.search.gaps import without_gaps
+from fcac.tables.blocks import Block
+
+# Nodes around a row that vote on how firmly it belongs.
+_VOTERS = 5
+
+
+class Communities:
+    """Clusters of the nodes of all sites: communities of their neighbour graph, joined where no valley lies between.
+
+    The latest nodes of every site are kept; a site's new nodes replace its old ones, so nothing is counted twice and
+    dropping a site forgets it exactly. ``fit`` links each node to its nearest neighbours, finds communities in that
+    graph, and joins those between which the graph is as strong as inside them. The number of clusters need not be
+    given, and there is nothing to tune. The result depends on the present nodes only, not on the order in which they
+    came; only the numbers of clusters, which last over rounds, depend on it.
+
+    Parameters
+    ----------
+    n_clusters : int, optional
+        Number of clusters, if it is known.
+    neighbors : {"auto", "exact", "approximate"}, default="auto"
+        "auto" takes exact neighbours unless there are over 100,000 nodes of more than ten features.
+    blocks : sequence of Block, optional
+        The columns behind the features. With categories among them distances are measured so that a category counts by
+        what it shares with other columns; see :mod:`fcac.clusters.column_metric`.
+
+    Attributes
+    ----------
+    node_labels : ndarray of shape (n_nodes,)
+        Lasting cluster id of each node; sites in sorted order, numbers as numbers.
+    n_clusters : int
+    cluster_ids : ndarray
+        The lasting ids, sorted.
+    lineage : list of Change
+        What happened to clusters, round by round: each ``fit`` after a change of nodes is a round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.clusters import Communities
+    >>> rng = np.random.default_rng(0)
+    >>> here, there = rng.normal(size=(200, 2)), rng.normal(size=(200, 2)) + [12, 0]
+    >>> model = Communities().update({"a": (here, np.ones(200)), "b": (there, np.ones(200))}).fit()
+    >>> model.n_clusters, model.predict([[0, 0], [12, 0]]).tolist()
+    (2, [0, 1])
+    >>> _ = model.set_site("b", there + [0, 12], np.ones(200)).fit()
+    >>> [(c.kind, c.cluster) for c in model.lineage if c.round == 2]
+    [('born', 2), ('died', 1)]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        neighbors: Literal["auto", "exact", "approximate"] = "auto",
+        blocks: Sequence[Block] | None = None,
+    ) -> None:
+        if n_clusters is not None and (n_clusters != int(n_clusters) or n_clusters < 1):
+            raise ValueError(f"n_clusters must be a whole number of at least 1, or None; it is {n_clusters!r}")
+        if neighbors not in ("auto", "exact", "approximate"):
+            raise ValueError(f'neighbors must be "auto", "exact" or "approximate"; it is {neighbors!r}')
+        self.wanted_clusters = None if n_clusters is None else int(n_clusters)
+        self.neighbors = neighbors
+        self.blocks = None if blocks is None else tuple(blocks)
+        self.lineage: list[Change] = []
+        self.n_rounds = 0
+        self._sites: dict[Any, tuple[Floats, Floats]] = {}
+        # deviations of positions and counts, for sites whose nodes are noisy
+        self._noise: dict[Any, tuple[Floats, Floats]] = {}
+        self._reading: Reading | None = None
+        self._next_id = 0
+        self._fitted: Fitted | None = None
+
+    # ------------------------------------------------------------ nodes of sites
+
+    def set_site(
+        self,
+        site: Any,
+        nodes: ArrayLike,
+        counts: ArrayLike,
+        deviation: ArrayLike | None = None,
+        count_deviation: ArrayLike | None = None,
+    ) -> Self:
+        """Store a site's nodes in place of its earlier ones; ``fit`` makes use of them.
+
+        If most of all nodes carry deviations, and they are not very many, ``fit`` reads them as
+        :mod:`fcac.clusters.noisy_nodes` says, and ``nodes`` are where they are most likely to be.
+
+        Parameters
+        ----------
+        site : str or int
+        nodes : array-like of shape (k, d)
+        counts : array-like of shape (k,)
+            Records behind each node, above zero.
+        deviation : array-like of shape (k, d), optional
+            Standard deviation of the noise in every value of ``nodes``, if they are noisy.
+        count_deviation : array-like of shape (k,), optional
+            The same of ``counts``; goes with ``deviation``.
+        """
+        nodes = np.array(nodes, dtype=np.float64, order="C")
+        counts = np.array(counts, dtype=np.float64)
+        if nodes.ndim != 2 or counts.shape != (len(nodes),):
+            shapes = f"{nodes.shape} and {counts.shape}"
+            raise ValueError(f"site {site!r}: nodes must be a table with one count per row; their shapes are {shapes}")
+        if not np.isfinite(nodes).all() or not np.isfinite(counts).all() or (counts <= 0).any():
+            raise ValueError(f"site {site!r}: nodes must be finite and counts above zero")
+        others = next((held for name, (held, _) in self._sites.items() if name != site), nodes)
+        if others.shape[1] != nodes.shape[1]:
+            raise ValueError(
+                f"site {site!r}: nodes have {nodes.shape[1]} features, those of other sites {others.shape[1]}"
+            )
+        noise = checked_noise(site, nodes, deviation, count_deviation)
+        held, before = self._sites.get(site), self._noise.get(site)
+        if held is None or not (np.array_equal(held[0], nodes) and np.array_equal(held[1], counts)):
+            self._sites[site] = nodes, counts
+        if noise is None:
+            self._noise.pop(site, None)
+        elif before is None or not (np.array_equal(before[0], noise[0]) and np.array_equal(before[1], noise[1])):
+            self._noise[site] = noise
+        return self
+
+    def drop_site(self, site: Any) -> Self:
+        """Forget a site's nodes; after the next ``fit`` nothing of them is left."""
+        if site not in self._sites:
+            raise KeyError(f"no nodes of site {site!r} are held")
+        del self._sites[site]
+        self._noise.pop(site, None)
+        return self
+
+    def update(self, contributions: Mapping[Any, tuple[ArrayLike, ArrayLike]]) -> Self:
+        """Store the nodes and counts of several sites: ``{site: (nodes, counts)}``."""
+        for site, (nodes, counts) in contributions.items():
+            self.set_site(site, nodes, counts)
+        return self
+
+    @property
+    def sites(self) -> list[Any]:
+        """The sites, in the order of their nodes."""
+        return site_order(self._sites)
+
+    # ------------------------------------------------------------ clustering
+
+    def fit(self) -> Self:
+        """Cluster the nodes as they are now. Without a change since the last ``fit`` nothing happens."""
+        sites = self.sites
+        if not sites or not sum(len(self._sites[s][0]) for s in sites):
+            raise ValueError("there are no nodes to cluster: call set_site or update first")
+        before = self._fitted
+        held, scales = self._read(sites)
+        if before is not None and before.holds(held, sites):
+            return self
+        now = Fitted(held, sites, before, scales, self.blocks, noised=noise_matters(self._sites, self._noise))
+        now.link(self.neighbors, before)
+        now = self._chosen(now)
+        tree = now.tree()
+        wanted = self.wanted_clusters
+        labels = relabel_consecutive(
+            tree.labels(None if wanted is None else min(wanted, len(tree.block_weights)))[now.point_of]
+        )
+        if before is None or not len(before.ids):
+            origin, mass_before = np.full(len(labels), -1, dtype=np.int64), {}
+        else:
+            origin, mass_before = now.origin(before), before.masses()
+        self.n_rounds += 1
+        ids, changes, self._next_id = match_clusters(
+            labels, now.counts, origin, mass_before, self._next_id, self.n_rounds
+        )
+        now.ids = ids[labels]
+        self.lineage.extend(changes)
+        self._fitted = now
+        return self
+
+    def _read(self, sites: list[Any]) -> tuple[Mapping[Any, tuple[Floats, Floats]], Floats | None]:
+        """Return the nodes to cluster, denoised if their noise is known, and then the factors of features too."""
+        # noisy nodes of mixed columns are read by `read_columns`
+        if needs_map(self.blocks) or not noise_matters(self._sites, self._noise):
+            self._reading = None
+            return self._sites, None
+        if self._reading is None or not self._reading.holds(sites, self._sites, self._noise):
+            self._reading = read_noisy(sites, self._sites, self._noise)
+        return self._reading.held, self._reading.scales
+
+    def _chosen(self, now: Fitted) -> Fitted:
+        """Return the reading that suits the nodes: the graph or, where their noise is known, what is clearer."""
+        if self._reading is not None:
+            now.take_tree(choose_tree(self._reading, now))
+        elif self.blocks is not None and needs_map(self.blocks) and noise_matters(self._sites, self._noise):
+            return read_columns(now, self._noise, self.blocks, self.wanted_clusters)
+        return now
+
+    def _result(self) -> Fitted:
+        if self._fitted is None:
+            raise ValueError("call fit first")
+        return self._fitted
+
+    @property
+    def node_labels(self) -> Integers:
+        """Lasting cluster id of every node, sites in sorted order."""
+        return self._result().ids
+
+    @property
+    def nodes(self) -> Floats:
+        """All nodes, in the order of ``node_labels``."""
+        return self._result().nodes
+
+    @property
+    def counts(self) -> Floats:
+        """Records behind each node."""
+        return self._result().counts
+
+    @property
+    def node_sites(self) -> list[Any]:
+        """Site of every node."""
+        result = self._result()
+        return [site for site, n in zip(result.sites, result.sizes, strict=True) for _ in range(n)]
+
+    @property
+    def feature_scales(self) -> Floats:
+        """Factor of every feature in the distance; where there is a map, it takes their place."""
+        return self._result().scales
+
+    @property
+    def feature_map(self) -> Floats | None:
+        """Matrix from features to the coordinates in which distances are measured, where there are categories."""
+        return self._result().map
+
+    @property
+    def cluster_ids(self) -> Integers:
+        """Lasting ids of the present clusters, sorted."""
+        return np.unique(self.node_labels)
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of present clusters."""
+        return len(self.cluster_ids)
+
+    @property
+    def cluster_stability(self) -> dict[int, float]:
+        """How far each cluster can be trusted, by id: near 1 if it is found again in every half of the nodes.
+
+        Below 0.6 a cluster might as well be split, or joined to another. From nodes alone, so that it costs nothing of
+        a privacy budget; computed when first asked for. NaN where there are too few nodes to tell. See
+        :mod:`fcac.clusters.stability`.
+        """
+        return dict(self._result().stability(self.wanted_clusters).of_cluster)
+
+    @property
+    def stability(self) -> float:
+        """Mean stability of the clusters, each counted by its records."""
+        return self._result().stability(self.wanted_clusters).overall
+
+    def clusters_at(self, level: int) -> Integers:
+        """Return another cut of the same tree: a label for every node, 0 to ``level`` - 1.
+
+        Fewer clusters are unions of the found ones, more are parts of them.
+
+        Parameters
+        ----------
+        level : int
+            How many clusters are wanted.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_nodes,)
+        """
+        result = self._result()
+        tree = result.tree()
+        if level != int(level) or not 1 <= level <= len(tree.block_weights):
+            raise ValueError(
+                f"level must be a number of clusters between 1 and {len(tree.block_weights)}; it is {level!r}"
+            )
+        return relabel_consecutive(tree.labels(int(level))[result.point_of])
+
+    # ------------------------------------------------------------ rows
+
+    @overload
+    def predict(self, X: ArrayLike, return_confidence: Literal[False] = False, novelty: bool = False) -> Integers: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_confidence: Literal[True], novelty: bool = False
+    ) -> tuple[Integers, Floats]: ...
+
+    def predict(
+        self, X: ArrayLike, return_confidence: bool = False, novelty: bool = False
+    ) -> Integers | tuple[Integers, Floats]:
+        """Return the cluster of the node nearest to each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        return_confidence : bool, default=False
+            Also return how firmly each row belongs: the share of its nearest nodes, nearer ones counting more, that
+            belong to the same cluster.
+        novelty : bool, default=False
+            Label -1 rows that are unlike anything seen; see :mod:`fcac.novelty`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        confidence : ndarray of shape (n,), if asked for
+        """
+        result, rows = self._result(), self._rows(X)
+        voters = min(_VOTERS, len(result.points)) if return_confidence else 1
+        near, squared = result.searcher().nearest(rows, voters)
+        around = result.point_ids()[near]
+        labels, confidence = around[:, 0], _support(around, squared)
+        if novelty:
+            labels = np.where(is_novel(near[:, 0], np.sqrt(squared[:, 0]), result.reach()), -1, labels)
+        return (labels, confidence) if return_confidence else labels
+
+    def inner_nodes(self, n_neighbors: int = 20) -> NDArray[np.bool_]:
+        """Tell for every node whether its nearest nodes are all of its own cluster: whether no border is near."""
+        result = self._result()
+        near: NDArray[Any] = result.near()[0][:, : n_neighbors - 1]
+        if near.shape[1] < n_neighbors - 1:  # the lists of few nodes are shorter
+            near, _ = result.searcher().nearest(result.points, min(n_neighbors, len(result.points)))
+        ids = result.point_ids()
+        return np.asarray((ids[near] == ids[:, None]).all(axis=1))[result.point_of]
+
+    def distance_to_nearest(self, X: ArrayLike) -> Floats:
+        """Return the distance of each row to its nearest node, in the scaled features the clusters were found in."""
+        return np.sqrt(self._result().searcher().nearest(self._rows(X), 1)[1][:, 0])
+
+    def is_novel(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Tell for every row whether it is unlike anything seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        novel : ndarray of bool, shape (n,)
+        """
+        return self.label_rows(X)[2]
+
+    def label_rows(self, X: ArrayLike) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Return cluster, distance to the nearest node, and novelty of each row, from one search."""
+        result = self._result()
+        near, squared = result.searcher().nearest(self._rows(X), 1)
+        position, distance = near[:, 0], np.sqrt(squared[:, 0])
+        return result.point_ids()[position], distance, is_novel(position, distance, result.reach())
+
+    @property
+    def reach(self) -> Floats:
+        """Distance from each node, in scaled features, beyond which a row is novel; in the order of ``nodes``."""
+        result = self._result()
+        return result.reach()[result.point_of]
+
+    def _rows(self, X: ArrayLike) -> Floats:
+        result = self._result()
+        rows = np.asarray(X, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != result.nodes.shape[1]:
+            raise ValueError(f"X must be a table with {result.nodes.shape[1]} features; its shape is {rows.shape}")
+        if np.isinf(rows).any():
+            raise ValueError("X holds infinity: remove these rows first")
+        return result.placed(without_gaps(rows, result.nodes))
+
+    def codebook(self) -> Codebook:
+        """Return all nodes as a codebook, which reads rows exactly as this model does.
+
+        A node that several sites sent is in it once. The order is that of the search, so that of several nodes at the
+        same distance from a row both take the same one.
+        """
+        result = self._result()
+        first = result.places.first
+        return Codebook(
+            result.nodes[first],
+            result.ids[first],
+            scales=result.scales,
+            map=result.map,
+            reach=result.reach(),
+            counts=np.bincount(result.point_of, weights=result.counts),
+        )
+
+    def condense(self, max_nodes: int = 256, min_nodes: int = 3) -> Codebook:
+        """Return a small codebook that predicts nearly the same and holds no site's node.
+
+        Every codeword is the mean of at least ``min_nodes`` nodes of one cluster. A cluster of fewer nodes is left
+        out, because its codeword would give a record away.
+
+        Parameters
+        ----------
+        max_nodes : int, default=256
+        min_nodes : int, default=3
+
+        Returns
+        -------
+        Codebook
+        """
+        if max_nodes < 1 or min_nodes < 1:
+            raise ValueError(f"max_nodes and min_nodes must be at least 1; they are {max_nodes} and {min_nodes}")
+        result = self._result()
+        how_many = int(max_nodes), int(min_nodes)
+        means = coarse_codebook(result.nodes, result.counts, result.ids, result.scales, *how_many, map=result.map)
+        return reaching(means, result.nodes, self.reach)
+
+    # ------------------------------------------------------------ storage
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the state as values for JSON and arrays, for :meth:`from_parts`."""
+        sites = self.sites
+        names = [site.item() if isinstance(site, np.generic) else site for site in sites]
+        meta = {
+            "n_clusters": self.wanted_clusters,
+            "neighbors": self.neighbors,
+            "n_rounds": self.n_rounds,
+            "next_id": self._next_id,
+            "lineage": [change.to_json() for change in self.lineage],
+            "sites": names,
+            "sizes": [len(self._sites[s][0]) for s in sites],
+            "fitted": self._fitted is not None and bool(sites) and self._fitted.holds(self._read(sites)[0], sites),
+        }
+        if needs_map(self.blocks):
+            meta["blocks"] = [list(block) for block in self.blocks or ()]
+        arrays: dict[str, NDArray[Any]] = {
+            "nodes": np.concatenate([self._sites[s][0] for s in sites]) if sites else np.zeros((0, 0)),
+            "counts": np.concatenate([self._sites[s][1] for s in sites]) if sites else np.zeros(0),
+        }
+        if meta["fitted"]:
+            arrays["node_labels"] = self.node_labels
+        noisy = [s for s in sites if s in self._noise]
+        if noisy:
+            meta["noisy"] = [s in self._noise for s in sites]
+            arrays["deviation"] = np.concatenate([self._noise[s][0] for s in noisy])
+            arrays["count_deviation"] = np.concatenate([self._noise[s][1] for s in noisy])
+        return meta, arrays
+
+    @classmethod
+    def from_parts(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Communities:
+        """Rebuild a model from :meth:`to_parts`; whatever does not fit together is a ValueError."""
+        try:
+            blocks = check_blocks(meta["blocks"]) if "blocks" in meta else None
+            model = cls(meta["n_clusters"], meta["neighbors"], blocks)
+            model.n_rounds, model._next_id = int(meta["n_rounds"]), int(meta["next_id"])
+            model.lineage = [Change.from_json(values) for values in meta["lineage"]]
+            sites, sizes = list(meta["sites"]), [int(size) for size in meta["sizes"]]
+            nodes, counts = np.asarray(arrays["nodes"]), np.asarray(arrays["counts"])
+            if len(sites) != len(sizes) or min(sizes, default=0) < 0 or not sum(sizes) == len(nodes) == len(counts):
+                raise ValueError("the sizes of sites do not add up to the stored nodes")
+            if blocks is not None and sum(block.width for block in blocks) != nodes.shape[1]:
+                raise ValueError("the stored columns do not fit the number of features")
+            ends = np.cumsum(sizes)[:-1]
+            noise = stored_noise(meta.get("noisy", [False] * len(sizes)), sizes, arrays)
+            for site, some, their, noised in zip(
+                sites, np.split(nodes, ends), np.split(counts, ends), noise, strict=True
+            ):
+                model.set_site(site, some, their, *noised)
+            if model.sites != sites:
+                raise ValueError("the sites are not in order or not distinct")
+            if meta["fitted"]:
+                ids = np.asarray(arrays["node_labels"], dtype=np.int64)
+                if ids.shape != counts.shape or not len(ids) or ids.min() < 0 or ids.max() >= model._next_id:
+                    raise ValueError("the stored labels do not fit the stored nodes")
+                held, scales = model._read(sites)
+                fitted = Fitted(
+                    held, sites, scales=scales, blocks=blocks, noised=noise_matters(model._sites, model._noise)
+                )
+                fitted.kind = model.neighbors
+                model._fitted = model._chosen(fitted)
+                model._fitted.ids = ids
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"the stored communities are incomplete ({type(error).__name__}: {error})") from None
+        return model
+
+
+def _support(ids: Integers, squared: Floats) -> Floats:
+    """Share of the neighbours' votes for the first one's cluster; a vote weighs one over the distance."""
+    distance = np.sqrt(squared)
+    weight = 1 / np.maximum(distance, np.maximum(1e-3 * distance[:, -1:], 1e-300))
+    share: Floats = (weight * (ids == ids[:, :1])).sum(axis=1) / weight.sum(axis=1)
+    return share

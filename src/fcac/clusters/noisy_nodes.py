@@ -1,0 +1,290 @@
+"""Nodes that carry the deviation of their noise: where they are most likely to be, and which clusters suit them.
+
+Nodes that a private release sends are true places plus noise of a public scale. Taken for exact, they mislead a graph
+of neighbours: at a low epsilon it is the noise that decides whom a node is tied to. Two readings take it into account:
+
+- *Groups*: nodes merged as long as the known noise explains their differences, :mod:`fcac.clusters.noisy_merge`. It
+  needs few nodes, and takes clusters to be round or at least convex.
+- *The graph* of the places where nodes are most likely to be. It finds clusters of any shape, and needs many nodes with
+  little noise.
+
+The graph is chosen where it stands firmly by its own measures, groups otherwise. Everything here is computed from
+released values and public scales (post-processing), so it costs nothing of a privacy budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fcac._typing import Floats, Integers
+from fcac.clusters.cluster_tree import Tree
+from fcac.clusters.noisy_merge import Groups, merge_noisy
+from fcac.clusters.snapshot import Fitted
+
+# Chosen on synthetic data and on iris, wine and breast cancer; see docs/results/noisy.md.
+# With more values than this in all nodes, merging would take minutes and gigabytes; a graph of so many nodes averages
+# the noise out by itself.
+_MOST_VALUES = 400_000
+# With fewer nodes than this a graph says nothing, however clear it looks.
+_FEWEST = 10
+# The graph is taken if its clusters are at least this stable,
+_STABLE = 0.15
+# or, with too few nodes to measure that, if its modularity is at least this (Newman and Girvan 2004) and there are so
+# many nodes a cluster: a graph of few nodes is modular whatever they are;
+_MODULAR, _NODES_A_CLUSTER = 0.78, 9
+# or if the silhouette of its clusters exceeds that of the groups by this much (Rousseeuw 1987).
+_CLEARER = 0.2
+
+Noise = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Noisy nodes of all sites, denoised.
+
+    Attributes
+    ----------
+    held : dict of sites to (places, counts)
+        Where nodes are most likely to be, in the units of the data; counts as they were sent.
+    scales : ndarray of shape (d,)
+        Factor of every feature that makes the noise alike in all: the public ranges of features, in effect.
+    groups : Groups
+        What merging found, for all nodes, sites in order.
+    sources : list
+        The arrays this was made from, to see whether it still holds.
+    """
+
+    held: dict[Any, tuple[Floats, Floats]]
+    scales: Floats
+    groups: Groups
+    sources: list[Any]
+
+    def holds(self, sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> bool:
+        """Whether these are the nodes."""
+        sources = _sources(sites, held, noise)
+        return len(sources) == len(self.sources) and all(a is b for a, b in zip(self.sources, sources, strict=True))
+
+
+def noise_matters(held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> bool:
+    """Whether nodes are to be read by their noise: if most of them are noisy, none has gaps, and they are not too many.
+
+    Exact nodes may lie as far apart as records do, which the model of noisy means does not know: so most decide.
+    """
+    n_noisy = sum(len(held[s][0]) for s in noise)
+    n_values = sum(nodes.size for nodes, _ in held.values())
+    if 2 * n_noisy <= sum(len(nodes) for nodes, _ in held.values()) or n_values > _MOST_VALUES:
+        return False
+    return all(bool(np.isfinite(nodes).all()) for nodes, _ in held.values())
+
+
+def read_noisy(sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> Reading:
+    """Denoise the nodes of all sites.
+
+    Parameters
+    ----------
+    sites : list
+        The sites, in the order of their nodes.
+    held : mapping of sites to (nodes, counts)
+    noise : mapping of sites to (deviation of positions, deviation of counts)
+        A site that is missing here has sent exact nodes.
+    """
+    nodes = np.concatenate([held[s][0] for s in sites])
+    counts = np.concatenate([held[s][1] for s in sites])
+    deviation, count_deviation = deviations(sites, held, noise)
+    scales = 1.0 / _units(nodes, deviation)
+    reliable = reliable_counts(counts, count_deviation)
+    groups = merge_noisy(nodes * scales, (deviation * scales) ** 2, reliable)
+    ends = np.cumsum([len(held[s][0]) for s in sites])[:-1]
+    places = np.split(groups.places / scales, ends)
+    denoised = {s: (np.ascontiguousarray(own), held[s][1]) for s, own in zip(sites, places, strict=True)}
+    return Reading(denoised, scales, groups, _sources(sites, held, noise))
+
+
+def deviations(
+    sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]
+) -> tuple[Floats, Floats]:
+    """Return the deviations of all positions and of all counts, sites in order; 0 for a site with exact nodes."""
+    pieces = [noise[s] if s in noise else (np.zeros(held[s][0].shape), np.zeros(len(held[s][0]))) for s in sites]
+    return np.concatenate([position for position, _ in pieces]), np.concatenate([count for _, count in pieces])
+
+
+def reliable_counts(counts: Floats, deviation: Floats) -> Floats:
+    """Return counts as weights: one that noise may have made weighs little."""
+    reliable: Floats = counts**3 / (counts**2 + deviation**2)
+    return reliable
+
+
+def choose_tree(reading: Reading, now: Fitted) -> Tree:
+    """Return the tree of clusters: that of the graph of denoised nodes if it is firm, else that of the groups.
+
+    Parameters
+    ----------
+    reading : Reading
+    now : Fitted
+        The denoised nodes, with their neighbours found.
+    """
+    groups = reading.groups
+    if len(now.points) >= _FEWEST:
+        graph = now.tree()
+        if _is_firm(graph, now, groups):
+            return graph
+    return tree_of(groups, now)
+
+
+def cluster_noisy_nodes(
+    nodes: ArrayLike,
+    counts: ArrayLike,
+    deviation: ArrayLike,
+    count_deviation: ArrayLike,
+    n_clusters: int | None = None,
+) -> tuple[Integers, Floats]:
+    """Cluster nodes whose noise is known: one released codebook, or those of several sites together.
+
+    Parameters
+    ----------
+    nodes : array-like of shape (n, d)
+    counts : array-like of shape (n,)
+        Records behind each node, above zero.
+    deviation : array-like of shape (n, d) or (n,)
+        Standard deviation of the noise of every value, or of all values of a node.
+    count_deviation : array-like of shape (n,) or float
+        Standard deviation of the noise of the counts.
+    n_clusters : int, optional
+        Number of clusters, if it is known.
+
+    Returns
+    -------
+    labels : ndarray of shape (n,)
+    places : ndarray of shape (n, d)
+        Where each node is most likely to be. A row belongs to the cluster of the nearest place. For the hierarchy, for
+        `predict` and for storage give the same arrays to :meth:`fcac.clusters.Communities.set_site`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.clusters.noisy_nodes import cluster_noisy_nodes
+    >>> rng = np.random.default_rng(0)
+    >>> true = np.repeat([[0.0, 0.0], [1.0, 0.0]], 6, axis=0)
+    >>> noisy = true + rng.normal(0, 0.1, (12, 2))
+    >>> labels, places = cluster_noisy_nodes(noisy, np.full(12, 90.0), np.full(12, 0.1), 5.0)
+    >>> labels.tolist()
+    [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+    """
+    from fcac.clusters.model import Communities
+
+    nodes = np.asarray(nodes, dtype=np.float64)
+    deviation = np.asarray(deviation, dtype=np.float64)
+    if deviation.ndim == 1:
+        deviation = np.repeat(deviation[:, None], nodes.shape[1], axis=1)
+    of_counts = np.broadcast_to(np.asarray(count_deviation, dtype=np.float64), np.shape(counts))
+    model = Communities(n_clusters).set_site("nodes", nodes, counts, deviation, of_counts).fit()
+    return model.node_labels, model.nodes
+
+
+def checked_noise(
+    site: Any, nodes: Floats, deviation: ArrayLike | None, count_deviation: ArrayLike | None
+) -> tuple[Floats, Floats] | None:
+    """Return the deviations of a site's nodes as arrays; None if there are none, or no noise in them."""
+    if deviation is None and count_deviation is None:
+        return None
+    if deviation is None or count_deviation is None:
+        raise ValueError(f"site {site!r}: give deviation and count_deviation, or neither")
+    of_nodes, of_counts = np.array(deviation, dtype=np.float64), np.array(count_deviation, dtype=np.float64)
+    if of_nodes.shape != nodes.shape or of_counts.shape != (len(nodes),):
+        raise ValueError(f"site {site!r}: deviations must have the shapes of nodes and counts")
+    if not all((np.isfinite(some) & (some >= 0)).all() for some in (of_nodes, of_counts)):
+        raise ValueError(f"site {site!r}: deviations must be finite and at least 0")
+    return (of_nodes, of_counts) if of_nodes.any() else None
+
+
+def stored_noise(noisy: list[bool], sizes: list[int], arrays: Mapping[str, NDArray[Any]]) -> list[tuple[Any, ...]]:
+    """Return the stored deviations of every site; an empty tuple for those without."""
+    if len(noisy) != len(sizes) or not any(noisy):
+        return [()] * len(sizes)
+    sizes_of_noisy = [size for has, size in zip(noisy, sizes, strict=True) if has]
+    of_nodes, of_counts = arrays["deviation"], arrays["count_deviation"]
+    if not len(of_nodes) == len(of_counts) == sum(sizes_of_noisy):
+        raise ValueError("the stored deviations do not fit the stored nodes")
+    ends = np.cumsum(sizes_of_noisy)[:-1]
+    pieces = iter(zip(np.split(of_nodes, ends), np.split(of_counts, ends), strict=True))
+    return [next(pieces) if has else () for has in noisy]
+
+
+def _sources(sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> list[Any]:
+    return [part for s in sites for part in (s, held[s], noise.get(s))]
+
+
+def _units(nodes: Floats, deviation: Floats) -> Floats:
+    """Return a unit for every feature: its usual noise, or as many of its spreads where a feature has no noise."""
+    unit = np.sqrt((deviation**2).mean(axis=0))
+    spread = nodes.std(axis=0)
+    both = (unit > 0) & (spread > 0)
+    usual = float(np.median(unit[both] / spread[both])) if both.any() else 1.0
+    exact = np.where(spread > 0, spread * usual, 1.0)
+    units: Floats = np.where(unit > 0, unit, exact)
+    return units
+
+
+def _is_firm(graph: Tree, now: Fitted, groups: Groups) -> bool:
+    """Whether the clusters of the graph can be trusted more than groups."""
+    labels = graph.labels()
+    if not np.isnan(graph.stability).any():
+        mass = np.bincount(now.point_of, weights=now.counts)
+        return float(np.average(graph.stability[labels], weights=mass)) >= _STABLE
+    k = int(labels.max()) + 1
+    if k < 2:
+        return False
+    if len(labels) >= _NODES_A_CLUSTER * k and _modularity(graph, labels, k) >= _MODULAR:
+        return True
+    own = groups.labels[now.places.first]
+    if not 2 <= k < len(labels) or not 2 <= len(np.unique(own)) < len(labels):
+        return False
+    from sklearn.metrics import silhouette_score
+
+    return bool(silhouette_score(now.points, labels) - silhouette_score(now.points, own) >= _CLEARER)
+
+
+def _modularity(graph: Tree, labels: Integers, k: int) -> float:
+    """Return the modularity of the clusters, from the weights between atoms."""
+    of_atom = np.zeros(len(graph.block_weights), dtype=np.int64)
+    of_atom[graph.atom_of] = labels
+    member = np.eye(k)[of_atom]
+    between = member.T @ graph.block_weights @ member
+    total = between.sum()
+    return float((np.trace(between) / total) - ((between.sum(axis=1) / total) ** 2).sum()) if total > 0 else 0.0
+
+
+def tree_of(groups: Groups, now: Fitted) -> Tree:
+    """Return groups as a tree over the distinct points of a fit."""
+    # denoised nodes at the same place are one point; its first node speaks for it
+    unit_of = groups.unit_of[now.places.first]
+    n_units = int(groups.unit_of.max()) + 1
+    present, atom_of = np.unique(unit_of, return_inverse=True)
+    used = np.zeros(n_units, dtype=bool)
+    used[present] = True
+    root, number = np.arange(n_units), np.full(n_units, -1, dtype=np.int64)
+    number[present] = np.arange(len(present))
+    joins: list[tuple[int, int]] = []
+    n_joined = 0
+    for position, (into, gone) in enumerate(groups.joins):
+        a, b = root[into], root[gone]
+        root[root == b] = a
+        if used[a] and used[b]:
+            joins.append((int(number[a]), int(number[b])))
+            n_joined += position < groups.n_joined
+        elif used[b]:
+            # a unit without a point of its own: what it takes in goes on in its place
+            used[a], number[a] = True, number[b]
+    n_base = len(present)
+    tree = Tree(atom_of, np.zeros((n_base, n_base)), [np.array([g]) for g in range(n_base)], joins, n_joined)
+    first_of = np.full(n_base, -1, dtype=np.int64)
+    labels = tree.labels()
+    own = groups.labels[now.places.first]
+    first_of[labels[::-1]] = own[::-1]
+    tree.stability = groups.stability[first_of[: tree.n_clusters]]
+    return tree

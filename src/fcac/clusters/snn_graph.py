@@ -1,0 +1,431 @@
+"""From nodes to a graph of shared nearest neighbours: the scale of each feature, how many neighbours, edge weights.
+
+Two nodes are joined if either is among the other's nearest, and the edge weighs by how many neighbours they share
+(Jarvis and Patrick 1973; as a weighted graph Ertöz, Steinbach and Kumar 2003). What differs: nodes stand for different
+numbers of records, so an edge also weighs the mass it stands for; and it weighs less between places of different
+density, because sparse points around a dense cluster have their neighbours in it without belonging to it.
+
+References
+----------
+R. A. Jarvis, E. A. Patrick, "Clustering using a similarity measure based on shared near neighbors", IEEE Transactions
+on Computers 22 (1973).
+L. Ertöz, M. Steinbach, V. Kumar, "Finding clusters of different sizes, shapes, and densities in noisy, high dimensional
+data", SIAM International Conference on Data Mining (2003).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fcac._kernels import inner_kernel, kernel
+from fcac._typing import Floats
+
+# Features are put on one scale if the distance would otherwise listen to fewer than this share of them. Above it they
+# are brought nearer to each other, in steps of a quarter: the fewer are heard, the more. But not if no more features
+# than these go unheard: among few features one of large spread likely is the one that tells clusters apart.
+_HEARD_SHARE, _STEP, _UNHEARD = 1 / 3, 1 / 4, 2.5
+# How much a node's records count: not at all (0) loses the valleys that only counts show where nodes are evenly spaced;
+# in full (1) makes hubs of the few averaged nodes among single records in many dimensions.
+_MASS_POWER = 0.5
+# Neighbours per node: at first a fifteenth of the nodes, then these and one more for every 150 nodes, up to 30.
+_NEIGHBOURS, _NODES_A_NEIGHBOUR_MORE, _MOST = 12, 150, 30
+_LARGEST_SHARE, _FEWEST = 1 / 15, 3
+# Edges between places of different density weigh less, by the ratio of densities. In many dimensions a density cannot
+# be told from so few neighbours: more than the third power of the ratio of distances is never taken.
+_LARGEST_POWER = 3
+# From this many nodes on means and variances are summed without copies of all nodes.
+_SUMMED_FROM = 20_000
+
+
+def feature_scales(nodes: Floats, counts: Floats) -> Floats:
+    """Return a factor for every feature.
+
+    The effective number of features in a squared distance is (sum of variances) squared over the sum of squared
+    variances. If that is less than a third of the features that vary at all, a few of large spread drown out the rest,
+    and every feature is divided by its spread. If all are heard nothing is changed, nor if all but one or two are; in
+    between every feature is divided by a power of its spread, one half if half of them are heard. Variances are
+    rounded to powers of two and that power to quarters, so that a few new nodes hardly ever change the metric.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (n, d)
+    counts : ndarray of shape (n,)
+        Records behind each node.
+
+    Returns
+    -------
+    factors : ndarray of shape (d,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac.clusters.snn_graph import feature_scales
+    >>> same = np.random.default_rng(0).normal(size=(50, 6))
+    >>> feature_scales(same, np.ones(50)).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    >>> feature_scales(same * [1000, 1, 1, 1, 1, 1], np.ones(50)).tolist()
+    [0.0009765625, 1.0, 1.0, 1.0, 1.0, 1.0]
+    >>> feature_scales(same * [4, 4, 4, 1, 1, 1], np.ones(50)).tolist()
+    [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
+    >>> feature_scales(same[:, :3] * [4, 1, 1], np.ones(50)).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    return scales_for(moments(nodes, counts)[1])
+
+
+def moments(nodes: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of every feature over the records behind nodes."""
+    if len(nodes) >= _SUMMED_FROM:
+        centre: Floats = _weighted_mean(nodes, counts, np.zeros(nodes.shape[1]), 1)
+        return centre, _weighted_mean(nodes, counts, centre, 2)
+    centre = np.average(nodes, axis=0, weights=counts)
+    return centre, np.average((nodes - centre) ** 2, axis=0, weights=counts)
+
+
+@kernel
+def _weighted_mean(nodes: Any, counts: Any, centre: Any, power: int) -> Any:
+    """Weighted mean of each feature's gap to a centre, or of its square."""
+    total, weight = np.zeros(nodes.shape[1]), 0.0
+    for r in range(nodes.shape[0]):
+        weight += counts[r]
+        for j in range(nodes.shape[1]):
+            gap = nodes[r, j] - centre[j]
+            total[j] += counts[r] * (gap if power == 1 else gap * gap)
+    return total / weight
+
+
+def scales_for(variances: Floats) -> Floats:
+    """Return a factor for every feature, given their variances; see :func:`feature_scales`."""
+    factors = np.ones(len(variances))
+    varies = variances > 0
+    largest = variances.max(initial=0.0)
+    if not varies.any() or not np.isfinite(largest):
+        return factors
+    shares = variances[varies] / largest
+    heard = shares.sum() ** 2 / (shares**2).sum() / varies.sum()
+    power = np.rint((1 - heard) / _STEP) * _STEP if (1 - heard) * varies.sum() > _UNHEARD else 0.0
+    if heard < _HEARD_SHARE:
+        power = 1.0
+    log_spread = np.rint(np.log2(variances[varies])) / 2
+    # where all spreads are alike distances are left in the units they came in
+    if power and np.ptp(log_spread) > 0:
+        factors[varies] = np.exp2(-power * log_spread)
+    return factors
+
+
+def neighbours_for(n: int) -> int:
+    """Return how many neighbours each of n nodes gets.
+
+    Enough to make the graph of a smooth cluster hold together, but few enough that the handful of nodes of a small
+    cluster among few nodes are not all tied to others.
+
+    >>> [neighbours_for(n) for n in (2, 50, 200, 1000, 10**6)]
+    [1, 3, 13, 19, 30]
+    """
+    wanted = max(_FEWEST, round(min(_NEIGHBOURS + n / _NODES_A_NEIGHBOUR_MORE, _MOST, _LARGEST_SHARE * n)))
+    return max(0, min(n - 1, wanted))
+
+
+def dimension_of(middle: Floats, farthest: Floats, k: int) -> float:
+    """Return the dimension of the surface that nodes lie on, from the distances of their neighbours.
+
+    In d dimensions twice the neighbours lie within a ball whose radius is larger by the d-th root of two.
+
+    Parameters
+    ----------
+    middle, farthest : ndarrays of shape (n,)
+        Squared distances to neighbours number k // 2 and k.
+    k : int
+
+    Examples
+    --------
+    >>> square = np.random.default_rng(0).uniform(size=(1500, 2))
+    >>> gaps = np.sort(((square[:, None] - square[None]) ** 2).sum(axis=2), axis=1)
+    >>> round(dimension_of(gaps[:, 8], gaps[:, 16], 16), 1)
+    1.8
+    """
+    apart = middle > 0
+    growth = float(np.log(farthest[apart] / middle[apart]).mean()) / 2 if k > 1 and apart.any() else 0.0
+    return math.log(k / (k // 2)) / growth if growth > 0 else math.inf
+
+
+@inner_kernel
+def _back_lists(lists: Any) -> Any:
+    """Who has a node in its list: where each node's part begins, and the names, ascending."""
+    n, k = lists.shape
+    starts = np.zeros(n + 1, dtype=np.int64)
+    for v in range(n):
+        for m in range(k):
+            starts[lists[v, m] + 1] += 1
+    for v in range(n):
+        starts[v + 1] += starts[v]
+    names = np.empty(n * k, dtype=np.int32)
+    place = starts[:-1].copy()
+    for v in range(n):
+        for m in range(k):
+            names[place[lists[v, m]]] = v
+            place[lists[v, m]] += 1
+    return starts, names
+
+
+@kernel
+def _either_way(lists: Any) -> Any:
+    """Pattern of the graph that joins two nodes if either is in the other's list; the lists are sorted."""
+    n, k = lists.shape
+    back, names = _back_lists(lists)
+    starts = np.zeros(n + 1, dtype=np.int64)
+    ends = np.empty(2 * n * k, dtype=np.int32)
+    at = 0
+    for v in range(n):
+        i, j, beyond = 0, back[v], back[v + 1]
+        while i < k or j < beyond:
+            own = lists[v, i] if i < k else n
+            other = names[j] if j < beyond else n
+            if own <= other:
+                i += 1
+            if other <= own:
+                j += 1
+            ends[at] = min(own, other)
+            at += 1
+        starts[v + 1] = at
+    return starts, ends[:at].copy()
+
+
+@kernel
+def _shared(lists: Any, starts: Any, ends: Any) -> Any:
+    """How many points the lists at both ends of every edge share, each node being in its own."""
+    n, k = lists.shape
+    shared = np.empty(ends.shape[0], dtype=np.uint8)
+    # where the next edge to a lower node stands: lower nodes come in order, so each edge is looked at once
+    lower = starts[:-1].copy()
+    listed = np.full(n, -1, dtype=np.int32)
+    for v in range(n):
+        listed[v] = v
+        for m in range(k):
+            listed[lists[v, m]] = v
+        for e in range(lower[v], starts[v + 1]):
+            u = ends[e]
+            count = 1 if listed[u] == v else 0
+            for m in range(k):
+                if listed[lists[u, m]] == v:
+                    count += 1
+            shared[e] = count
+            shared[lower[u]] = count
+            lower[u] += 1
+    return shared
+
+
+@inner_kernel
+def _added(starts: Any, ends: Any, moved: Any, old: Any, lists: Any, changed: Any) -> Any:
+    """Edges that changed lists bring and that were not there: where each node's part begins, and the other ends."""
+    n, k = lists.shape
+    pairs = np.empty((1024, 2), dtype=np.int32)
+    count = 0
+    tied = np.full(n, -1, dtype=np.int32)
+    for v in range(n):
+        if not changed[v]:
+            continue
+        if old[v] >= 0:
+            for e in range(starts[old[v]], starts[old[v] + 1]):
+                if moved[ends[e]] >= 0:
+                    tied[moved[ends[e]]] = v
+        for m in range(k):
+            u = lists[v, m]
+            if tied[u] == v:
+                continue
+            if changed[u] and u < v:
+                # if the other has this one in its list too, the edge has been noted already
+                back = False
+                for q in range(k):
+                    back = back or lists[u, q] == v
+                if back:
+                    continue
+            if count == pairs.shape[0]:
+                pairs = np.concatenate((pairs, pairs))
+            pairs[count, 0], pairs[count, 1] = v, u
+            count += 1
+    begins = np.zeros(n + 1, dtype=np.int64)
+    for p in range(count):
+        begins[pairs[p, 0] + 1] += 1
+        begins[pairs[p, 1] + 1] += 1
+    for v in range(n):
+        begins[v + 1] += begins[v]
+    place = begins[:-1].copy()
+    names = np.empty(2 * count, dtype=np.int32)
+    for p in range(count):
+        v, u = pairs[p, 0], pairs[p, 1]
+        names[place[v]], names[place[u]] = u, v
+        place[v] += 1
+        place[u] += 1
+    for v in range(n):
+        if begins[v + 1] - begins[v] > 1:
+            names[begins[v] : begins[v + 1]].sort()
+    return begins, names
+
+
+@kernel
+def _update_edges(starts: Any, ends: Any, shared: Any, moved: Any, lists: Any, changed: Any) -> Any:
+    """Edges and what they share after a change, row by row: old ones that are still true, and added ones."""
+    n, k = lists.shape
+    old = np.full(n, -1, dtype=np.int64)
+    for v in range(moved.shape[0]):
+        if moved[v] >= 0:
+            old[moved[v]] = v
+    begins, names = _added(starts, ends, moved, old, lists, changed)
+    out_starts = np.zeros(n + 1, dtype=np.int64)
+    out_ends = np.empty(ends.shape[0] + names.shape[0], dtype=np.int32)
+    out_shared = np.empty(out_ends.shape[0], dtype=np.uint8)
+    listed = np.full(n, -1, dtype=np.int32)
+    at = 0
+    for v in range(n):
+        e, beyond = (starts[old[v]], starts[old[v] + 1]) if old[v] >= 0 else (0, 0)
+        a = begins[v]
+        while e < beyond or a < begins[v + 1]:
+            u = moved[ends[e]] if e < beyond else n
+            if u < 0:
+                e += 1
+                continue
+            is_old = a == begins[v + 1] or u < names[a]
+            if is_old and not changed[v] and not changed[u]:
+                out_ends[at], out_shared[at] = u, shared[e]
+                at += 1
+                e += 1
+                continue
+            if is_old:
+                e += 1
+            else:
+                u = names[a]
+                a += 1
+            if listed[v] != v:
+                listed[v] = v
+                for m in range(k):
+                    listed[lists[v, m]] = v
+            tied = listed[u] == v
+            count = 1 if tied else 0
+            for m in range(k):
+                if listed[lists[u, m]] == v:
+                    count += 1
+                    tied = tied or lists[u, m] == v
+            if tied:
+                out_ends[at], out_shared[at] = u, count
+                at += 1
+        out_starts[v + 1] = at
+    return out_starts, out_ends[:at], out_shared[:at]
+
+
+@kernel
+def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any, reach: Any, power: int) -> Any:
+    """Jaccard overlap of the lists at both ends of every edge, times the mass it stands for.
+
+    And times the smaller reach over the larger one, to the given power.
+    """
+    n = mass.shape[0]
+    half = np.empty(n)
+    for v in range(n):
+        total = 0.0
+        for e in range(starts[v], starts[v + 1]):
+            total += mass[ends[e]]
+        half[v] = 0.5 / (mass[v] + total)
+    overlap = np.empty(k + 2)
+    for count in range(k + 2):
+        overlap[count] = count / (2 * k + 2 - count)
+    weights = np.empty(ends.shape[0])
+    for v in range(n):
+        for e in range(starts[v], starts[v + 1]):
+            u = ends[e]
+            stands_for = mass[v] * mass[u] * (half[v] + half[u])
+            ratio = min(reach[v], reach[u]) / max(reach[v], reach[u])
+            weights[e] = overlap[shared[e]] * stands_for * ratio**power
+    return weights
+
+
+class SNNEdges(NamedTuple):
+    """Which nodes are tied, and how many neighbours each two of them share.
+
+    Attributes
+    ----------
+    starts : ndarray of shape (n + 1,)
+        Where the edges of each node begin.
+    ends : ndarray
+        The node at the other end of each edge, ascending for each node.
+    shared : ndarray
+        How many nodes are in both lists, each node being in its own.
+    n_neighbours : int
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int32]
+    shared: NDArray[np.uint8]
+    n_neighbours: int
+
+    @classmethod
+    def of(cls, near: NDArray[Any]) -> SNNEdges:
+        """Return the edges between nodes, given the neighbours of each: an array of shape (n, k)."""
+        lists = np.sort(near.astype(np.int32, copy=False), axis=1)
+        starts, ends = _either_way(lists)
+        return cls(starts, ends, _shared(lists, starts, ends), lists.shape[1])
+
+    def updated(self, moved: NDArray[Any], near: NDArray[np.int32], changed: NDArray[np.bool_]) -> SNNEdges:
+        """Return the edges after a change, equal to those built from nothing.
+
+        Parameters
+        ----------
+        moved : ndarray
+            Where each node is now; -1 if it is gone. Those who stay keep their order.
+        near : ndarray of shape (n, k)
+            Neighbours of the present nodes.
+        changed : ndarray of shape (n,)
+            Which nodes have other neighbours than before; True for new nodes.
+        """
+        starts, ends, shared = _update_edges(self.starts, self.ends, self.shared, moved, near, changed)
+        return SNNEdges(starts, ends, shared, self.n_neighbours)
+
+    def weighted_graph(self, middle: Floats, farthest: Floats, counts: Floats, dimension: float) -> sparse.csr_matrix:
+        """Return the graph of these edges; see :func:`shared_neighbour_graph`.
+
+        Parameters
+        ----------
+        middle, farthest : ndarrays of shape (n,)
+            Squared distances to neighbours number k // 2 and k.
+        counts : ndarray of shape (n,)
+        dimension : float
+            Of :func:`dimension_of`.
+        """
+        n, k = len(counts), self.n_neighbours
+        reach, power = np.ones(n), 0
+        if k > 1:
+            power = int(min(max(dimension, 1), _LARGEST_POWER))
+            reach = np.maximum(np.sqrt(middle) + np.sqrt(farthest), 1e-300)
+        weights = _weights(self.starts, self.ends, self.shared, k, counts**_MASS_POWER, reach, power)
+        return sparse.csr_matrix((weights, self.ends, self.starts), shape=(n, n))
+
+
+def shared_neighbour_graph(positions: NDArray[Any], squared: Floats, counts: Floats) -> sparse.csr_matrix:
+    """Return the symmetric graph in which neighbours are tied by the neighbours they share.
+
+    An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
+    (Jaccard), times the mass it stands for: a node's mass is the square root of its records, and each unit of mass
+    spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
+    little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the ratio
+    of the densities: sparse points around a dense cluster have their neighbours in it, but do not belong to it.
+
+    Parameters
+    ----------
+    positions : ndarray of shape (n, k)
+        Neighbours of each node, nearest first.
+    squared : ndarray of shape (n, k)
+        Their squared distances.
+    counts : ndarray of shape (n,)
+
+    Returns
+    -------
+    scipy.sparse.csr_matrix of shape (n, n)
+    """
+    k = positions.shape[1]
+    middle, farthest = (squared[:, k // 2 - 1], squared[:, k - 1]) if k > 1 else (counts, counts)
+    return SNNEdges.of(positions).weighted_graph(middle, farthest, counts, dimension_of(middle, farthest, k))

@@ -1,0 +1,480 @@
+"""FCAC as a scikit-learn estimator: the whole federation in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Integral, Interval
+from sklearn.utils.validation import check_is_fitted
+
+from fcac._sites import SiteName, plain_site, site_order
+from fcac._typing import Floats, Integers
+from fcac.art.network_clusterer import threads_for
+from fcac.codebook import Codebook
+from fcac.federation import Server, Site, play_round, readouts
+from fcac.federation.aggregation_setting import parse_aggregation
+from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
+from fcac.model.calibrating import Calibrated
+from fcac.model.columns import warn_of_names
+from fcac.model.frames import as_schema, encoded
+from fcac.model.lineage import told_by
+from fcac.model.row_labels import Places
+from fcac.model.run_log import Run
+from fcac.model.showing import Shown
+from fcac.model.site_rows import SiteRows, rows_by_site
+from fcac.model.storage import Stored
+from fcac.model.summary import Described
+from fcac.nodes import Trail
+from fcac.novelty import Calibration
+from fcac.privacy.mechanism import AnyMechanism
+from fcac.tables.schema import Schema
+
+
+class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
+    """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
+
+    Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
+    sites, without being told how many clusters there are. Each call of `fit` or `partial_fit` is one round; sites and
+    server continue where the last round ended. Here all of it runs in one process; `fcac federation` runs the same code
+    across machines.
+
+    Parameters
+    ----------
+    server : str, default="communities"
+        How clusters are read from the sites' nodes: "communities" of the neighbourhood graph of all sites' nodes, or
+        "cae-fc", the paper's network and its connected components.
+    privacy : mechanism, optional
+        `fcac.privacy.NodeRelease`, `LocalNoise` or `PaperLaplace`: applied at every site before anything leaves it.
+    aggregation : str, default="plain"
+        With `NodeRelease`: "secure" adds up all sites' totals before anyone sees them (secure aggregation), so that the
+        noise is added once and sites may be as small as they like; a tenth of them may vanish or collude, or as many
+        as "secure:t=2" says. "plain": every site releases its own nodes, with its own noise.
+    n_clusters : int, optional
+        Number of clusters, if it is known; by default it is found. Only ``server="communities"`` takes it.
+    max_nodes : int, optional
+        Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
+        Not for ``server="cae-fc"``, where CA+ decides.
+    forgetting : str, default="none"
+        How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
+        keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
+        count forever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
+    site : Condenser, optional
+        How sites turn rows into nodes, if it is not to be what the server asks for: an object of a subclass of
+        `fcac.federation.condenser.Condenser`. Such a model cannot be saved.
+    n_jobs : int, optional
+        Sites working at the same time (None or -1: one per processor). The result does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the server's shuffle. The result does not depend on anything else random.
+
+    Attributes
+    ----------
+    sites_ : dict of site name to Site
+    server_ : Server
+    n_rounds_ : int
+    n_clusters_ : int
+    labels_ : ndarray
+        Clusters of the rows of the last call (in site order for a dict); computed when first asked for. After `fit` a
+        row has the cluster of the node that counts it, except near borders between clusters, where rows are searched
+        as in `predict`; the two differ for fewer than one row in a hundred.
+    cluster_ids_ : ndarray of shape (n_clusters_,)
+    cluster_centers_ : ndarray of shape (n_clusters_, n_features_in_)
+        Mean of each cluster, in the order of `cluster_ids_`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the rows came with names; later tables are matched by them.
+    schema_ : Schema or None
+        How tables become rows, if the model was made from tables (`fcac fit`); saved, loaded and exported with it.
+    runs_ : tuple of Run
+        What each round read and left out, and how long it took, if the model was made by `fcac fit` and `fcac update`
+        without `NodeRelease`; otherwise empty.
+
+    References
+    ----------
+    N. Masuyama et al., "Privacy-preserving Continual Federated Clustering via Adaptive Resonance Theory".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fcac import FCAC
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(c, 0.1, size=(3000, 2)) for c in (0.0, 5.0)])
+    >>> site = rng.integers(4, size=len(X))
+    >>> model = FCAC(random_state=0).fit(X, groups=site)
+    >>> sorted(model.sites_), model.n_rounds_
+    ([0, 1, 2, 3], 1)
+    >>> a, b = model.predict([[0.0, 0.0], [5.0, 5.0]])
+    >>> bool(a != b)
+    True
+    """
+
+    schema_: Schema | None = None
+    runs_: tuple[Run, ...] = ()
+    _site_column: str | None = None
+    _by_schema: bool = False
+    _trails: tuple[dict[SiteName, Trail], Places] | None = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "server": [str],
+        "privacy": [HasMethods("perturb"), HasMethods("release"), None],
+        "aggregation": [str],
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "forgetting": [str],
+        "site": [Condenser, None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        server: str = "communities",
+        privacy: AnyMechanism | None = None,
+        aggregation: str = "plain",
+        n_clusters: int | None = None,
+        max_nodes: int | None = None,
+        forgetting: str = "none",
+        site: Condenser | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.server = server
+        self.privacy = privacy
+        self.aggregation = aggregation
+        self.n_clusters = n_clusters
+        self.max_nodes = max_nodes
+        self.forgetting = forgetting
+        self.site = site
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # ------------------------------------------------------------ learning
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        record_ids: Any = None,
+        partition: str | None = None,
+        schema: Any = None,
+    ) -> Self:
+        """Start anew and play one round.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
+        y : ignored
+        groups : array-like of shape (n,) or str, optional
+            Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
+        sample_weight : array-like of shape (n,), or dict of site name to weights, optional
+            How many rows each row stands for; zero leaves a row out.
+        record_ids : array-like of shape (n,), or dict of site name to ids, optional
+            With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
+            as much as one row, and a ledger adds up per person, at all sites together.
+        partition : str, optional
+            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
+            a day. Releases of different parts do not add up.
+        schema : Schema or path, optional
+            What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
+            :class:`fcac.tables.Schema`. Later tables are read by it too.
+
+        Returns
+        -------
+        self
+        """
+        return self._play(X, groups, sample_weight, record_ids, partition, reset=True, schema=schema)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        record_ids: Any = None,
+        partition: str | None = None,
+    ) -> Self:
+        """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
+        y : ignored
+        groups : array-like of shape (n,) or str, optional
+            Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
+        sample_weight : array-like of shape (n,), or dict of site name to weights, optional
+            How many rows each row stands for; zero leaves a row out.
+        record_ids : array-like of shape (n,), or dict of site name to ids, optional
+            With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
+            as much as one row, and a ledger adds up per person, at all sites together.
+        partition : str, optional
+            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
+            a day. Releases of different parts do not add up.
+
+        Returns
+        -------
+        self
+        """
+        return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
+
+    def _play(
+        self,
+        X: Any,
+        groups: Any,
+        sample_weight: Any,
+        record_ids: Any,
+        partition: str | None,
+        *,
+        reset: bool,
+        schema: Any = None,
+    ) -> Self:
+        self._validate_params()
+        names = None if reset else getattr(self, "feature_names_in_", None)
+        site_column = groups if isinstance(groups, str) else None
+        known = None if schema is None else as_schema(schema)
+        if not reset and self._by_schema:
+            known = self.schema_
+        if known is not None:
+            X, groups = encoded(X, groups, known)
+        data = SiteRows(X, groups, self, None if names is None else list(names), known)
+        ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
+        weights = None if sample_weight is None else data.weights(sample_weight)
+        if not reset and not self._by_schema:
+            warn_of_names(self, data.feature_names)
+        if not reset and data.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
+            )
+        if reset:
+            seed = self._seed()
+            server, sites = Server(self.server, seed, self.n_clusters, None if known is None else known.blocks), {}
+        else:
+            server, sites = self.server_, dict(self.sites_)
+        told = told_by(server.readout)
+        condenser = self._condenser(reset)
+        pooled = self._tolerance() != -1
+        for name in data:
+            if name not in sites and not pooled:
+                sites[name] = Site(name, self.privacy, condenser=condenser)
+        trails = {name: Trail() for name in data} if reset and self._rows_can_be_followed(condenser, weights) else None
+        if pooled:
+            if weights is not None:
+                raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
+            self._play_pooled(server, sites, data, ids, partition)
+        else:
+            play_round(
+                server, sites, data,
+                n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails,
+            )  # fmt: skip
+        self._adopt(server, sites, data.n_features, condenser, told)
+        self._trails = None if trails is None else (trails, data.places())
+        if reset:
+            self.runs_ = ()
+            self.schema_, self._by_schema = known, known is not None
+            self._keep_names(data.feature_names)
+        if reset or site_column is not None:
+            self._site_column = site_column
+        self._last_rows: Any = data.table
+        return self
+
+    def play_stream(
+        self,
+        pieces: Iterator[tuple[Any, ...]],
+        n_features: int,
+        feature_names: list[str] | None = None,
+        *,
+        partition: str | None = None,
+        schema: Schema | None = None,
+    ) -> Self:
+        """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
+
+        The first call starts the model. `labels_` is not available afterwards; use `predict`.
+
+        Parameters
+        ----------
+        pieces : iterator of (site, rows), or of (site, rows, record ids)
+            Read once; a site's rows may come in several pieces.
+        n_features : int
+        feature_names : list of str, optional
+        partition : str, optional
+            As in :meth:`fit`.
+        schema : Schema, optional
+            What the rows came through; the first call keeps it as ``schema_``.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        started = hasattr(self, "server_")
+        if started and n_features != self.n_features_in_:
+            raise ValueError(f"the rows have {n_features} features, the model has {self.n_features_in_}")
+        if schema is not None and started and schema != self.schema_:
+            raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
+        if schema is not None and schema.n_features != n_features:
+            raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
+        blocks = None if schema is None else schema.blocks
+        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters, blocks)
+        told = told_by(server.readout)
+        condenser = self._condenser(not started)
+        sites = dict(self.sites_) if started else {}
+
+        pooled = self._tolerance() != -1
+
+        def named() -> Iterator[tuple[Any, ...]]:
+            for given, *piece in pieces:
+                name = plain_site(given)
+                if name not in sites and not pooled:
+                    sites[name] = Site(name, self.privacy, condenser=condenser)
+                yield name, *piece
+
+        if pooled:
+            self._play_pooled(server, sites, *rows_by_site(named()), partition)
+        else:
+            play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
+        if not started:
+            self.schema_, self._by_schema = schema, False
+            self._keep_names(feature_names)
+            self._site_column = None
+        self._adopt(server, sites, n_features, condenser, told)
+        self._last_rows = None
+        return self
+
+    def _tolerance(self) -> int | None:
+        """Sites that may vanish or collude under secure aggregation (None: the usual share); -1 without it."""
+        return -1 if self.aggregation == "plain" else parse_aggregation(self.aggregation)
+
+    def _play_pooled(
+        self,
+        server: Server,
+        sites: dict[SiteName, Site],
+        data: Mapping[SiteName, Any],
+        record_ids: Mapping[SiteName, Sequence[Any]] | None,
+        partition: str | None,
+    ) -> None:
+        from fcac.federation.pooled import play_pooled_round
+
+        play_pooled_round(
+            server, sites, data, self.privacy,
+            tolerance=self._tolerance(), record_ids=record_ids, partition=partition,
+        )  # fmt: skip
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _rows_can_be_followed(self, condenser: Condenser, weights: Mapping[SiteName, Floats] | None) -> bool:
+        """Whether sites can tell which node counts each row; rows without weight are counted nowhere."""
+        counted = weights is None or all((own > 0).all() for own in weights.values())
+        return self.privacy is None and isinstance(condenser, ReservoirCondenser) and counted
+
+    def _keep_names(self, names: Sequence[str] | None) -> None:
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _condenser(self, reset: bool) -> Condenser:
+        """How new sites condense: as the model began, or, in a new model, as its server and settings ask."""
+        if not reset:
+            return self._site_condenser
+        if self.site is not None:
+            if self.max_nodes is not None or self.forgetting != "none":
+                raise ValueError("site: max_nodes and forgetting are settings of the usual condenser; leave them out")
+            return self.site
+        return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
+
+    def _adopt(
+        self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser, told: tuple[int, int]
+    ) -> None:
+        self.server_ = server
+        self._told = told
+        self._site_condenser = condenser
+        self.sites_ = {name: sites[name] for name in site_order(sites)}
+        self.n_features_in_ = n_features
+        self._last_labels: Integers | None = None
+        self._calibration: tuple[Calibration | Codebook | None] | None = None
+        self._measured = None
+        self._trails = None
+
+    def forget(self, site: Any) -> Self:
+        """Drop a site: the server becomes what it would have been without it, exactly.
+
+        Parameters
+        ----------
+        site : str or int
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "server_")
+        name = plain_site(site)
+        if self._tolerance() != -1:
+            raise ValueError(
+                f"site {name!r} cannot be forgotten: under secure aggregation the server has only sums over all sites, "
+                "and a summed round cannot be unsummed. Fit again without the site; that costs each other site a new "
+                "round of its budget"
+            )
+        if self.server_.sites == [name]:
+            raise ValueError(f"site {name!r} is the only one: without it there is no model")
+        self._told = told_by(self.server_.readout)
+        self.server_.forget(name)
+        self.sites_.pop(name, None)
+        self.runs_ = ()  # their counts include the site's rows
+        self._last_labels = self._trails = self._calibration = self._measured = None
+        return self
+
+    # ------------------------------------------------------------ reading
+
+    def transform(self, X: Any) -> Floats:
+        """Return the distance of each row to every node of the server.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        distances : ndarray of shape (n, n_nodes)
+        """
+        rows = self._rows_to_read(X)
+        return np.concatenate([self.server_.distances(b, threads_for(len(b))) for b in rows.blocks()])
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return a name for every column of :meth:`transform`."""
+        check_is_fitted(self, "server_")
+        return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
+
+    def fit_predict(
+        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, schema: Any = None
+    ) -> Integers:
+        """Play one round anew and return the cluster of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+        y : ignored
+        groups : array-like of shape (n,), optional
+        sample_weight : array-like of shape (n,), optional
+        schema : Schema or path, optional
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        """
+        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema).labels_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "server_")

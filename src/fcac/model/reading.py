@@ -1,0 +1,290 @@
+"""What a fitted `FCAC` tells: clusters of rows, novelty, confidence, lineage, and what is exported."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from fcac._rows import Rows, arrow_if_polars, column_names
+from fcac._sites import SiteName
+from fcac._typing import Booleans, Floats, Integers
+from fcac.art.network_clusterer import threads_for
+from fcac.codebook import Codebook
+from fcac.federation import Server, Site
+from fcac.federation.asking import calibrate, samples_of
+from fcac.model.columns import in_order, warn_of_names, without_column
+from fcac.model.frames import features, is_table_of
+from fcac.model.lineage import STRUCTURAL, Lineage, rows_of
+from fcac.model.row_labels import Places, labels_by_trail
+from fcac.model.site_rows import is_dict_of_sites
+from fcac.nodes import Trail
+from fcac.nodes.sample import RowSample
+from fcac.novelty import Calibration, MeasuredNovelty, check_alpha
+from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
+from fcac.tables.schema import Schema
+
+
+class ReadsRows(BaseEstimator):
+    """The part of `fcac.FCAC` that reads rows and the result; it changes nothing that was learned."""
+
+    server_: Server
+    sites_: dict[SiteName, Site]
+    schema_: Schema | None
+    n_features_in_: int
+    privacy: AnyMechanism | None
+    _calibration: tuple[Calibration | Codebook | None] | None
+    _measured: MeasuredNovelty | None = None
+    _last_labels: Integers | None
+    _trails: tuple[dict[SiteName, Trail], Places] | None
+
+    def _rows_to_read(self, X: Any) -> Rows:
+        check_is_fitted(self, "server_")
+        X, names = arrow_if_polars(X), getattr(self, "feature_names_in_", None)
+        schema = self.schema_
+        if schema is not None and is_table_of(X, schema, None if names is None else list(names), self._by_schema):
+            return Rows(features(X, schema), self, allow_gaps=True)
+        if names is not None:
+            if self._site_column not in names:
+                X = without_column(X, self._site_column)
+            X = in_order(X, list(names))
+        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps)
+        if not self._by_schema:
+            warn_of_names(self, column_names(X))
+        if rows.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {rows.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
+            )
+        return rows
+
+    def predict(self, X: Any) -> Integers:
+        """Return the cluster of each row, by the server's model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        """
+        rows = self._rows_to_read(X)
+        return np.concatenate([self.server_.predict(b, threads_for(len(b))) for b in rows.blocks()])
+
+    def score_samples(self, X: Any) -> Floats:
+        """Return minus the distance of each row to the nearest node: low means novel.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        scores : ndarray of shape (n,)
+        """
+        rows = self._rows_to_read(X)
+        return -np.concatenate([self.server_.distance_to_nearest(b, threads_for(len(b))) for b in rows.blocks()])
+
+    def is_novel(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
+        """Tell for each row whether it is unlike anything seen; see :mod:`fcac.novelty`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        alpha : float, optional
+            Rate of false alarms, 0.01 by default: of fresh rows from what was learned, about this share is called
+            novel. With `NodeRelease`, and for models of earlier versions, no rows are kept to measure it by: call
+            :meth:`calibrate_novelty`. Without it the default is the reach of the server's own nodes, and a rate that
+            is asked for is a guess from nodes; with `NodeRelease` there is a warning.
+
+        Returns
+        -------
+        novel : ndarray of bool, shape (n,)
+        """
+        return self.label_rows(X, alpha)[2]
+
+    def label_rows(self, X: Any, alpha: float | None = None) -> tuple[Integers, Floats, NDArray[np.bool_]]:
+        """Cluster, distance to the nearest node, and novelty of every row, from one search."""
+        rows = self._rows_to_read(X)
+        reach = self.novelty_reach(alpha)
+        parts = [self.server_.label_rows(b, threads_for(len(b)), reach) for b in rows.blocks()]
+        label, distance, novel = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return label, distance, novel
+
+    def novelty_reach(self, alpha: float | None = None) -> float | None:
+        """Return the distance to the nearest node beyond which a row is novel, at a rate of false alarms.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            As in :meth:`is_novel`.
+
+        Returns
+        -------
+        reach : float or None
+            None where it is another one for every node: that is ``server_.reach``.
+        """
+        check_is_fitted(self, "server_")
+        if self._measured is not None:
+            return self._measured.nodes.reach(alpha)
+        if alpha is not None and isinstance(self.privacy, NodeMechanism):
+            warnings.warn(
+                f"alpha = {check_alpha(alpha):g} is a guess: released nodes do not tell how far rows lie from them. "
+                "calibrate_novelty(X, epsilon=...) measures it (`fcac calibrate` in the shell)",
+                UserWarning,
+                stacklevel=3,
+            )
+        if self._calibration is None:
+            samples = self._samples()
+            # an export of all nodes measures as the model does
+            self._calibration = (
+                self.server_.readout.export(True) if samples is None else calibrate(self.server_.readout, samples),
+            )
+        (found,) = self._calibration
+        if isinstance(found, Codebook):
+            return None if alpha is None else float(found.reach_for(alpha)[0])
+        return None if found is None else found.reach(alpha)
+
+    def _samples(self) -> dict[SiteName, RowSample] | None:
+        """Samples of all sites' rows; None unless every site that contributed has one."""
+        samples = samples_of(self.sites_)
+        return samples if samples is not None and set(samples) >= set(self.server_.sites) else None
+
+    def predict_with_confidence(self, X: Any) -> tuple[Integers, Floats]:
+        """Return the cluster of each row and how firmly it belongs; for ``server="communities"``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        confidence : ndarray of shape (n,)
+            Share of the votes of the nearest nodes for that cluster, between 0 and 1.
+        """
+        rows = self._rows_to_read(X)
+        parts = [self.server_.readout.predict_with_confidence(b) for b in rows.blocks()]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def clusters_at(self, level: int) -> Integers:
+        """Return another cut of the hierarchy: a label for every node of the server; for ``server="communities"``.
+
+        Parameters
+        ----------
+        level : int
+            Number of clusters wanted.
+        """
+        check_is_fitted(self, "server_")
+        return self.server_.readout.clusters_at(level)
+
+    @property
+    def lineage_(self) -> Lineage:
+        """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``.
+
+        A list of `Change` that prints as a table; ``lineage_.to_frame()`` is a data frame.
+        """
+        check_is_fitted(self, "server_")
+        return Lineage(self.server_.readout.lineage, self.server_.readout.moves)
+
+    def lineage_table(self) -> Any:
+        """Return what happened to clusters over rounds as a table; for ``server="communities"``.
+
+        Returns
+        -------
+        table : DataFrame, or list of dict without pandas
+            One row per event: ``round``, ``event`` (born, grew, shrank, split, merged, died or moved), ``cluster``,
+            ``others`` (that went into it or came out of it), ``rows_before``, ``rows_after``, and ``moved``: how far
+            the cluster's centre has moved, in units of the cluster's spread. "moved" has a row of its own from a
+            quarter of a spread on.
+        """
+        return self.lineage_.to_frame()
+
+    def changed(self) -> list[Any]:
+        """Return the events of the latest call that changed which clusters there are: born, died, split or merged.
+
+        Returns
+        -------
+        changes : list of Change
+            Empty if there are the same clusters as before.
+        """
+        return [change for change in self.lineage_[self._told[0] :] if change.kind in STRUCTURAL]
+
+    def events_of_latest(self) -> list[dict[str, Any]]:
+        """Return the rows of :meth:`lineage_table` that are of the latest call."""
+        return rows_of(self.lineage_[self._told[0] :], self.server_.readout.moves[self._told[1] :])
+
+    @property
+    def n_rounds_(self) -> int:
+        """Rounds played."""
+        check_is_fitted(self, "server_")
+        return self.server_.n_rounds
+
+    @property
+    def n_clusters_(self) -> int:
+        """Number of clusters."""
+        check_is_fitted(self, "server_")
+        return self.server_.n_clusters
+
+    @property
+    def labels_(self) -> Integers:
+        """Clusters of the rows of the last call, computed when first asked for from the rows as passed."""
+        check_is_fitted(self, "server_")
+        if self._last_labels is None:
+            if self._last_rows is None:
+                raise AttributeError("labels_ is not kept with a loaded or streamed model: use predict")
+            rows = self._last_rows
+            parts = [rows[name] for name in rows] if is_dict_of_sites(rows) else [rows]
+            followed = None if self._trails is None else labels_by_trail(self.server_, self.sites_, *self._trails)
+            if followed is None:
+                self._last_labels = np.concatenate([self.predict(part) for part in parts])
+            else:
+                self._last_labels = self._search_at_borders(parts, *followed)
+            self._trails = None
+        return self._last_labels
+
+    def _search_at_borders(
+        self, parts: Sequence[Any], labels: Integers, sure: Booleans, counting: Integers
+    ) -> Integers:
+        """Fill in what `predict` says of the rows whose cluster is not sure."""
+        start = 0
+        nodes = self.server_.nodes
+        for block in (block for part in parts for block in self._rows_to_read(part).blocks()):
+            doubtful = start + np.flatnonzero(~sure[start : start + len(block)])
+            if self.schema_ is None:
+                # nothing is nearer to a row than a node at its place; through a schema nodes may share a place
+                doubtful = doubtful[(nodes[counting[doubtful]] != block[doubtful - start]).any(axis=1)]
+            if len(doubtful):
+                labels[doubtful] = self.server_.predict(block[doubtful - start], threads_for(len(doubtful)))
+            start += len(block)
+        return labels
+
+    def export(self, *, share_nodes: bool = False) -> Codebook:
+        """Return only what `predict` needs, without site states, counts or contributions.
+
+        Parameters
+        ----------
+        share_nodes : bool, default=False
+            With ``server="communities"`` the nodes behind the clusters are the sites' own, which can be raw records.
+            They are given out only if every contribution came from `NodeRelease` or with ``share_nodes=True``;
+            otherwise a condensed codebook is.
+
+        Returns
+        -------
+        Codebook
+        """
+        check_is_fitted(self, "server_")
+        names = getattr(self, "feature_names_in_", None)
+        columns = None if names is None else [str(n) for n in names]
+        measured = self._measured
+        book = self.server_.export(share_nodes, columns, self.schema_, self._samples() if measured is None else None)
+        if measured is None:
+            return book
+        readout = self.server_.readout
+        whole = share_nodes or self.server_.released or not readout.nodes_are_contributed
+        return book.replace(calibration=measured.nodes if whole else measured.means)

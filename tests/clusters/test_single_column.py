@@ -1,0 +1,82 @@
+"""Clusters that one column of levels alone tells apart are one."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import adjusted_mutual_info_score
+
+from fcac import FCAC
+from fcac.clusters.cluster_tree import Tree
+from fcac.clusters.single_column import join_single_columns
+from fcac.tables.blocks import Block
+from fcac.tables.column import Column
+from fcac.tables.schema import Schema
+
+
+def tree_of(labels):
+    """Return a tree whose clusters are the labels, one atom each."""
+    k = int(labels.max()) + 1
+    weights = np.full((k, k), 0.1) + np.diag(np.full(k, 10.0))
+    return Tree(labels, weights, [np.array([a]) for a in range(k)], n_joined=0, stability=np.ones(k))
+
+
+def clinics(n, seed):
+    """Return four kinds of patients: of one all are women, and month, sex and smoking say nothing of the others."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(4, size=n)
+    frame = pd.DataFrame(
+        {
+            "age": np.array([62, 50, 74, 29])[kind] + rng.normal(0, 5, n),
+            "creatinine": np.array([90, 80, 190, 60])[kind] + rng.normal(0, 12, n),
+            "diagnosis": np.array(["E11", "I10", "N18", "O80"])[kind],
+            "sex": np.where(kind == 3, "f", rng.choice(["f", "m"], n)),
+            "admitted": np.datetime64("2024-01-01") + rng.integers(366, size=n),
+            "pain": rng.choice(["none", "some", "much"], n),
+        }
+    )
+    schema = Schema(
+        [
+            Column("age", kind="number", scaling="standard", center=50, spread=20),
+            Column("creatinine", kind="number", scaling="standard", center=100, spread=50),
+            Column("diagnosis", kind="category", categories=["E11", "I10", "N18", "O80"]),
+            Column("sex", kind="category", categories=["f", "m"]),
+            Column("admitted", kind="date", parts=["month"]),
+            Column("pain", kind="ordinal", order=["none", "some", "much"]),
+        ]
+    )
+    return frame, kind, schema
+
+
+@pytest.mark.slow
+def test_levels_that_follow_nothing_make_no_clusters():
+    frame, kind, schema = clinics(2500, 0)
+    model = FCAC(random_state=0).fit(frame, schema=schema)
+    assert model.n_clusters_ == 4
+    assert adjusted_mutual_info_score(kind, model.predict(frame)) > 0.85
+
+
+def test_clusters_that_differ_in_one_column_of_levels_are_joined():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 200)
+    number = rng.normal(size=600) + 8 * (labels == 2)
+    level = (labels == 1).astype(float)
+    rows = np.column_stack([number, level])
+    blocks = [Block(1, "number"), Block(1, "category")]
+    joined = join_single_columns(tree_of(labels), rows, np.ones(600), blocks)
+    assert joined.labels().tolist() == np.repeat([0, 0, 1], 200).tolist()
+    # other numbers of clusters can still be asked for
+    assert len(np.unique(joined.labels(3))) == 3
+    assert len(np.unique(joined.labels(1))) == 1
+
+
+def test_clusters_that_differ_in_two_columns_or_in_a_number_stay():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 200)
+    number, level = rng.normal(size=400) + 8 * labels, labels.astype(float)
+    for rows, blocks in (
+        (np.column_stack([number, level]), [Block(1, "number"), Block(1, "category")]),
+        (np.column_stack([number, rng.random(400) < 0.5]), [Block(1, "number"), Block(1, "category")]),
+        (np.column_stack([level, level]), [Block(1, "category"), Block(1, "category")]),
+        (level[:, None], [Block(1, "category")]),
+    ):
+        assert join_single_columns(tree_of(labels), rows, np.ones(400), blocks).n_clusters == 2
