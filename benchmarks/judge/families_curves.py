@@ -34,7 +34,7 @@ def uneven(rng: Generator) -> float:
 
 def room(rng: Generator, width: float, h: float) -> float:
     """Distance of two curves' middles: their widths and at least a neighbour's distance, up to eight."""
-    return 3.4 * width + h * rng.uniform(1.2, log_uniform(rng, 2, 9))
+    return 3.4 * width + h * rng.uniform(1.5, log_uniform(rng, 2.5, 9))
 
 
 @family("moons_rings")
@@ -284,7 +284,7 @@ def trajectories(rng: Generator) -> Table:
     k = count(rng, 2, 6)
     n = rows(rng, 200) if rng.random() < 0.7 else log_uniform(rng, 3000, 12000)
     of, w = np.full(k, max(50, int(n / k))), log_uniform(rng, 0.004, 0.05)
-    C = centres(rng, round_axes(np.ones(k), 2), rng.uniform(2.1, 3))
+    C = centres(rng, round_axes(np.ones(k), 2), rng.uniform(1.6, 2.7))
     pieces = []
     for c, m in zip(C, of, strict=True):
         path = smooth_path(rng, log_uniform(rng, 0.5, 5))
@@ -297,7 +297,7 @@ def lanes(rng: Generator) -> Table:
     """Two to five long paths that keep their distance: one wandering path, shifted along its normals."""
     k = int(rng.integers(2, 6))
     n = rows(rng, 200) if rng.random() < 0.7 else log_uniform(rng, 3000, 12000)
-    of = np.full(k, max(50, int(n / k)))
+    of = np.full(k, max(100, int(n / k)))
     path = smooth_path(rng, rng.uniform(0.2, 1)) * 2
     normal = np.gradient(path, axis=0)[:, ::-1] * [-1, 1]
     normal /= np.linalg.norm(normal, axis=1, keepdims=True)
@@ -315,7 +315,7 @@ def random_walks(rng: Generator) -> Table:
     walks = np.cumsum(steps, axis=1)
     walks -= walks.mean(axis=1, keepdims=True)
     extent = float(np.abs(walks).max())
-    C = centres(rng, round_axes(np.full(k, extent), d), rng.uniform(1.8, 2.5))
+    C = centres(rng, round_axes(np.full(k, extent), d), rng.uniform(1.0, 1.8))
     return assemble([c + walk for c, walk in zip(C, walks, strict=True)])
 
 

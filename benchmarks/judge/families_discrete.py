@@ -141,7 +141,8 @@ def categories_typical(rng: Generator) -> Table:
 @family("single_discrete", **DISCRETE)
 def single_counts(rng: Generator) -> Table:
     n, d = min(rows(rng), 5000), int(log_uniform(rng, 2, 100))
-    rate = np.exp(rng.normal(np.log(log_uniform(rng, 0.3, 12)), rng.uniform(0, 1), d))
+    # few columns of small counts would leave a handful of distinct rows, far apart
+    rate = np.exp(rng.normal(np.log(log_uniform(rng, max(0.3, 12 / d**2), 12)), rng.uniform(0, 1), d))
     size = np.exp(rng.choice([0, 0.3]) * rng.normal(size=(n, 1)))
     return rng.poisson(rate * size).astype(float), np.zeros(n, int)
 
@@ -157,7 +158,7 @@ def single_overdispersed(rng: Generator) -> Table:
 @family("single_discrete", **DISCRETE)
 def single_binary(rng: Generator) -> Table:
     """Coins, fair or not, rare or not."""
-    n, d = min(rows(rng), 5000), int(log_uniform(rng, 6, 100))
+    n, d = min(rows(rng), 5000), int(log_uniform(rng, 8, 100))
     p = rng.uniform(0.02, 0.5) * np.ones(d) if rng.random() < 0.5 else rng.uniform(0.03, 0.97, d)
     return (rng.random((n, d)) < p).astype(float), np.zeros(n, int)
 
@@ -165,14 +166,14 @@ def single_binary(rng: Generator) -> Table:
 @family("single_discrete", **DISCRETE)
 def single_binary_ability(rng: Generator) -> Table:
     """Answers right or wrong, by one smooth ability: correlated columns, no classes."""
-    n, d = min(rows(rng, 20), 5000), int(log_uniform(rng, 6, 40))
+    n, d = min(rows(rng, 20), 5000), int(log_uniform(rng, 8, 40))
     z = rng.uniform(0.3, 1.2) * rng.normal(size=(n, 1)) + rng.normal(size=d)
     return (rng.random((n, d)) < 1 / (1 + np.exp(-z))).astype(float), np.zeros(n, int)
 
 
 @family("single_discrete", **DISCRETE)
 def single_categories(rng: Generator) -> Table:
-    n, d = min(rows(rng), 5000), int(rng.integers(3, 16))
+    n, d = min(rows(rng), 5000), int(rng.integers(5, 18))
     levels = rng.integers(2, 8, d)
     even = rng.uniform(0.7, 5)
     values = np.column_stack([rng.choice(m, n, p=rng.dirichlet(np.full(m, even))) for m in levels])
@@ -183,7 +184,7 @@ def single_categories(rng: Generator) -> Table:
 def single_integers(rng: Generator) -> Table:
     """Whole numbers, uniform or bell-shaped, with ties."""
     n, d = rows(rng), int(rng.choice([1, 2, 2, 2, 3, 4, 6]))
-    levels = int(log_uniform(rng, 4, 60))
+    levels = int(log_uniform(rng, 6 if d > 1 else 12, 60))
     if rng.random() < 0.5:
         return rng.integers(levels, size=(n, d)).astype(float), np.zeros(n, int)
     return np.round(rng.normal(size=(n, d)) * levels / 4), np.zeros(n, int)

@@ -52,7 +52,7 @@ def round_apart(rng: Generator) -> Table:
 @family("round")
 def round_near(rng: Generator) -> Table:
     k = count(rng)
-    return round_mixture(rng, k, dimensions(rng), rng.uniform(3.6, 6), sizes(rng, k))
+    return round_mixture(rng, k, dimensions(rng), rng.uniform(3, 5.5), sizes(rng, k))
 
 
 @family("round")
@@ -61,6 +61,13 @@ def round_small(rng: Generator) -> Table:
     k = count(rng, 2, 4)
     of = rng.integers(5, int(log_uniform(rng, 7, 26)), size=k)
     return round_mixture(rng, k, dimensions(rng), rng.uniform(4.5, 11), of)
+
+
+@family("round")
+def round_few_rows(rng: Generator) -> Table:
+    """Two to six clusters of 15 to 60 rows, unequal in number."""
+    k = count(rng, 2, 6)
+    return round_mixture(rng, k, dimensions(rng), rng.uniform(3.4, 8), rng.integers(15, 61, size=k))
 
 
 @family("round")
@@ -75,14 +82,14 @@ def round_caps(rng: Generator) -> Table:
 def elliptic_apart(rng: Generator) -> Table:
     k, d = count(rng), max(2, dimensions(rng, 6))
     axes = long_axes(rng, k, d, rng.uniform(2, 8))
-    return gaussians(rng, centres(rng, axes, rng.uniform(4.5, 9)), axes, sizes(rng, k))
+    return gaussians(rng, centres(rng, axes, rng.uniform(3.8, 8)), axes, sizes(rng, k))
 
 
 @family("elliptic")
 def elliptic_near(rng: Generator) -> Table:
     k = count(rng)
     axes = long_axes(rng, k, 2, rng.uniform(1.5, 5))
-    return gaussians(rng, centres(rng, axes, rng.uniform(3, 5)), axes, sizes(rng, k))
+    return gaussians(rng, centres(rng, axes, rng.uniform(2.6, 4.6)), axes, sizes(rng, k))
 
 
 @family("elliptic")
@@ -90,7 +97,7 @@ def elliptic_parallel(rng: Generator) -> Table:
     """Cigars side by side, all long the same way."""
     k = count(rng, 2, 6)
     axes = np.tile(np.diag([1.0, rng.uniform(3, 12)]), (k, 1, 1))
-    C = np.column_stack([np.cumsum(rng.uniform(1, 1.3, k)) * rng.uniform(3.2, 7), rng.normal(size=k)])
+    C = np.column_stack([np.cumsum(rng.uniform(1, 1.3, k)) * rng.uniform(2.6, 6), rng.normal(size=k)])
     return gaussians(rng, C, axes, sizes(rng, k, low=40, least=15))
 
 
@@ -99,7 +106,7 @@ def elliptic_common(rng: Generator) -> Table:
     """One covariance for all, as discriminant analysis supposes."""
     k, d = count(rng, 2, 6), int(rng.choice([2, 2, 2, 3, 4]))
     axes = np.repeat(long_axes(rng, 1, d, rng.uniform(2, 6)), k, axis=0)
-    return gaussians(rng, centres(rng, axes, rng.uniform(3, 7)), axes, sizes(rng, k))
+    return gaussians(rng, centres(rng, axes, rng.uniform(2.5, 6)), axes, sizes(rng, k))
 
 
 @family("many_tight")
@@ -113,7 +120,7 @@ def many_near(rng: Generator) -> Table:
     k = int(rng.integers(8, 26))
     radii = np.exp(rng.uniform(0, 0.4) * rng.normal(size=k))
     axes = round_axes(radii, 2)
-    return gaussians(rng, centres(rng, axes, rng.uniform(3.4, 6)), axes, sizes(rng, k, 300, 12))
+    return gaussians(rng, centres(rng, axes, rng.uniform(2.8, 5.5)), axes, sizes(rng, k, 300, 12))
 
 
 @family("many_tight")
@@ -189,14 +196,14 @@ def unequal_numbers(rng: Generator) -> Table:
     k, d = count(rng, 2, 7), dimensions(rng, 5)
     n = rows(rng, 80)
     of = np.maximum(n * rng.dirichlet(np.full(k, rng.uniform(0.5, 2))), 8).astype(int)
-    return round_mixture(rng, k, d, rng.uniform(4, 9), of)
+    return round_mixture(rng, k, d, rng.uniform(3.2, 8), of)
 
 
 @family("unequal")
 def unequal_widths(rng: Generator) -> Table:
     k, d = count(rng, 2, 7), dimensions(rng, 5)
     axes = round_axes(np.exp(rng.uniform(0.4, 1) * rng.normal(size=k)), d)
-    return gaussians(rng, centres(rng, axes, rng.uniform(3.6, 7)), axes, sizes(rng, k, 60, 12))
+    return gaussians(rng, centres(rng, axes, rng.uniform(2.8, 6)), axes, sizes(rng, k, 60, 12))
 
 
 @family("unequal")
@@ -208,7 +215,7 @@ def unequal_both(rng: Generator) -> Table:
     if rng.random() < 0.5:
         area = np.abs(np.linalg.det(axes))
         of = np.maximum(of.sum() * area / area.sum(), 12).astype(int)
-    return gaussians(rng, centres(rng, axes, rng.uniform(3.4, 6)), axes, of)
+    return gaussians(rng, centres(rng, axes, rng.uniform(2.7, 5.5)), axes, of)
 
 
 @family("unequal")
@@ -217,13 +224,13 @@ def large_beside_small(rng: Generator) -> Table:
     k = int(rng.integers(2, 6))
     of = np.maximum(rows(rng, 150) * np.r_[1, rng.uniform(0.05, 0.35, k - 1)], 10).astype(int)
     axes = round_axes(np.r_[rng.uniform(2, 5), rng.uniform(0.5, 1.2, k - 1)], 2)
-    return gaussians(rng, centres(rng, axes, rng.uniform(4, 6.5), slack=0.1), axes, of)
+    return gaussians(rng, centres(rng, axes, rng.uniform(3.2, 6), slack=0.1), axes, of)
 
 
 @family("heavy_tailed", outliers=False)
 def tails_student(rng: Generator) -> Table:
     k, d = count(rng, 2, 6), dimensions(rng, 5)
-    C = centres(rng, round_axes(np.ones(k), d), rng.uniform(5.5, 14))
+    C = centres(rng, round_axes(np.ones(k), d), rng.uniform(4, 11))
     of = sizes(rng, k, least=8)
     return np.repeat(C, of, axis=0) + rng.standard_t(rng.uniform(2.2, 6), (of.sum(), d)), labels(of)
 
@@ -232,7 +239,7 @@ def tails_student(rng: Generator) -> Table:
 def tails_skewed(rng: Generator) -> Table:
     """Lognormal or exponential clusters, each leaning its own way."""
     k, d = count(rng, 2, 6), dimensions(rng, 4)
-    C = centres(rng, round_axes(np.ones(k), d), rng.uniform(5, 11))
+    C = centres(rng, round_axes(np.ones(k), d), rng.uniform(3.5, 9))
     pieces = []
     for c, m in zip(C, sizes(rng, k, least=8), strict=True):
         x = (
@@ -247,7 +254,7 @@ def tails_skewed(rng: Generator) -> Table:
 @family("heavy_tailed")
 def tails_laplace(rng: Generator) -> Table:
     k, d = count(rng, 2, 7), dimensions(rng, 4)
-    C = centres(rng, round_axes(np.ones(k), d), rng.uniform(5, 10))
+    C = centres(rng, round_axes(np.ones(k), d), rng.uniform(3.8, 9))
     of = sizes(rng, k, least=8)
     return np.repeat(C, of, axis=0) + rng.laplace(size=(of.sum(), d)), labels(of)
 
@@ -257,7 +264,7 @@ def density_contrast(rng: Generator) -> Table:
     """Clusters of the same number of rows, up to ten times as wide."""
     k = count(rng, 2, 6)
     axes = round_axes(np.exp(rng.uniform(0, np.log(10), k)), 2)
-    return gaussians(rng, centres(rng, axes, rng.uniform(3.6, 6)), axes, sizes(rng, k, 100, 20))
+    return gaussians(rng, centres(rng, axes, rng.uniform(2.7, 5.5)), axes, sizes(rng, k, 100, 20))
 
 
 @family("density")
@@ -303,12 +310,12 @@ def clusters_of_clusters(rng: Generator, inner: float, outer: float) -> tuple[Ro
 @family("hierarchical")
 def nested_fine(rng: Generator) -> Table:
     """Clusters of clusters whose parts are apart: the parts are the truth."""
-    X, y, _ = clusters_of_clusters(rng, rng.uniform(3.8, 7), rng.uniform(2.6, 5))
+    X, y, _ = clusters_of_clusters(rng, rng.uniform(3.4, 6.5), rng.uniform(2, 4))
     return X, y
 
 
 @family("hierarchical")
 def nested_coarse(rng: Generator) -> Table:
     """Clusters of clusters whose parts run into one another: the whole groups are the truth."""
-    X, _, groups = clusters_of_clusters(rng, rng.uniform(0.8, 2), rng.uniform(3.5, 6))
+    X, _, groups = clusters_of_clusters(rng, rng.uniform(0.8, 2), rng.uniform(2.8, 5))
     return X, groups

@@ -35,7 +35,7 @@ Fill = Callable[[Generator, int], Rows]
 
 def gap(rng: Generator, low: float = 0.0) -> float:
     """Free space between two shapes, in mean distances of neighbouring rows: at times none, rarely more than a few."""
-    return low if rng.random() < 0.25 else float(rng.uniform(low, low + log_uniform(rng, 1, 8)))
+    return low if rng.random() < 0.35 else float(rng.uniform(low, low + log_uniform(rng, 1, 8)))
 
 
 def chain(rng: Generator, k: int, step: float, angles: Rows | None = None) -> Rows:
@@ -200,7 +200,7 @@ def dumbbell(rng: Generator) -> Table:
 def bridged_pair(rng: Generator) -> Table:
     """Two blobs and a thin line of rows from one to the other."""
     of = sizes(rng, 2, 80, 30)
-    apart = rng.uniform(5, 12)
+    apart = rng.uniform(4.2, 10)
     C = np.array([[0.0, 0], [apart, 0]])
     gauss = rng.random() < 0.6
     X, y = assemble([c + (rng.normal(size=(m, 2)) if gauss else 2 * disc(rng, m)) for c, m in zip(C, of, strict=True)])

@@ -55,6 +55,20 @@ def single_gaussian_small(rng: Generator) -> Table:
     return one(rng.normal(size=(int(log_uniform(rng, 10, 100)), int(log_uniform(rng, 1, 15)))))
 
 
+@family("single_round", outliers=False)
+def single_small(rng: Generator) -> Table:
+    """Ten to a hundred rows of a cube, a ball, heavy tails or skewed columns."""
+    n, d = int(log_uniform(rng, 10, 100)), int(log_uniform(rng, 1, 9))
+    kind = rng.integers(5)
+    if kind == 0:
+        return one(rng.random((n, d)))
+    if kind == 1:
+        return one(disc(rng, n, d))
+    if kind == 2:
+        return one(rng.standard_t(rng.uniform(3, 6), (n, d)))
+    return one(np.exp(0.6 * rng.normal(size=(n, d))) if kind == 3 else rng.exponential(size=(n, d)))
+
+
 @family("single_round")
 def single_anisotropic(rng: Generator) -> Table:
     d = max(2, dimensions(rng))
@@ -165,7 +179,7 @@ def single_bent_shape(rng: Generator) -> Table:
 @family("single_shape")
 def single_star(rng: Generator) -> Table:
     """Three to seven blunt rays."""
-    k, depth = int(rng.integers(3, 8)), rng.uniform(0.2, 0.45)
+    k, depth = int(rng.integers(3, 8)), rng.uniform(0.1, 0.3)
     phase = rng.uniform(0, 2 * np.pi)
 
     def inside(u: Rows) -> np.ndarray:
@@ -251,7 +265,7 @@ def single_gappy_curve(rng: Generator) -> Table:
 @family("single_curve")
 def single_stroke_crossing(rng: Generator) -> Table:
     """A thick cross or Y of strokes, or a loop: one connected figure."""
-    n, w, k = rows(rng, 120), rng.uniform(0.05, 0.15), int(rng.integers(3, 6))
+    n, w, k = rows(rng, 120), rng.uniform(0.08, 0.2), int(rng.integers(3, 6))
     t = np.arange(k) * 2 * np.pi / k + rng.uniform(-0.3, 0.3, k)
     if rng.random() < 0.3:
         a = np.linspace(0, 2 * np.pi, 150)

@@ -36,7 +36,7 @@ def flat_pieces(rng: Generator) -> Table:
     k, d = count(rng, 2, 8), int(log_uniform(rng, 3, 200))
     of = fitting_sizes(rng, k, d)
     noise = rng.uniform(0.02, 0.15) / np.sqrt(d)
-    C = centres(rng, round_axes(np.ones(k), min(d, 8)), rng.uniform(1.8, 4)) @ rotation(rng, d)[: min(d, 8)]
+    C = centres(rng, round_axes(np.ones(k), min(d, 8)), rng.uniform(1.2, 3.5)) @ rotation(rng, d)[: min(d, 8)]
     pieces = []
     for c, m in zip(C, of, strict=True):
         q = int(rng.integers(1, min(3, d - 1) + 1))
@@ -57,7 +57,7 @@ def bent_sheets(rng: Generator) -> Table:
         pieces.append(
             np.sin(waves) @ rng.normal(size=(6, d)) / np.sqrt(3 * d) + u @ rng.normal(size=(u.shape[1], d)) / np.sqrt(d)
         )
-    C = centres(rng, round_axes(np.ones(k), min(d, 6)), rng.uniform(1.8, 4)) @ rotation(rng, d)[: min(d, 6)]
+    C = centres(rng, round_axes(np.ones(k), min(d, 6)), rng.uniform(1.2, 3.5)) @ rotation(rng, d)[: min(d, 6)]
     noise = rng.uniform(0.02, 0.12) / np.sqrt(d)
     return assemble([c + p + noise * rng.normal(size=p.shape) for c, p in zip(C, pieces, strict=True)])
 
@@ -70,7 +70,7 @@ def random_covariances(rng: Generator) -> Table:
     axes = np.stack(
         [np.exp(-rng.uniform(0, 1.2, d))[:, None] * rotation(rng, d) * rng.uniform(0.7, 1.4) for _ in range(k)]
     )
-    C = centres(rng, round_axes(np.ones(k), min(d, 10)), rng.uniform(3.5, 8)) @ rotation(rng, d)[: min(d, 10)]
+    C = centres(rng, round_axes(np.ones(k), min(d, 10)), rng.uniform(2.6, 6.5)) @ rotation(rng, d)[: min(d, 10)]
     return assemble([c + rng.normal(size=(m, d)) @ a for c, a, m in zip(C, axes, of, strict=True)])
 
 
@@ -79,7 +79,7 @@ def round_many_dimensions(rng: Generator) -> Table:
     """Round Gaussians of 10 to 200 dimensions about centres in general position."""
     k, d = count(rng, 2, 9), int(log_uniform(rng, 10, 200))
     of = fitting_sizes(rng, k, d)
-    apart = rng.uniform(1.0, 2.5) * np.sqrt(2) * d**0.25 * 2
+    apart = rng.uniform(0.8, 2.2) * np.sqrt(2) * d**0.25 * 2
     X = np.repeat(rng.normal(size=(k, d)) * apart / np.sqrt(2 * d), of, axis=0)
     return X + rng.normal(size=X.shape), labels(of)
 
@@ -152,7 +152,7 @@ def directions_on_sphere(rng: Generator) -> Table:
     mean = centres(rng, round_axes(np.ones(k), low), 1.0, scattered=True)
     mean = (mean - mean.mean(axis=0)) / np.linalg.norm(mean - mean.mean(axis=0), axis=1, keepdims=True).clip(0.2)
     near = np.linalg.norm(mean[:, None] - mean, axis=2)[np.triu_indices(k, 1)].min()
-    X = np.repeat(mean, of, axis=0) + max(near, 0.1) / rng.uniform(3.6, 7) * rng.normal(size=(of.sum(), low))
+    X = np.repeat(mean, of, axis=0) + max(near, 0.1) / rng.uniform(2.8, 6) * rng.normal(size=(of.sum(), low))
     X = X @ rotation(rng, d)[:low] + rng.uniform(0, 0.3) / np.sqrt(d) * near * rng.normal(size=(len(X), d))
     return X / np.linalg.norm(X, axis=1, keepdims=True), labels(of)
 
@@ -203,7 +203,7 @@ def standard(rng: Generator, X: Rows) -> Rows:
 @family("tables", turn=False, stretch=False)
 def table_correlated(rng: Generator) -> Table:
     k, d = count(rng, 2, 6), int(rng.integers(2, 13))
-    X, y = correlated(rng, k, d, rng.uniform(3, 6.5), sizes(rng, k, 30, 10))
+    X, y = correlated(rng, k, d, rng.uniform(2.4, 5.5), sizes(rng, k, 30, 10))
     return standard(rng, X), y
 
 
@@ -211,7 +211,7 @@ def table_correlated(rng: Generator) -> Table:
 def table_skewed(rng: Generator) -> Table:
     """Some columns are amounts: lognormal."""
     k, d = count(rng, 2, 5), int(rng.integers(2, 9))
-    X, y = correlated(rng, k, d, rng.uniform(3.5, 7), sizes(rng, k, 40, 12))
+    X, y = correlated(rng, k, d, rng.uniform(2.6, 6), sizes(rng, k, 40, 12))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     skew = rng.random(d) < 0.5
     return standard(rng, np.where(skew, np.exp(rng.uniform(0.3, 0.9) * X), X)), y
@@ -221,7 +221,7 @@ def table_skewed(rng: Generator) -> Table:
 def table_rounded(rng: Generator) -> Table:
     """Whole numbers with many ties: measurements to the nearest unit, answers on a scale of five to nine."""
     k, d = count(rng, 2, 5), int(rng.integers(2, 11))
-    X, y = correlated(rng, k, d, rng.uniform(3.5, 7), sizes(rng, k, 40, 15))
+    X, y = correlated(rng, k, d, rng.uniform(2.6, 6), sizes(rng, k, 40, 15))
     levels = rng.integers(5, 31, d) if rng.random() < 0.5 else np.full(d, rng.integers(7, 60))
     low, high = X.min(axis=0), X.max(axis=0)
     return standard(rng, np.round((X - low) / (high - low) * levels)), y
@@ -231,7 +231,7 @@ def table_rounded(rng: Generator) -> Table:
 def table_irrelevant(rng: Generator) -> Table:
     """Columns that tell nothing beside those that do."""
     k, d = count(rng, 2, 5), int(rng.integers(2, 6))
-    X, y = correlated(rng, k, d, rng.uniform(4.5, 9), sizes(rng, k, 60, 20))
+    X, y = correlated(rng, k, d, rng.uniform(3.2, 7.5), sizes(rng, k, 60, 20))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     m = int(rng.integers(1, d + 2))
     idle = rng.normal(size=(len(X), m)) if rng.random() < 0.6 else rng.uniform(-1.5, 1.5, (len(X), m))
@@ -242,7 +242,7 @@ def table_irrelevant(rng: Generator) -> Table:
 def table_few_values(rng: Generator) -> Table:
     """Numbers beside one or two columns of few values that differ by cluster only in their shares."""
     k, d = count(rng, 2, 5), int(rng.integers(2, 6))
-    X, y = correlated(rng, k, d, rng.uniform(4, 8), sizes(rng, k, 60, 20))
+    X, y = correlated(rng, k, d, rng.uniform(3, 7), sizes(rng, k, 60, 20))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     m = int(rng.integers(1, 3))
     few = np.column_stack(
@@ -258,7 +258,7 @@ def table_few_values(rng: Generator) -> Table:
 def table_two_columns(rng: Generator) -> Table:
     """Two columns, unlike in shape: one skewed, one nearly normal, groups of 30 to 300 rows."""
     k = count(rng, 2, 6)
-    X, y = correlated(rng, k, 2, rng.uniform(3, 6), sizes(rng, k, 60, 30, high=k * 300))
+    X, y = correlated(rng, k, 2, rng.uniform(2.5, 5.5), sizes(rng, k, 60, 30, high=k * 300))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     X[:, 0] = np.exp(rng.uniform(0.1, 0.6) * X[:, 0])
     return standard(rng, X), y
@@ -268,7 +268,7 @@ def table_two_columns(rng: Generator) -> Table:
 def mixed_shapes(rng: Generator) -> Table:
     """A disc, a ring, a long and a round group, a square, an arc: three to six together."""
     k = int(rng.integers(3, 7))
-    C = centres(rng, round_axes(np.ones(k), 2), rng.uniform(2.3, 4), scattered=rng.random() < 0.5)
+    C = centres(rng, round_axes(np.ones(k), 2), rng.uniform(1.9, 3.2), scattered=rng.random() < 0.5)
     pieces = []
     for c, m in zip(C, sizes(rng, k, 150, 30), strict=True):
         t = rng.uniform(0, 2 * np.pi, m)

@@ -48,9 +48,6 @@ def finish(
 ) -> Table:
     """Rotate, stretch, scale, jitter or round, add a few outliers, shuffle; labels become 0 to k - 1."""
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
-    if len(X) > MOST_ROWS:
-        kept = rng.choice(len(X), MOST_ROWS, replace=False)
-        X, y = X[kept], y[kept]
     d = X.shape[1]
     spread = float(X.std()) or 1.0
     if outliers and rng.random() < 0.08:
@@ -59,6 +56,9 @@ def finish(
         margin = 0.4 * (high - low)
         X = np.vstack([X, rng.uniform(low - margin, high + margin, (m, d))])
         y = np.r_[y, np.full(m, -1)]
+    if len(X) > MOST_ROWS:
+        kept = rng.choice(len(X), MOST_ROWS, replace=False)
+        X, y = X[kept], y[kept]
     if stretch and 2 <= d <= 20 and rng.random() < 0.25:
         X = X * np.exp(rng.uniform(0, np.log(3), d))
     if turn and d >= 2 and rng.random() < 0.7:
@@ -83,7 +83,7 @@ def log_uniform(rng: Generator, low: float, high: float) -> float:
 def rows(rng: Generator, low: float = 10) -> int:
     """A number of rows: most from 60 to 3,000, some from `low` on, few up to 20,000."""
     u = rng.random()
-    if u < 0.1:
+    if u < 0.12:
         return int(log_uniform(rng, low, max(60, 1.5 * low)))
     return int(log_uniform(rng, max(60, low), 3000) if u < 0.94 else log_uniform(rng, 3000, MOST_ROWS))
 
@@ -212,9 +212,9 @@ def lobed(rng: Generator, n: int, depth: float | None = None) -> Rows:
     waves = np.arange(1, h + 1) * t[:, None]
     R = np.maximum(1 + s * (np.cos(waves) @ a[0] + np.sin(waves) @ a[1]), 0.25)
     # as many rows at an angle as its part of the area
-    t, R = (v[rng.random(len(t)) < (R / R.max()) ** 2] for v in (t, R))
-    t, R = np.resize(t, n), np.resize(R, n)
-    r = R * np.sqrt(rng.random(n)) / R.max()
+    kept = rng.random(len(t)) < (R / R.max()) ** 2
+    t, r = np.resize(t[kept], n), np.resize(R[kept], n) / R.max()
+    r = r * np.sqrt(rng.random(n))
     return np.column_stack([r * np.cos(t), r * np.sin(t)])
 
 
