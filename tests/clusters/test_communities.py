@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcac import CAPlus
 from fcac.clusters import Change, Communities
-from fcac.clusters.snn_graph import feature_scales, neighbours_for, shared_neighbour_graph
+from fcac.clusters.snn_graph import neighbours_for, shared_neighbour_graph
 from fcac.clusters.tracking import match_clusters
 from fcac.model import CAPlusCommunities
 from fcac.paper.splits import paper_dirichlet
@@ -103,30 +103,6 @@ def test_distinct_points_do_not_depend_on_order_and_zero_has_no_sign():
 
 
 # ---------------------------------------------------------------- graph and tree
-
-
-def test_scales_are_evened_out_the_more_the_fewer_features_would_be_heard():
-    generator = np.random.default_rng(0)
-    alike = generator.normal(size=(500, 8)) * np.linspace(0.8, 1.2, 8)
-    assert (feature_scales(alike, np.ones(500)) == 1).all()
-    # digits: two thirds of the pixels are heard, so a quarter of the way
-    digits = load_digits().data
-    spread = digits.std(axis=0)
-    factors = feature_scales(digits, np.ones(len(digits)))
-    assert np.allclose(factors[spread > 0], np.exp2(np.rint(2 * np.log2(spread[spread > 0])) / -8))
-    assert (factors[spread == 0] == 1).all()
-    wine = load_wine().data
-    factors = feature_scales(wine, np.ones(len(wine)))
-    spread = (wine * factors).std(axis=0)
-    assert spread.max() / spread.min() < 1.42
-    assert np.allclose(np.log2(factors) * 2 % 1, 0)
-
-
-def test_constant_features_do_not_matter():
-    nodes = np.random.default_rng(0).normal(size=(40, 3)) * [1e6, 1, 1]
-    wide = np.column_stack([nodes, np.full(40, 7.0)])
-    assert np.array_equal(feature_scales(wide, np.ones(40))[:3], feature_scales(nodes, np.ones(40)))
-    assert np.isfinite(feature_scales(wide, np.ones(40))).all()
 
 
 def test_neighbours_stay_a_small_share():

@@ -13,9 +13,10 @@ from fcac.clusters.cluster_tree import Tree
 from fcac.clusters.column_metric import column_map, needs_map
 from fcac.clusters.hierarchy import hierarchy_of
 from fcac.clusters.single_column import join_single_columns
-from fcac.clusters.snn_graph import SNNEdges, moments, neighbours_for, scales_for
+from fcac.clusters.snn_graph import SNNEdges, neighbours_for
 from fcac.clusters.stability import Stability, resampled_stability
 from fcac.novelty import is_novel, reach_from_spacing
+from fcac.scaling import moments, scales_for
 from fcac.search.exact import Searcher, distinct, is_approximate
 from fcac.search.knn_lists import NeighborLists, build_lists, build_lists_approximate, update_lists
 from fcac.search.morton_order import MortonOrder, grid_of

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.clusters.snn_graph import moments, scales_for
 from fcac.nodes import _cells as kernels
 from fcac.nodes.cells import SAMPLE_ROWS, Cells, variances_of_present
 from fcac.nodes.reservoir import Reservoir
 from fcac.nodes.sample import OPEN, RowSample
+from fcac.scaling import moments, scales_for
 
 # Rows that count for less than this are forgotten: seven half-lives.
 _LEAST = 2.0**-7

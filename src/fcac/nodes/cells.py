@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
-from fcac.clusters.snn_graph import moments, scales_for
 from fcac.nodes import _cells as kernels
 from fcac.nodes.sample import OPEN, RowSample
 from fcac.nodes.seeds import SeedIndex, pivots_for
 from fcac.nodes.trail import Trail
+from fcac.scaling import moments, scales_for
 from fcac.search.gaps import GapFiller
 
 #: Rows kept beside the cells once these no longer hold every row.

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
 from fcac.clusters import Communities
-from fcac.clusters.snn_graph import moments
 from fcac.clusters.tracking import Extent, Move
 from fcac.codebook import Codebook
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.federation.readout import ReadOut, Shuffler
 from fcac.privacy.mechanisms import may_be_shared
+from fcac.scaling import moments
 
 _LOGGED = ("nodes", "counts", "deviation", "count_deviation")
 
