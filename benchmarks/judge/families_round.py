@@ -190,6 +190,35 @@ def overlapping_mixed(rng: Generator) -> Table:
     return gaussians(rng, centres(rng, axes, max(2.2, overlap(rng))), axes, sizes(rng, k, 60, 20))
 
 
+@family("overlapping")
+def overlapping_discs(rng: Generator) -> Table:
+    """Three to nine evenly filled discs or balls whose margins overlap or just miss."""
+    k, d = int(rng.integers(3, 10)), int(rng.choice([2, 2, 2, 2, 3]))
+    of = (log_uniform(rng, 50, 300) * np.exp(rng.choice([0, 0.3]) * rng.normal(size=k))).astype(int)
+    radii = np.exp(rng.choice([0, 0.25]) * rng.normal(size=k))
+    C = centres(rng, round_axes(radii, d), rng.uniform(1.45, 2.15), slack=0.12)
+    return assemble([c + r * disc(rng, m, d) for c, r, m in zip(C, radii, of, strict=True)])
+
+
+@family("overlapping")
+def overlapping_densities(rng: Generator) -> Table:
+    """Three to nine groups of 40 to 300 rows that overlap, narrow dense ones beside broad sparse ones."""
+    k = int(rng.integers(3, 10))
+    of = np.exp(rng.uniform(np.log(40), np.log(300), k)).astype(int)
+    axes = long_axes(rng, k, 2, rng.uniform(1, 2.5)) * np.exp(rng.uniform(0, np.log(4), (k, 1, 1)))
+    return gaussians(rng, centres(rng, axes, rng.uniform(2.3, 4.2), slack=0.15), axes, of)
+
+
+@family("overlapping")
+def overlapping_cloud(rng: Generator) -> Table:
+    """Three to eight groups whose centres are themselves normal: some apart, some one upon the other."""
+    k, d = int(rng.integers(3, 9)), int(rng.choice([2, 2, 2, 3, 4]))
+    while True:
+        C = rng.normal(size=(k, d)) * rng.uniform(2.5, 6)
+        if np.linalg.norm(C[:, None] - C, axis=2)[np.triu_indices(k, 1)].min() > 2.1:
+            return gaussians(rng, C, round_axes(np.ones(k), d), sizes(rng, k, 100, 25))
+
+
 @family("unequal")
 def unequal_numbers(rng: Generator) -> Table:
     """Many rows in one cluster, few in others, the same width."""

@@ -268,7 +268,7 @@ def table_two_columns(rng: Generator) -> Table:
 def mixed_shapes(rng: Generator) -> Table:
     """A disc, a ring, a long and a round group, a square, an arc: three to six together."""
     k = int(rng.integers(3, 7))
-    C = centres(rng, round_axes(np.ones(k), 2), rng.uniform(1.9, 3.2), scattered=rng.random() < 0.5)
+    C = centres(rng, round_axes(np.ones(k), 2), rng.uniform(1.7, 2.7), scattered=rng.random() < 0.5)
     pieces = []
     for c, m in zip(C, sizes(rng, k, 150, 30), strict=True):
         t = rng.uniform(0, 2 * np.pi, m)
