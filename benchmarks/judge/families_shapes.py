@@ -133,7 +133,7 @@ def touching_lobed(rng: Generator) -> Table:
     """Irregular filled outlines that touch or nearly."""
     k = count(rng, 2, 7)
     of = sizes(rng, k, 120, 30)
-    C = chain(rng, k, rng.uniform(1.6, 2.2))
+    C = chain(rng, k, rng.uniform(1.4, 2.0))
     return assemble([c + lobed(rng, m) for c, m in zip(C, of, strict=True)])
 
 
