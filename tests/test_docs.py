@@ -255,10 +255,8 @@ def test_architecture_names_every_package() -> None:
 
 
 @pytest.mark.slow
-def test_architecture_shows_the_imports_and_files_there_are() -> None:
+def test_architecture_shows_the_imports_there_are() -> None:
     imports = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw_imports.py"))
-    page = imports["PAGE"].read_text("utf-8")
-    assert imports["filled"](page) == page, "run python docs/pictures/draw_imports.py"
     picture = (ROOT / "docs" / "pictures" / "imports.svg").read_text("utf-8")
     drawn = set(re.findall(r'id="(\w+)-imports-(\w+)"', picture))
     assert drawn == set(imports["imports"]()), "run python docs/pictures/draw_imports.py"

@@ -1,13 +1,11 @@
-"""Draw which packages of fcac import which, and list their files in the page on architecture.
+"""Draw which packages of fcac import which.
 
 ``python docs/pictures/draw_imports.py`` writes ``imports.svg`` beside itself, from the imports in the source and the
-layers in pyproject.toml, and the list of files in ``docs/contributing/architecture.md``, from the first paragraph of
-each module's docstring. A test compares both with the source.
+layers in pyproject.toml. A test compares it with the source.
 """
 
 from __future__ import annotations
 
-import ast
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -23,9 +21,6 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SOURCE = ROOT / "src" / "fcac"
-PAGE = ROOT / "docs" / "contributing" / "architecture.md"
-BEGIN = "<!-- files: begin (written by docs/pictures/draw_imports.py) -->"
-END = "<!-- files: end -->"
 
 INK, GREY, PALE, BOX = "#22303c", "#8c96a0", "#d3d8dd", "#eaf2f8"
 # What everything may use is one box at the bottom: arrows to it would hide all others.
@@ -152,36 +147,5 @@ def _box(axes: Axes, text: str, x: float, y: float, width: float, size: float = 
     return box
 
 
-def files() -> str:
-    """Return the list of files: a heading and a table for every package, bottom layer first, then single modules."""
-    lines: list[str] = []
-    for name in reversed(packages()):
-        lines += [f"### `{name}`", "", "| file | what is in it |", "|---|---|"]
-        below = sorted((SOURCE / name).rglob("*.py"))
-        lines += [
-            _line(path, SOURCE / name) for path in below if path.name != "__init__.py" or path.parent.name != name
-        ]
-        lines.append("")
-    lines += ["### Single modules", "", "| file | what is in it |", "|---|---|"]
-    lines += [_line(path, SOURCE) for path in sorted(SOURCE.glob("*.py"))]
-    return "\n".join(lines)
-
-
-def _line(path: Path, folder: Path) -> str:
-    about = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    first = " ".join(about.split("\n\n")[0].split()).replace("|", "\\|")
-    # roles of Sphinx mean nothing in Markdown
-    for role in (":mod:", ":class:", ":func:"):
-        first = first.replace(role, "")
-    return f"| `{path.relative_to(folder).as_posix()}` | {first.replace('``', '`').replace('`~', '`')} |"
-
-
-def filled(text: str) -> str:
-    """Return the page with the list of files between the marks replaced."""
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{files()}\n\n{END}{rest.split(END)[1]}"
-
-
 if __name__ == "__main__":
     draw()
-    PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
