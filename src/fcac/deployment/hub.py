@@ -9,7 +9,7 @@ The state directory contains:
 
 A round is closed by one transaction of the store. Before it, the inbox shows which sites need not be asked again; after
 it, the inbox is obsolete. A crash at any moment therefore neither loses a contribution that has arrived nor counts one
-twice. A directory of fcac 0.1.0 is migrated when it is first used.
+twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import numpy as np
 
 from fcac import persistence
 from fcac._text import plain
-from fcac.deployment import legacy
 from fcac.deployment.inbox import Inbox
 from fcac.deployment.incoming import check_statement
 from fcac.deployment.limits import Amount, cap_round, unusual
@@ -103,13 +102,6 @@ class Hub:
         self.state.mkdir(parents=True, exist_ok=True)
         self.store = HubStore(self.state / _STORE_FILE)
         self._inbox = Inbox(self.state / "inbox")
-        if legacy.is_pending(self.state):
-            self._take_over()
-
-    def _take_over(self) -> None:
-        with self._alone():
-            if legacy.is_pending(self.state):  # another process may have done it meanwhile
-                self.note("taken over", contributions=legacy.take_over(self.state, self.store))
 
     # ------------------------------------------------------------ reading
 
