@@ -96,7 +96,7 @@ def test_centres_are_told_in_the_units_of_the_table() -> None:
 
 def test_categories_stay_shares() -> None:
     schema = Schema([Column("sex", categories=("f", "m")), Column("age", min=0, max=50, scaling="range")])
-    rows = np.array([[1.0, 0.0, 0.5]])
+    rows = schema.apply(pd.DataFrame({"sex": ["f"], "age": [25.0]}))
     assert schema.unscaled(rows).tolist() == [[1.0, 0.0, 25.0]]
 
 
