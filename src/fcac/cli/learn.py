@@ -12,7 +12,6 @@ from fcac.cli.console import BadUse, Progress, note, say
 from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:
-    from fcac.model.run_log import Run
     from fcac.tables import Tables
 
 
@@ -32,6 +31,7 @@ def learn_and_save(
 ) -> None:
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
+    from fcac.model.run_log import Run
 
     check_records(model.privacy, record_id, part)
     started = time.monotonic()
@@ -45,7 +45,8 @@ def learn_and_save(
         model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
     seconds = time.monotonic() - started
     if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
-        model.runs_ = (*model.runs_, _run(model, tables, seconds))
+        left_out = tables.n_dropped, dict(tables.dropped_for)
+        model.runs_ = (*model.runs_, Run(model.n_rounds_, tables.n_read, *left_out, seconds))
     save(model, out)
     _summarise(model, tables, seconds)
     say(f"Model: {out}")
@@ -59,19 +60,6 @@ def learn_and_save(
         note(f"Next: fcac report {out} --out report.html")
     for line in model.verdict_.lines():
         say(line)
-
-
-def _run(model: Any, tables: Tables, seconds: float) -> Run:
-    """Return what this round read and left out, as it is stored with the model."""
-    from fcac.model.run_log import Run
-
-    split = tables.split
-    sites = ""
-    if split is not None:
-        how = {"dirichlet": f", alpha {split.alpha:g}", "classes": f", {split.n_classes} labels each"}
-        sites = f"{counted(split.n_sites, 'site')} simulated, {split.partition}{how.get(split.partition, '')}, "
-        sites += f"seed {split.seed}"
-    return Run(model.n_rounds_, tables.n_read, tables.n_dropped, dict(tables.dropped_for), seconds, sites)
 
 
 def check_records(mechanism: Any, record_id: str | None, part: str | None) -> None:
