@@ -82,7 +82,6 @@ class PooledTask:
                 # the same rows are needed in every step; they count as a repeat only in the first
                 batch=prepared.given_rows if assigned.step == 1 else None,
                 record_ids=prepared.record_ids,
-                partition=prepared.partition,
                 what=f"NodeRelease, summed over sites, step {assigned.step} of {assigned.n_steps} of "
                 f"eps = {self.mechanism.epsilon:g} at delta = {show(self.mechanism.delta)}",
                 # in units of 1/WEIGHT the sum of shares is as good as continuous noise, like a single draw
@@ -116,7 +115,6 @@ def play_pooled_round(
     round: int | None = None,
     progress: Callable[[int], None] | None = None,
     record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
-    partition: str | None = None,
     fault: Fault | None = None,
 ) -> Contribution:
     """Sum the sites' rows step by step under secure aggregation, and let the server absorb the nodes that come out.
@@ -135,7 +133,7 @@ def play_pooled_round(
     round : int, optional
     progress : callable, optional
         Called with the number of steps that are over.
-    record_ids, partition
+    record_ids
         As in :func:`~fcac.federation.rounds.play_round`.
     fault : callable, optional
         Called with site, stage, step and answer; returns the answer, or None if it is lost and the site is gone.
@@ -162,7 +160,6 @@ def play_pooled_round(
                 site=text,
                 round=number,
                 record_ids=None if record_ids is None else record_ids.get(name),
-                partition=partition,
             ),
             joint,
         )

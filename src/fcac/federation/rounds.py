@@ -23,7 +23,6 @@ def play_round(
     n_jobs: int | None = None,
     progress: Callable[[int], None] | None = None,
     record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
-    partition: str | None = None,
     weights: Mapping[SiteName, Any] | None = None,
     trails: Mapping[SiteName, Trail] | None = None,
 ) -> list[Contribution]:
@@ -46,8 +45,6 @@ def play_round(
         Called with the number of sites that have contributed.
     record_ids : mapping of name to ids, optional
         With a mapping of rows: the id of each row of each site; see :meth:`Site.contribute`.
-    partition : str, optional
-        Part of the data that this round is, fixed without looking at values; see :meth:`Site.contribute`.
     weights : mapping of name to weights, optional
         With a mapping of rows: how many rows each row stands for.
     trails : mapping of name to Trail, optional
@@ -67,7 +64,7 @@ def play_round(
         if isinstance(data, Mapping):
             names = site_order(data)
             if record_ids is not None:  # all of them, before the first site is charged
-                record_ids = {name: sites[name].checked_records(record_ids[name], partition) or [] for name in names}
+                record_ids = {name: sites[name].checked_records(record_ids[name]) or [] for name in names}
         else:
             seen: set[SiteName] = set()
             for name, *piece in data:
@@ -85,7 +82,6 @@ def play_round(
                 data.get(name) if isinstance(data, Mapping) else None,
                 number,
                 record_ids=None if record_ids is None else record_ids.get(name),
-                partition=partition,
                 weights=None if weights is None else weights.get(name),
                 n_threads=n_threads,
                 trail=None if trails is None else trails.get(name),

@@ -32,6 +32,7 @@ from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.record_ids import refuse_removed
 from fcac.tables.schema import Schema
 
 
@@ -163,8 +164,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
         schema: Any = None,
+        **removed: Any,
     ) -> Self:
         """Start anew and play one round.
 
@@ -180,18 +181,18 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
         schema : Schema or path, optional
             What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
             :class:`fcac.tables.Schema`. Later tables are read by it too.
+        **removed
+            Nothing is taken here; ``partition``, of 0.1.0, is refused with a word on record ids.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=True, schema=schema)
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema)
 
     def partial_fit(
         self,
@@ -201,7 +202,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
+        **removed: Any,
     ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
@@ -217,15 +218,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
+        **removed
+            As in :meth:`fit`.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=not hasattr(self, "server_"))
 
     def _play(
         self,
@@ -233,7 +234,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         groups: Any,
         sample_weight: Any,
         record_ids: Any,
-        partition: str | None,
         *,
         reset: bool,
         schema: Any = None,
@@ -270,11 +270,11 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         if pooled:
             if weights is not None:
                 raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
-            self._play_pooled(server, sites, data, ids, partition)
+            self._play_pooled(server, sites, data, ids)
         else:
             play_round(
                 server, sites, data,
-                n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails,
+                n_jobs=self.n_jobs, record_ids=ids, weights=weights, trails=trails,
             )  # fmt: skip
         self._adopt(server, sites, data.n_features, condenser, told)
         self._trails = None if trails is None else (trails, data.places())
@@ -293,7 +293,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         n_features: int,
         feature_names: list[str] | None = None,
         *,
-        partition: str | None = None,
         schema: Schema | None = None,
     ) -> Self:
         """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
@@ -306,8 +305,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             Read once; a site's rows may come in several pieces.
         n_features : int
         feature_names : list of str, optional
-        partition : str, optional
-            As in :meth:`fit`.
         schema : Schema, optional
             What the rows came through; the first call keeps it as ``schema_``.
 
@@ -339,9 +336,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
                 yield name, *piece
 
         if pooled:
-            self._play_pooled(server, sites, *rows_by_site(named()), partition)
+            self._play_pooled(server, sites, *rows_by_site(named()))
         else:
-            play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
+            play_round(server, sites, named(), n_jobs=self.n_jobs)
         if not started:
             self.schema_, self._by_schema = schema, False
             self._keep_names(feature_names)
@@ -360,13 +357,12 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         sites: dict[SiteName, Site],
         data: Mapping[SiteName, Any],
         record_ids: Mapping[SiteName, Sequence[Any]] | None,
-        partition: str | None,
     ) -> None:
         from fcac.federation.pooled import play_pooled_round
 
         play_pooled_round(
             server, sites, data, self.privacy,
-            tolerance=self._tolerance(), record_ids=record_ids, partition=partition,
+            tolerance=self._tolerance(), record_ids=record_ids,
         )  # fmt: skip
 
     def _seed(self) -> int:
