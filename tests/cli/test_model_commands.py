@@ -218,13 +218,14 @@ def test_inspect_says_what_a_file_holds(clinics, model, capfd):
     assert "states of all sites and 3 contributions" in said
     assert "do not share this file" in said
     assert "north" in said
-    assert "least stable: cluster" in said
+    verdict = load(model).verdict_
+    assert f"  {verdict.headline}\n" in said
     facts = json.loads(fcac(capfd, "inspect", model, "--json"))
     assert facts["site_states"] is True
     assert facts["contributions"] == 3
     assert [site["records"] for site in facts["sites"]] == [450, 450, 450]
-    assert 0 <= facts["stability"]["overall"] <= 1
-    assert len(facts["stability"]["clusters"]) == facts["clusters"]
+    assert facts["verdict"]["headline"] == verdict.headline
+    assert [caution["kind"] for caution in facts["verdict"]["cautions"]] == [c.kind for c in verdict.cautions]
     fcac(capfd, "export", model, "-o", clinics / "book.fcac")
     facts = json.loads(fcac(capfd, "inspect", clinics / "book.fcac", "--json"))
     assert (facts["holds"], facts["site_states"], facts["contributions"]) == ("Codebook", False, 0)

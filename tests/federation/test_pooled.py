@@ -7,7 +7,8 @@ from fcac import FCAC
 from fcac.aggregation.pooled import POOLED, PooledGrowth, site_vector
 from fcac.exceptions import BudgetExceeded, TooFewSites
 from fcac.federation import Server
-from fcac.federation.pooled import play_pooled_round, tolerance_for
+from fcac.federation.pooled import Summed, tolerance_for
+from fcac.federation.rounds import Round
 from fcac.model import models
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.cell_statistics import to_grid
@@ -26,6 +27,11 @@ def _rows(n=600, seed=0):
 def _sites(n_sites, n=600, seed=0):
     rows, _ = _rows(n, seed)
     return {f"s{i}": rows[i::n_sites] for i in range(n_sites)}
+
+
+def play_summed_round(server, sites, data, privacy, **settings):
+    (sent,) = Round.play(server, Summed(sites, data, privacy, **settings)).sent
+    return sent
 
 
 def _mechanism(seed=1, **more):
@@ -61,7 +67,7 @@ def test_totals_equal_those_of_one_site_with_the_same_rows_and_noise():
     """Bit for bit: the protocol adds nothing and loses nothing."""
     n_sites, sampler = 5, _Recorded(3)
     data, sites = _sites(n_sites), {}
-    play_pooled_round(Server(), sites, data, NodeRelease(4, BOUNDS, sampler=sampler))
+    play_summed_round(Server(), sites, data, NodeRelease(4, BOUNDS, sampler=sampler))
     alone = _Replayed(0)
     drawn = iter(sampler.noise)
     for step in range(6):
@@ -85,7 +91,7 @@ def test_sites_that_vanish_are_left_out_and_pay_only_for_what_they_drew(tmp_path
             return None
         return answer
 
-    sent = play_pooled_round(Server(), {}, _sites(7), mechanism, tolerance=2, fault=fault)
+    sent = play_summed_round(Server(), {}, _sites(7), mechanism, tolerance=2, fault=fault)
     assert sent.privacy["sites"] == 5
     spent = {name: ledger.spent_rho(name) for name in ("s0", "s1", "s4")}
     assert spent["s1"] == 0
@@ -100,7 +106,7 @@ def test_too_many_vanish():
 
     server, sites = Server(), {}
     with pytest.raises(TooFewSites, match="3 of 5 sites have sent"):
-        play_pooled_round(server, sites, _sites(5), _mechanism(), fault=fault)
+        play_summed_round(server, sites, _sites(5), _mechanism(), fault=fault)
     assert server.n_rounds == 0
     assert sites == {}
 
@@ -109,10 +115,10 @@ def test_too_many_vanish():
 def test_budget_is_checked_before_anybody_pays(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db", 4, 1e-6)
     mechanism, sites = _mechanism(ledger=ledger), {}
-    play_pooled_round(Server(), sites, _sites(4), mechanism)
+    play_summed_round(Server(), sites, _sites(4), mechanism)
     before = len(ledger.entries())
     with pytest.raises(BudgetExceeded, match="s0"):
-        play_pooled_round(Server(), sites, _sites(4, seed=2), mechanism)
+        play_summed_round(Server(), sites, _sites(4, seed=2), mechanism)
     assert len(ledger.entries()) == before == 24
     assert all(entry["completed"] for entry in ledger.entries())
 

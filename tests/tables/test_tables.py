@@ -216,9 +216,10 @@ def test_a_schema_chooses_orders_and_drops_rows(tmp_path):
 
 def test_categories_are_read_as_text_from_csv(tmp_path):
     (tmp_path / "x.csv").write_text("grade,a\n1,5\n2,6\n1,7\n")
-    tables = open_tables([tmp_path / "x.csv"], Schema([Column("grade", categories=("1", "2")), "a"]))
+    schema = Schema([Column("grade", categories=("1", "2")), "a"])
+    tables = open_tables([tmp_path / "x.csv"], schema)
     assert tables.feature_names == ["grade=1", "grade=2", "a"]
-    assert joined(tables)["x"].tolist() == [[1, 0, 5], [0, 1, 6], [1, 0, 7]]
+    assert schema.unscaled(joined(tables)["x"]).tolist() == [[1, 0, 5], [0, 1, 6], [1, 0, 7]]
 
 
 def test_dropped_rows_keep_sites_and_ids_in_step(tmp_path):

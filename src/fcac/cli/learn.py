@@ -56,6 +56,8 @@ def learn_and_save(
         say(f"Report: {report}")
     elif model.n_rounds_ == 1:
         note(f"Next: fcac report {out} --out report.html")
+    for line in model.verdict_.lines():
+        say(line)
 
 
 def _run(model: Any, tables: Tables, seconds: float) -> Run:
@@ -98,8 +100,8 @@ def _summarise(model: Any, tables: Tables, seconds: float) -> None:
     )
     if tables.n_dropped:
         say(f"Left out {counted(tables.n_dropped, 'row')} with missing values, as the schema says.")
-    found = f"{counted(model.n_clusters_, 'cluster')} in {counted(len(server.nodes), 'node')}"
-    say(f"Sites sent {counted(sent, 'node')}; the server has {found}.")
+    nodes = counted(len(server.nodes), "node")
+    say(f"Sites sent {counted(sent, 'node')}; the server has {nodes}.")
     say_privacy(model)
 
 

@@ -17,7 +17,7 @@ from fcac.aggregation.roster import fewest_sites, usual_tolerance
 from fcac.exceptions import BudgetExceeded
 from fcac.federation.aggregation_setting import SECURE
 from fcac.federation.contribution import Contribution
-from fcac.federation.server import Server
+from fcac.federation.rounds import Engine
 from fcac.federation.site import Site
 from fcac.privacy.cell_statistics import person_weights
 from fcac.privacy.mechanism import AnyMechanism
@@ -105,23 +105,11 @@ class PooledTask:
                 self.mechanism.ledger.complete(number)
 
 
-def play_pooled_round(
-    server: Server,
-    sites: dict[SiteName, Site],
-    data: Mapping[SiteName, Any],
-    privacy: AnyMechanism | None,
-    *,
-    tolerance: int | None = None,
-    round: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
-    fault: Fault | None = None,
-) -> Contribution:
-    """Sum the sites' rows step by step under secure aggregation, and let the server absorb the nodes that come out.
+class Summed(Engine):
+    """Sums the sites' rows step by step under secure aggregation; one contribution comes of it.
 
     Parameters
     ----------
-    server : Server
     sites : dict of name to Site
         Holds what was released so far under the name :data:`~fcac.aggregation.pooled.POOLED`; the sites themselves
         keep nothing. It is changed.
@@ -130,84 +118,102 @@ def play_pooled_round(
     privacy : NodeRelease
     tolerance : int, optional
         Sites that may vanish or collude; a tenth by default.
-    round : int, optional
     progress : callable, optional
         Called with the number of steps that are over.
     record_ids
-        As in :func:`~fcac.federation.rounds.play_round`.
+        As of :class:`~fcac.federation.in_process.InProcess`.
     fault : callable, optional
         Called with site, stage, step and answer; returns the answer, or None if it is lost and the site is gone.
-
-    Returns
-    -------
-    Contribution
-        That of all sites together.
     """
-    mechanism = check_pooled(privacy)
-    names = site_order(data)
-    spelled = {str(name): name for name in names}
-    if len(spelled) != len(names):
-        raise ValueError("two sites have the same name, once as a text and once as a number")
-    pooled = sites.get(POOLED) or Site(POOLED, mechanism)
-    number = pooled.round + 1 if round is None else int(round)
-    tolerated = tolerance_for(len(names), tolerance)
-    joint = f"round {number} ({secrets.token_hex(8)})"
-    work = {
-        text: PooledTask(
-            mechanism,
-            mechanism.prepare(
-                _rows(data[name]),
-                site=text,
-                round=number,
-                record_ids=None if record_ids is None else record_ids.get(name),
-            ),
-            joint,
-        )
-        for text, name in spelled.items()
-    }
-    check_budgets(mechanism, list(spelled), record_ids)
-    study = SigningKey.new()
-    keys = {text: SigningKey.new() for text in spelled}
-    roster = Roster("in one process", 1, {t: key.public for t, key in keys.items()}, tolerated, fewest_sites(tolerated))
-    agreed = terms(mechanism)
-    members = {text: Member(text, key, study.public, agreed) for text, key in keys.items()}
-    released = pooled.model if isinstance(pooled.model, ReleasedState) else None
-    growth = PooledGrowth(mechanism, released, number)
-    collector = Collector(roster, roster.signed_by(study), number, 1, growth.n_steps, agreed)
-    gone: set[str] = set()
 
-    def play_stage() -> None:
+    def __init__(
+        self,
+        sites: dict[SiteName, Site],
+        data: Mapping[SiteName, Any],
+        privacy: AnyMechanism | None,
+        *,
+        tolerance: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
+        fault: Fault | None = None,
+    ) -> None:
+        self.mechanism = check_pooled(privacy)
+        self.sites, self.data = sites, data
+        self._spelled = {str(name): name for name in site_order(data)}
+        if len(self._spelled) != len(data):
+            raise ValueError("two sites have the same name, once as a text and once as a number")
+        self._pooled = sites.get(POOLED) or Site(POOLED, self.mechanism)
+        self._tolerance = tolerance_for(len(data), tolerance)
+        self._progress, self._fault = progress, fault
+        self._record_ids = record_ids
+
+    @property
+    def newest_round(self) -> int:
+        return self._pooled.round
+
+    def contribute(self, number: int) -> list[Contribution]:
+        mechanism, pooled = self.mechanism, self._pooled
+        work = self._tasks(number)
+        check_budgets(mechanism, list(work), self._record_ids)
+        study = SigningKey.new()
+        keys = {text: SigningKey.new() for text in work}
+        least = fewest_sites(self._tolerance)
+        roster = Roster("in one process", 1, {t: key.public for t, key in keys.items()}, self._tolerance, least)
+        agreed = terms(mechanism)
+        members = {text: Member(text, key, study.public, agreed) for text, key in keys.items()}
+        released = pooled.model if isinstance(pooled.model, ReleasedState) else None
+        growth = PooledGrowth(mechanism, released, number)
+        collector = Collector(roster, roster.signed_by(study), number, 1, growth.n_steps, agreed)
+        gone: set[str] = set()
+        for _ in range(2):
+            self._play_stage(collector, members, work, gone)
+        while growth.request is not None:
+            collector.begin_step(growth.task())
+            for _ in range(3):
+                self._play_stage(collector, members, work, gone)
+            assert collector.total is not None
+            growth.take(collector.total, len(collector.survivors), collector.certain_shares)
+            if self._progress is not None:
+                self._progress(collector.step)
+        for task in work.values():
+            task.complete()
+        assert growth.released is not None
+        pooled.adopt(growth.released, number)
+        self.sites[POOLED] = pooled
+        return [pooled_contribution(pooled, len(collector.survivors), self._tolerance)]
+
+    def _tasks(self, number: int) -> dict[str, PooledTask]:
+        joint = f"round {number} ({secrets.token_hex(8)})"
+        ids = self._record_ids or {}
+        return {
+            text: PooledTask(
+                self.mechanism,
+                self.mechanism.prepare(
+                    _rows(self.data[name]),
+                    site=text,
+                    round=number,
+                    record_ids=ids.get(name),
+                ),
+                joint,
+            )
+            for text, name in self._spelled.items()
+        }
+
+    def _play_stage(
+        self, collector: Collector, members: Mapping[str, Member], work: Mapping[str, PooledTask], gone: set[str]
+    ) -> None:
         for text, request in collector.requests().items():
             if text in gone:
                 continue
             stage, step = collector.stage, collector.step
             answer: bytes | None = members[text].answer(request, work[text])
-            if fault is not None and answer is not None:
-                answer = fault(text, stage, step, answer)
+            if self._fault is not None and answer is not None:
+                answer = self._fault(text, stage, step, answer)
             if answer is None:
                 gone.add(text)
             else:
                 collector.take(text, answer)
         collector.close_stage()
-
-    play_stage()
-    play_stage()
-    while growth.request is not None:
-        collector.begin_step(growth.task())
-        for _ in range(3):
-            play_stage()
-        assert collector.total is not None
-        growth.take(collector.total, len(collector.survivors), collector.certain_shares)
-        if progress is not None:
-            progress(collector.step)
-    for task in work.values():
-        task.complete()
-    assert growth.released is not None
-    pooled.adopt(growth.released, number)
-    sent = pooled_contribution(pooled, len(collector.survivors), tolerated)
-    server.absorb([sent])
-    sites[POOLED] = pooled
-    return sent
 
 
 def pooled_contribution(pooled: Site, n_sites: int, tolerance: int) -> Contribution:
