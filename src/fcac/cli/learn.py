@@ -26,14 +26,13 @@ def learn_and_save(
     out: Path,
     *,
     record_id: str | None,
-    part: str | None,
     report: Path | None,
 ) -> None:
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
     from fcac.model.run_log import Run
 
-    check_records(model.privacy, record_id, part)
+    check_records(model.privacy, record_id)
     started = time.monotonic()
     with Progress("learning") as progress:
 
@@ -42,7 +41,7 @@ def learn_and_save(
             yield from read if record_id is None else with_ids(tables, read, schema)
             progress.now("clustering the sites' nodes")
 
-        model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
+        model.play_stream(pieces(), tables.n_features, tables.feature_names, schema=schema)
     seconds = time.monotonic() - started
     if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
         left_out = tables.n_dropped, dict(tables.dropped_for)
@@ -62,14 +61,10 @@ def learn_and_save(
         say(line)
 
 
-def check_records(mechanism: Any, record_id: str | None, part: str | None) -> None:
-    """Refuse ids and parts where no ledger adds up by them."""
-    if record_id is None and part is None:
-        return
-    if record_id is not None and part is not None:
-        raise BadUse("give --record-id or --part, not both")
-    if getattr(mechanism, "ledger", None) is None:
-        raise BadUse("--record-id and --part determine how a ledger adds up costs: they need --epsilon and --ledger")
+def check_records(mechanism: Any, record_id: str | None) -> None:
+    """Refuse ids where no ledger adds up by them."""
+    if record_id is not None and getattr(mechanism, "ledger", None) is None:
+        raise BadUse("--record-id determines how a ledger adds up costs: it needs --epsilon and --ledger")
 
 
 def with_ids(tables: Tables, pieces: Iterator[Any], schema: Any) -> Iterator[Any]:

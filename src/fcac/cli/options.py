@@ -107,14 +107,6 @@ RecordId = Annotated[
         metavar="COLUMN", rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
-Part = Annotated[
-    str | None,
-    typer.Option(
-        "--part", help="Part of the data, defined without looking at values (a day): the costs of different parts do "
-        "not add up.",
-        metavar="NAME", rich_help_panel=_PRIVACY, show_default=False,
-    ),
-]  # fmt: skip
 Epsilon = Annotated[
     float | None,
     typer.Option(

@@ -48,7 +48,6 @@ def fit(
     ledger: opt.LedgerPath = None,
     budget: opt.Budget = None,
     record_id: opt.RecordId = None,
-    part: opt.Part = None,
     mechanism: opt.Mechanism = "release",
     seed: opt.Seed = 0,
     jobs: Annotated[
@@ -102,7 +101,7 @@ def fit(
     if on_spark:
         settings = {
             "server": server, "n_clusters": n_clusters, "max_nodes": max_nodes, "forgetting": forgetting,
-            "privacy": privacy, "record_id": record_id, "part": part, "random_state": seed,
+            "privacy": privacy, "record_id": record_id, "random_state": seed,
         }  # fmt: skip
         spark_engine.fit_on_spark(data, master, out, known, site_column, drop, settings)
         return
@@ -120,4 +119,4 @@ def fit(
         n_jobs=jobs,
         random_state=seed,
     )
-    learn_and_save(model, tables, known, out, record_id=record_id, part=part, report=report)
+    learn_and_save(model, tables, known, out, record_id=record_id, report=report)

@@ -26,7 +26,6 @@ def update(
     engine: opt.Engine = "process",
     master: opt.Master = None,
     record_id: opt.RecordId = None,
-    part: opt.Part = None,
     ledger: opt.MovedLedger = None,
     exit_code: Annotated[
         bool,
@@ -65,7 +64,7 @@ def update(
             site_column=site_column, site=site, query=query, read=read, exit_code=exit_code, report=report
         )  # fmt: skip
         open_ledger_again(known, ledger)
-        spark_engine.update_on_spark(known, data, master, model if out is None else out, record_id, part)
+        spark_engine.update_on_spark(known, data, master, model if out is None else out, record_id)
         return
     columns = None if schema is not None else columns_of(known)
     tables = opt.open_data(
@@ -73,7 +72,7 @@ def update(
     )
     open_ledger_again(known, ledger)
     before = set(known.sites_)
-    learn_and_save(known, tables, schema, out or model, record_id=record_id, part=part, report=report)
+    learn_and_save(known, tables, schema, out or model, record_id=record_id, report=report)
     _tell_lineage(known)
     new = [str(name) for name in known.sites_ if name not in before]
     if new and before:
