@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_wine, make_moons
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcac import CAPlus
 from fcac.clusters import Change, Communities
-from fcac.clusters.snn_graph import neighbours_for, shared_neighbour_graph
+from fcac.clusters.snn_graph import neighbours_for
 from fcac.clusters.tracking import match_clusters
-from fcac.model import CAPlusCommunities
 from fcac.paper.splits import paper_dirichlet
 from fcac.search.exact import Searcher, distinct, nearest
 from fcac.search.knn_lists import build_lists, update_lists
 from fcac.search.nn_descent import nearest_approximate
 from testing.data import sites_with_nodes
+from testing.graphs import shared_neighbour_graph
 
 
 def contributions(X, y, n_sites, seed=0):
@@ -426,36 +425,3 @@ def test_wrong_input_is_named():
         model.predict([[np.inf]])
     with pytest.raises(ValueError, match="level"):
         model.clusters_at(5)
-
-
-# ---------------------------------------------------------------- the estimator
-
-
-@parametrize_with_checks([CAPlusCommunities()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-def test_estimator_learns_on_and_keeps_names():
-    generator = np.random.default_rng(0)
-    first = generator.permutation(np.concatenate([generator.normal(c, 0.5, size=(3000, 4)) for c in (0, 6)]))
-    model = CAPlusCommunities().partial_fit(first)
-    a, b = model.predict([[0] * 4, [6] * 4])
-    model.partial_fit(generator.normal(12, 0.5, size=(3000, 4)))
-    again_a, again_b, c = model.predict([[0] * 4, [6] * 4, [12] * 4])
-    assert (a, b) == (again_a, again_b)
-    assert c not in (a, b)
-    assert set(model.labels_) == {c}
-    assert model.n_samples_seen_ == 9000
-    assert ("born", c) in {(change.kind, change.cluster) for change in model.lineage_}
-
-
-@pytest.mark.slow
-def test_estimator_parts_round_trip():
-    X = load_digits().data
-    model = CAPlusCommunities(neighbors="exact").fit(X)
-    again = CAPlusCommunities(neighbors="exact")
-    meta, arrays = model._to_parts()
-    again._restore(json.loads(json.dumps(meta)), arrays)
-    assert np.array_equal(again.predict(X), model.predict(X))
-    assert np.array_equal(again.partial_fit(X[:50]).node_labels_, model.partial_fit(X[:50]).node_labels_)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fcac.clusters import Communities
-from fcac.clusters.noisy_nodes import cluster_noisy_nodes
 from fcac.federation import Contribution, Server, Site
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
@@ -37,7 +36,8 @@ def ring(n: int, radius: float, noise: float, rng: np.random.Generator) -> np.nd
 
 def test_ten_noisy_nodes_are_enough_whatever_the_units() -> None:
     nodes, counts, deviation, of_counts, truth = noisy_nodes(3, 4, 0.12, seed=0)
-    labels, places = cluster_noisy_nodes(nodes, counts, deviation, of_counts)
+    model = Communities().set_site("a", nodes, counts, deviation, of_counts).fit()
+    labels, places = model.node_labels, model.nodes
     assert agree(labels, truth)
     centres = np.array([nodes[truth == g].mean(axis=0) for g in range(3)])[truth]
     assert np.abs((places - centres) / deviation).mean() < np.abs((nodes - centres) / deviation).mean()
@@ -47,8 +47,9 @@ def test_ten_noisy_nodes_are_enough_whatever_the_units() -> None:
 def test_shapes_are_found_by_the_graph_once_noise_is_small() -> None:
     rng = np.random.default_rng(1)
     nodes = np.concatenate([ring(120, 1.0, 0.02, rng), ring(160, 2.5, 0.02, rng)])
-    labels, _ = cluster_noisy_nodes(nodes, np.full(280, 40.0), np.full(280, 0.02), 2.0)
-    assert agree(labels, np.repeat([0, 1], [120, 160]))
+    noise = np.full((280, 2), 0.02), np.full(280, 2.0)
+    model = Communities().set_site("a", nodes, np.full(280, 40.0), *noise).fit()
+    assert agree(model.node_labels, np.repeat([0, 1], [120, 160]))
 
 
 def test_the_number_of_clusters_can_be_told() -> None:

@@ -9,13 +9,14 @@ from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from fcac.clusters import Communities, cluster_tree, leiden
 from fcac.clusters.cluster_tree import relabel_consecutive
-from fcac.clusters.snn_graph import dimension_of, shared_neighbour_graph
+from fcac.clusters.snn_graph import dimension_of
 from fcac.search import morton_order as readout_places
 from fcac.search.box_tree import BoxTree, spatial_order
 from fcac.search.exact import Searcher, nearest
 from fcac.search.morton_order import MortonOrder, grid_of
 from fcac.search.nn_descent import nearest_approximate
 from testing.data import mixture
+from testing.graphs import shared_neighbour_graph
 
 
 def recall(found, exact):

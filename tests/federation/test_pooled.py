@@ -11,7 +11,8 @@ from fcac.aggregation import Assignment
 from fcac.aggregation.pooled import POOLED, PooledGrowth, site_vector, step_cost
 from fcac.exceptions import BudgetExceeded, LedgerError, TooFewSites
 from fcac.federation import Server
-from fcac.federation.pooled import PooledRows, play_pooled_round, tolerance_for
+from fcac.federation.pooled import PooledRows, Summed, tolerance_for
+from fcac.federation.rounds import Round
 from fcac.model import models
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.cell_statistics import WEIGHT, to_grid
@@ -30,6 +31,11 @@ def _rows(n=600, seed=0):
 def _sites(n_sites, n=600, seed=0):
     rows, _ = _rows(n, seed)
     return {f"s{i}": rows[i::n_sites] for i in range(n_sites)}
+
+
+def play_summed_round(server, sites, data, privacy, **settings):
+    (sent,) = Round.play(server, Summed(sites, data, privacy, **settings)).sent
+    return sent
 
 
 def _mechanism(seed=1, **more):
@@ -65,7 +71,7 @@ def test_totals_equal_those_of_one_site_with_the_same_rows_and_noise():
     """Bit for bit: the protocol adds nothing and loses nothing."""
     n_sites, sampler = 5, _Recorded(3)
     data, sites = _sites(n_sites), {}
-    play_pooled_round(Server(), sites, data, NodeRelease(4, BOUNDS, sampler=sampler))
+    play_summed_round(Server(), sites, data, NodeRelease(4, BOUNDS, sampler=sampler))
     alone = _Replayed(0)
     drawn = iter(sampler.noise)
     for step in range(6):
@@ -89,7 +95,7 @@ def test_sites_that_vanish_are_left_out(tmp_path):
             return None
         return answer
 
-    sent = play_pooled_round(Server(), {}, _sites(7), mechanism, tolerance=2, fault=fault)
+    sent = play_summed_round(Server(), {}, _sites(7), mechanism, tolerance=2, fault=fault)
     assert sent.privacy["sites"] == 5
     # the sites are one owner's: a step that any of them drew is charged, once for all
     assert len(ledger.entries()) == 6
@@ -102,7 +108,7 @@ def test_too_many_vanish():
 
     server, sites = Server(), {}
     with pytest.raises(TooFewSites, match="3 of 5 sites have sent"):
-        play_pooled_round(server, sites, _sites(5), _mechanism(), fault=fault)
+        play_summed_round(server, sites, _sites(5), _mechanism(), fault=fault)
     assert server.n_rounds == 0
     assert sites == {}
 
@@ -111,10 +117,10 @@ def test_too_many_vanish():
 def test_budget_is_checked_before_anybody_pays(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db", 4, 1e-6)
     mechanism, sites = _mechanism(ledger=ledger), {}
-    play_pooled_round(Server(), sites, _sites(4), mechanism)
+    play_summed_round(Server(), sites, _sites(4), mechanism)
     before = len(ledger.entries())
     with pytest.raises(BudgetExceeded, match="s0"):
-        play_pooled_round(Server(), sites, _sites(4, seed=2), mechanism)
+        play_summed_round(Server(), sites, _sites(4, seed=2), mechanism)
     assert len(ledger.entries()) == before == 6
     assert all(entry["completed"] for entry in ledger.entries())
 
@@ -239,7 +245,7 @@ class TestWhatARoundCosts:
         ledger = _Watched(tmp_path / "ledger.db", 8.0, 1e-6)
         ledger.told = told
         mechanism = NodeRelease(4, BOUNDS, ledger=ledger, sampler=Sampler(1))
-        play_pooled_round(Server(), {}, _sites(4, 80), mechanism)
+        play_summed_round(Server(), {}, _sites(4, 80), mechanism)
         assert told == [*(["charged", *["drawn"] * 12] * 5), "charged", *["drawn"] * 8]
 
     def test_nothing_is_drawn_if_the_charge_is_refused(self, tmp_path):
@@ -255,26 +261,26 @@ class TestWhatARoundCosts:
     def test_a_ledger_that_was_put_back_or_deleted_stops_the_round(self, tmp_path):
         ledger, mechanism = self._pooled(tmp_path, budget=30.0)
         sites, server = {}, Server()
-        play_pooled_round(server, sites, _sites(4, 80), mechanism)
+        play_summed_round(server, sites, _sites(4, 80), mechanism)
         old = Path(ledger.path).read_bytes()
-        play_pooled_round(server, sites, _sites(4, 80, seed=1), mechanism)
+        play_summed_round(server, sites, _sites(4, 80, seed=1), mechanism)
         for put_back in (lambda: Path(ledger.path).write_bytes(old), lambda: Path(ledger.path).unlink()):
             put_back()
             with pytest.raises(LedgerError, match=r"older|is missing but its key exists"):
-                play_pooled_round(server, sites, _sites(4, 80, seed=2), mechanism)
+                play_summed_round(server, sites, _sites(4, 80, seed=2), mechanism)
             assert server.n_rounds == 2
 
     def test_an_attempt_in_vain_is_counted(self, tmp_path):
         ledger, mechanism = self._pooled(tmp_path, budget=30.0)
         sites, server = {}, Server()
-        play_pooled_round(server, sites, _sites(5, 80), mechanism)
+        play_summed_round(server, sites, _sites(5, 80), mechanism)
         told = sites[POOLED].model.account
 
         def fault(site, stage, step, answer):
             return None if stage == "mask" and step == 2 and site in ("s0", "s1") else answer
 
         with pytest.raises(TooFewSites):
-            play_pooled_round(server, sites, _sites(5, 80, seed=1), mechanism, fault=fault)
+            play_summed_round(server, sites, _sites(5, 80, seed=1), mechanism, fault=fault)
         after = sites[POOLED].model.account
         assert after.rho == pytest.approx(ledger.spent_rho())
         assert after.spent == pytest.approx(ledger.spent())

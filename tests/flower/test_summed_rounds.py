@@ -366,3 +366,39 @@ def test_the_budget_ends_the_rounds(tmp_path):
     assert "would exceed the budget" in _log(made, "a")
     with pytest.raises(TooFewSites, match="0 sites take part"):
         PooledHub(made.hub, made.root).close_stage()
+
+
+MIXED = """\
+fcac_schema = 1
+bounds_are_public = true
+
+[columns]
+x = { min = -8, max = 8 }
+ward = { kind = "category", categories = ["ear", "medicine", "surgery"] }
+"""
+
+
+def test_a_summed_study_of_mixed_columns_measures_like_a_plain_one(tmp_path):
+    """Categories count by what they share with other columns, whether sites are summed or not."""
+    wards = np.array(["ear", "medicine", "surgery"])
+    maps = {}
+    for kind in ("plain", "summed"):
+        summing = summing_for(len(NAMES), 8.0, 1e-6, 1, 4) if kind == "summed" else None
+        (tmp_path / kind).mkdir()
+        made = Study(
+            tmp_path / kind, NAMES, server="communities", summing=summing, schema=MIXED, epsilon=8.0, budget=20.0
+        )
+        for seed, name in enumerate(NAMES):
+            rng = np.random.default_rng(seed)
+            group = rng.integers(3, size=400)
+            lines = [
+                f"{4.0 * g - 4 + 0.4 * v:.6f},{wards[g]}" for g, v in zip(group, rng.normal(size=400), strict=True)
+            ]
+            (made.data(name) / "rows.csv").write_text("\n".join(["x,ward", *lines, ""]))
+        made.play()
+        readout = made.server.readout
+        assert readout.blocks == made.settings.schema.blocks
+        maps[kind] = readout.model.feature_map
+    assert maps["plain"] is not None
+    assert maps["summed"] is not None
+    assert maps["summed"].shape == maps["plain"].shape

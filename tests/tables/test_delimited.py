@@ -89,7 +89,7 @@ def test_every_usual_word_for_a_gap_is_one_among_numbers(tmp_path):
 def test_the_same_words_are_values_among_texts(tmp_path):
     path = write(tmp_path, "a,result\n1,-\n2,+\n3,NA\n")
     schema = Schema.from_toml('fcac_schema = 1\n[columns]\nresult = { categories = ["-", "+", "NA"] }\n')
-    blocks = [block.tolist() for _, block in open_tables([path], schema).pieces()]
+    blocks = [schema.unscaled(block).tolist() for _, block in open_tables([path], schema).pieces()]
     assert blocks == [[[1, 0, 0], [0, 1, 0], [0, 0, 1]]]
 
 

@@ -136,56 +136,6 @@ def choose_tree(reading: Reading, now: Fitted) -> Tree:
     return tree_of(groups, now)
 
 
-def cluster_noisy_nodes(
-    nodes: ArrayLike,
-    counts: ArrayLike,
-    deviation: ArrayLike,
-    count_deviation: ArrayLike,
-    n_clusters: int | None = None,
-) -> tuple[Integers, Floats]:
-    """Cluster nodes whose noise is known: one released codebook, or those of several sites together.
-
-    Parameters
-    ----------
-    nodes : array-like of shape (n, d)
-    counts : array-like of shape (n,)
-        Records behind each node, above zero.
-    deviation : array-like of shape (n, d) or (n,)
-        Standard deviation of the noise of every value, or of all values of a node.
-    count_deviation : array-like of shape (n,) or float
-        Standard deviation of the noise of the counts.
-    n_clusters : int, optional
-        Number of clusters, if it is known.
-
-    Returns
-    -------
-    labels : ndarray of shape (n,)
-    places : ndarray of shape (n, d)
-        Where each node is most likely to be. A row belongs to the cluster of the nearest place. For the hierarchy, for
-        `predict` and for storage give the same arrays to :meth:`fcac.clusters.Communities.set_site`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.clusters.noisy_nodes import cluster_noisy_nodes
-    >>> rng = np.random.default_rng(0)
-    >>> true = np.repeat([[0.0, 0.0], [1.0, 0.0]], 6, axis=0)
-    >>> noisy = true + rng.normal(0, 0.1, (12, 2))
-    >>> labels, places = cluster_noisy_nodes(noisy, np.full(12, 90.0), np.full(12, 0.1), 5.0)
-    >>> labels.tolist()
-    [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
-    """
-    from fcac.clusters.model import Communities
-
-    nodes = np.asarray(nodes, dtype=np.float64)
-    deviation = np.asarray(deviation, dtype=np.float64)
-    if deviation.ndim == 1:
-        deviation = np.repeat(deviation[:, None], nodes.shape[1], axis=1)
-    of_counts = np.broadcast_to(np.asarray(count_deviation, dtype=np.float64), np.shape(counts))
-    model = Communities(n_clusters).set_site("nodes", nodes, counts, deviation, of_counts).fit()
-    return model.node_labels, model.nodes
-
-
 def checked_noise(
     site: Any, nodes: Floats, deviation: ArrayLike | None, count_deviation: ArrayLike | None
 ) -> tuple[Floats, Floats] | None:

@@ -304,7 +304,14 @@ class SNNEdges(NamedTuple):
         return SNNEdges(starts, ends, shared, self.n_neighbours)
 
     def weighted_graph(self, middle: Floats, farthest: Floats, counts: Floats, dimension: float) -> sparse.csr_matrix:
-        """Return the graph of these edges; see :func:`shared_neighbour_graph`.
+        """Return the symmetric graph in which neighbours are tied by the neighbours they share.
+
+        An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
+        (Jaccard), times the mass it stands for: a node's mass is the square root of its records, and each unit of mass
+        spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
+        little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the
+        ratio of the densities: sparse points around a dense cluster have their neighbours in it, but do not belong to
+        it.
 
         Parameters
         ----------
@@ -321,29 +328,3 @@ class SNNEdges(NamedTuple):
             reach = np.maximum(np.sqrt(middle) + np.sqrt(farthest), 1e-300)
         weights = _weights(self.starts, self.ends, self.shared, k, counts**_MASS_POWER, reach, power)
         return sparse.csr_matrix((weights, self.ends, self.starts), shape=(n, n))
-
-
-def shared_neighbour_graph(positions: NDArray[Any], squared: Floats, counts: Floats) -> sparse.csr_matrix:
-    """Return the symmetric graph in which neighbours are tied by the neighbours they share.
-
-    An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
-    (Jaccard), times the mass it stands for: a node's mass is the square root of its records, and each unit of mass
-    spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
-    little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the ratio
-    of the densities: sparse points around a dense cluster have their neighbours in it, but do not belong to it.
-
-    Parameters
-    ----------
-    positions : ndarray of shape (n, k)
-        Neighbours of each node, nearest first.
-    squared : ndarray of shape (n, k)
-        Their squared distances.
-    counts : ndarray of shape (n,)
-
-    Returns
-    -------
-    scipy.sparse.csr_matrix of shape (n, n)
-    """
-    k = positions.shape[1]
-    middle, farthest = (squared[:, k // 2 - 1], squared[:, k - 1]) if k > 1 else (counts, counts)
-    return SNNEdges.of(positions).weighted_graph(middle, farthest, counts, dimension_of(middle, farthest, k))

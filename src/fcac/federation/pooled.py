@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fcac._sites import SiteName, site_order
 from fcac._typing import Integers
@@ -17,7 +18,7 @@ from fcac.aggregation.roster import check_size, fewest_sites, usual_tolerance
 from fcac.exceptions import BudgetExceeded, TooFewSites
 from fcac.federation.aggregation_setting import SECURE
 from fcac.federation.contribution import Contribution
-from fcac.federation.server import Server
+from fcac.federation.rounds import Engine
 from fcac.federation.site import Site
 from fcac.privacy.account import Account
 from fcac.privacy.cell_statistics import person_weights
@@ -104,10 +105,8 @@ class PooledRows:
                 self._payer,
                 rho,
                 round=parts[0].round,
-                # the same rows are needed in every step; they count as a repeat only in the first
-                batch=_batch(parts) if assigned.step == 1 else None,
+                batch=_batch(parts),
                 record_ids=ids,
-                partition=parts[0].partition,
                 what=f"NodeRelease, summed over sites, step {assigned.step} of {assigned.n_steps} of "
                 f"eps = {mechanism.epsilon:g} at delta = {show(mechanism.delta)}",
                 # in units of 1/WEIGHT the sum of shares is as good as continuous noise, like a single draw
@@ -132,7 +131,9 @@ def _admitted(
     """Return the rows and weights of every site; people whose budget is used up are left out at all of them."""
     if ids is None:
         return [(part.rows, None) for part in parts]
-    kept = np.ones(len(ids), dtype=bool) if admission is None else np.asarray(admission.admitted, dtype=bool)
+    kept: NDArray[np.bool_] = np.ones(len(ids), dtype=np.bool_)
+    if admission is not None and admission.admitted is not None:
+        kept = admission.admitted
     weights = np.zeros(len(ids), dtype=np.int64)
     weights[kept] = person_weights([canonical_id(name) for name, stays in zip(ids, kept, strict=True) if stays])
     ends = np.cumsum([len(part.record_ids or ()) for part in parts])[:-1]
@@ -151,24 +152,11 @@ def _batch(parts: Sequence[Prepared]) -> Any:
     return np.concatenate([part.given_rows for part in parts])
 
 
-def play_pooled_round(
-    server: Server,
-    sites: dict[SiteName, Site],
-    data: Mapping[SiteName, Any],
-    privacy: AnyMechanism | None,
-    *,
-    tolerance: int | None = None,
-    round: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
-    partition: str | None = None,
-    fault: Fault | None = None,
-) -> Contribution:
-    """Sum the sites' rows step by step under secure aggregation, and let the server absorb the nodes that come out.
+class Summed(Engine):
+    """Sums the sites' rows step by step under secure aggregation; one contribution comes of it.
 
     Parameters
     ----------
-    server : Server
     sites : dict of name to Site
         Holds what was released so far under the name :data:`~fcac.aggregation.pooled.POOLED`; the sites themselves
         keep nothing. It is changed.
@@ -177,84 +165,101 @@ def play_pooled_round(
     privacy : NodeRelease
     tolerance : int, optional
         Sites that may vanish or collude; a tenth by default.
-    round : int, optional
     progress : callable, optional
         Called with the number of steps that are over.
-    record_ids, partition
-        As in :func:`~fcac.federation.rounds.play_round`.
+    record_ids
+        As of :class:`~fcac.federation.in_process.InProcess`.
     fault : callable, optional
         Called with site, stage, step and answer; returns the answer, or None if it is lost and the site is gone.
-
-    Returns
-    -------
-    Contribution
-        That of all sites together.
     """
-    mechanism = check_pooled(privacy)
-    names = site_order(data)
-    spelled = {str(name): name for name in names}
-    if len(spelled) != len(names):
-        raise ValueError("two sites have the same name, once as a text and once as a number")
-    pooled = sites.get(POOLED) or Site(POOLED, mechanism)
-    number = pooled.round + 1 if round is None else int(round)
-    tolerated = tolerance_for(len(names), tolerance)
-    prepared = {
-        text: mechanism.prepare(
-            _rows(data[name]),
-            site=text,
-            round=number,
-            record_ids=None if record_ids is None else record_ids.get(name),
-            partition=partition,
-        )
-        for text, name in spelled.items()
-    }
-    released = pooled.model if isinstance(pooled.model, ReleasedState) else None
-    work = PooledRows(mechanism, prepared, None if released is None else released.account, POOLED)
-    check_budgets(mechanism, list(spelled), record_ids, work.account)
-    keys = {text: SigningKey.new() for text in spelled}
-    roster = Roster("in one process", {t: key.public for t, key in keys.items()}, tolerated, fewest_sites(tolerated))
-    agreed = terms(mechanism)
-    members = {text: Member(text, key, roster, agreed) for text, key in keys.items()}
-    growth = PooledGrowth(mechanism, released, number)
-    collector = Collector(roster, number, 1, growth.n_steps, agreed)
-    gone: set[str] = set()
 
-    def play_stage() -> None:
+    def __init__(
+        self,
+        sites: dict[SiteName, Site],
+        data: Mapping[SiteName, Any],
+        privacy: AnyMechanism | None,
+        *,
+        tolerance: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
+        fault: Fault | None = None,
+    ) -> None:
+        self.mechanism = check_pooled(privacy)
+        self.sites, self.data = sites, data
+        self._spelled = {str(name): name for name in site_order(data)}
+        if len(self._spelled) != len(data):
+            raise ValueError("two sites have the same name, once as a text and once as a number")
+        self._pooled = sites.get(POOLED) or Site(POOLED, self.mechanism)
+        self._tolerance = tolerance_for(len(data), tolerance)
+        self._progress, self._fault = progress, fault
+        self._record_ids = record_ids
+
+    @property
+    def newest_round(self) -> int:
+        return self._pooled.round
+
+    def contribute(self, number: int) -> list[Contribution]:
+        mechanism, pooled = self.mechanism, self._pooled
+        released = pooled.model if isinstance(pooled.model, ReleasedState) else None
+        work = self._work(number, None if released is None else released.account)
+        check_budgets(mechanism, list(work.prepared), self._record_ids, work.account)
+        keys = {text: SigningKey.new() for text in work.prepared}
+        least = fewest_sites(self._tolerance)
+        roster = Roster("in one process", {t: key.public for t, key in keys.items()}, self._tolerance, least)
+        agreed = terms(mechanism)
+        members = {text: Member(text, key, roster, agreed) for text, key in keys.items()}
+        growth = PooledGrowth(mechanism, released, number)
+        collector = Collector(roster, number, 1, growth.n_steps, agreed)
+        try:
+            self._play(collector, growth, members, work)
+        except TooFewSites:
+            if released is not None:  # what was drawn in vain has been paid for
+                pooled.note_cost(work.account)
+            raise
+        assert growth.released is not None
+        pooled.adopt(replace(growth.released, account=work.account), number)
+        self.sites[POOLED] = pooled
+        return [pooled_contribution(pooled, len(collector.survivors), self._tolerance)]
+
+    def _work(self, number: int, account: Account | None) -> PooledRows:
+        ids = self._record_ids or {}
+        prepared = {
+            text: self.mechanism.prepare(_rows(self.data[name]), site=text, round=number, record_ids=ids.get(name))
+            for text, name in self._spelled.items()
+        }
+        return PooledRows(self.mechanism, prepared, account, POOLED)
+
+    def _play(
+        self, collector: Collector, growth: PooledGrowth, members: Mapping[str, Member], work: PooledRows
+    ) -> None:
+        gone: set[str] = set()
+        for _ in range(2):
+            self._play_stage(collector, members, work, gone)
+        while growth.request is not None:
+            collector.begin_step(growth.task())
+            for _ in range(3):
+                self._play_stage(collector, members, work, gone)
+            assert collector.total is not None
+            work.complete()
+            growth.take(collector.total, len(collector.survivors), collector.certain_shares)
+            if self._progress is not None:
+                self._progress(collector.step)
+
+    def _play_stage(
+        self, collector: Collector, members: Mapping[str, Member], work: PooledRows, gone: set[str]
+    ) -> None:
         for text, request in collector.requests().items():
             if text in gone:
                 continue
             stage, step = collector.stage, collector.step
             answer: bytes | None = members[text].answer(request, partial(work, text))
-            if fault is not None and answer is not None:
-                answer = fault(text, stage, step, answer)
+            if self._fault is not None and answer is not None:
+                answer = self._fault(text, stage, step, answer)
             if answer is None:
                 gone.add(text)
             else:
                 collector.take(text, answer)
         collector.close_stage()
-
-    try:
-        for _ in range(2):
-            play_stage()
-        while growth.request is not None:
-            collector.begin_step(growth.task())
-            for _ in range(3):
-                play_stage()
-            assert collector.total is not None
-            work.complete()
-            growth.take(collector.total, len(collector.survivors), collector.certain_shares)
-            if progress is not None:
-                progress(collector.step)
-    except TooFewSites:
-        if released is not None:  # what was drawn in vain has been paid for
-            pooled.note_cost(work.account)
-        raise
-    assert growth.released is not None
-    pooled.adopt(replace(growth.released, account=work.account), number)
-    sent = pooled_contribution(pooled, len(collector.survivors), tolerated)
-    server.absorb([sent])
-    sites[POOLED] = pooled
-    return sent
 
 
 def pooled_contribution(pooled: Site, n_sites: int, tolerance: int) -> Contribution:

@@ -107,6 +107,11 @@ class ReadOut(ABC):
         """What happened to clusters over rounds, where names last."""
         return []
 
+    @property
+    def n_told(self) -> tuple[int, int]:
+        """How many changes and how many moves of clusters it has told of so far."""
+        return len(self.lineage), len(self.moves)
+
     # ------------------------------------------------------------ reading rows
 
     @property

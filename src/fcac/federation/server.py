@@ -80,6 +80,11 @@ class Server:
             told += [counted(len(self.nodes), "node"), counted(self.n_clusters, "cluster")]
         return f"Server({', '.join(told)})"
 
+    def blank(self, kind: str | None = None) -> Server:
+        """Return a server of the same settings that has absorbed nothing; of another kind, if one is named."""
+        wanted = self.n_clusters_wanted if kind is None else None
+        return Server(kind or self.kind, self.random_state, wanted, self._readout.blocks)
+
     # ------------------------------------------------------------ rounds
 
     def check(self, contribution: Contribution) -> bool:

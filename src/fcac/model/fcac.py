@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,13 +16,14 @@ from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
 from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
-from fcac.federation import Server, Site, play_round, readouts
+from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
+from fcac.federation.in_process import InProcess
+from fcac.federation.rounds import Engine, Round, first_server
 from fcac.model.calibrating import Calibrated
 from fcac.model.columns import warn_of_names
 from fcac.model.frames import as_schema, encoded
-from fcac.model.lineage import told_by
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
 from fcac.model.showing import Shown
@@ -32,6 +33,7 @@ from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.record_ids import refuse_removed
 from fcac.tables.schema import Schema
 
 
@@ -163,8 +165,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
         schema: Any = None,
+        **removed: Any,
     ) -> Self:
         """Start anew and play one round.
 
@@ -180,18 +182,18 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
         schema : Schema or path, optional
             What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
             :class:`fcac.tables.Schema`. Later tables are read by it too.
+        **removed
+            Nothing is taken here; ``partition``, of 0.1.0, is refused with a word on record ids.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=True, schema=schema)
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema)
 
     def partial_fit(
         self,
@@ -201,7 +203,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
+        **removed: Any,
     ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
@@ -217,15 +219,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
+        **removed
+            As in :meth:`fit`.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=not hasattr(self, "server_"))
 
     def _play(
         self,
@@ -233,7 +235,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         groups: Any,
         sample_weight: Any,
         record_ids: Any,
-        partition: str | None,
         *,
         reset: bool,
         schema: Any = None,
@@ -255,33 +256,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             raise ValueError(
                 f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
             )
-        if reset:
-            seed = self._seed()
-            server, sites = Server(self.server, seed, self.n_clusters, None if known is None else known.blocks), {}
-        else:
-            server, sites = self.server_, dict(self.sites_)
-        told = told_by(server.readout)
-        condenser = self._condenser(reset)
-        pooled = self._tolerance() != -1
-        for name in data:
-            if name not in sites and not pooled:
-                sites[name] = Site(name, self.privacy, condenser=condenser)
-        trails = {name: Trail() for name in data} if reset and self._rows_can_be_followed(condenser, weights) else None
-        if pooled:
-            if weights is not None:
-                raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
-            self._play_pooled(server, sites, data, ids, partition)
-        else:
-            play_round(
-                server, sites, data,
-                n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails,
-            )  # fmt: skip
-        self._adopt(server, sites, data.n_features, condenser, told)
+        trails = self._trails_for(data, weights) if reset else None
+        self._play_round(
+            data, data.n_features, known,
+            reset=reset, record_ids=ids, weights=weights, trails=trails,
+        )  # fmt: skip
         self._trails = None if trails is None else (trails, data.places())
         if reset:
             self.runs_ = ()
-            self.schema_, self._by_schema = known, known is not None
-            self._keep_names(data.feature_names)
+            self._keep_columns(known, data.feature_names, by_schema=known is not None)
         if reset or site_column is not None:
             self._site_column = site_column
         self._last_rows: Any = data.table
@@ -293,7 +276,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         n_features: int,
         feature_names: list[str] | None = None,
         *,
-        partition: str | None = None,
         schema: Schema | None = None,
     ) -> Self:
         """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
@@ -306,8 +288,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             Read once; a site's rows may come in several pieces.
         n_features : int
         feature_names : list of str, optional
-        partition : str, optional
-            As in :meth:`fit`.
         schema : Schema, optional
             What the rows came through; the first call keeps it as ``schema_``.
 
@@ -323,30 +303,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        blocks = None if schema is None else schema.blocks
-        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters, blocks)
-        told = told_by(server.readout)
-        condenser = self._condenser(not started)
-        sites = dict(self.sites_) if started else {}
-
-        pooled = self._tolerance() != -1
-
-        def named() -> Iterator[tuple[Any, ...]]:
-            for given, *piece in pieces:
-                name = plain_site(given)
-                if name not in sites and not pooled:
-                    sites[name] = Site(name, self.privacy, condenser=condenser)
-                yield name, *piece
-
-        if pooled:
-            self._play_pooled(server, sites, *rows_by_site(named()), partition)
-        else:
-            play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
+        self._play_round(pieces, n_features, schema, reset=not started)
         if not started:
-            self.schema_, self._by_schema = schema, False
-            self._keep_names(feature_names)
-            self._site_column = None
-        self._adopt(server, sites, n_features, condenser, told)
+            self._keep_columns(schema, feature_names)
         self._last_rows = None
         return self
 
@@ -354,30 +313,85 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         """Sites that may vanish or collude under secure aggregation (None: the usual share); -1 without it."""
         return -1 if self.aggregation == "plain" else parse_aggregation(self.aggregation)
 
-    def _play_pooled(
+    def _play_round(
         self,
-        server: Server,
-        sites: dict[SiteName, Site],
-        data: Mapping[SiteName, Any],
-        record_ids: Mapping[SiteName, Sequence[Any]] | None,
-        partition: str | None,
+        data: Any,
+        n_features: int,
+        schema: Schema | None,
+        *,
+        reset: bool,
+        engine: Callable[[dict[SiteName, Site]], Engine] | None = None,
+        **settings: Any,
     ) -> None:
-        from fcac.federation.pooled import play_pooled_round
+        """Play one round, whatever brings its contributions, and only then take over what came of it.
 
-        play_pooled_round(
-            server, sites, data, self.privacy,
-            tolerance=self._tolerance(), record_ids=record_ids, partition=partition,
-        )  # fmt: skip
+        Parameters
+        ----------
+        data : mapping of name to rows, or iterator of (name, rows, ...)
+        n_features : int
+        schema : Schema or None
+            What the rows of a new model come through.
+        reset : bool
+            Whether a new model begins.
+        engine : callable, optional
+            Makes the engine, given the sites so far; by default that of sites in this process.
+        **settings
+            Those of the engine.
+        """
+        server = first_server(self.server, self._seed(), schema, self.n_clusters) if reset else self.server_
+        sites = {} if reset else dict(self.sites_)
+        condenser = self._condenser(reset)
+        if engine is not None:
+            brought = engine(sites)
+        elif self._tolerance() == -1:
+            brought = InProcess(
+                sites, data,
+                new_site=lambda name: Site(name, self.privacy, condenser=condenser), n_jobs=self.n_jobs, **settings,
+            )  # fmt: skip
+        else:
+            brought = self._summed(sites, data, **settings)
+        played = Round.play(server, brought)
+        self._adopt(server, sites, n_features, condenser, played.told_before)
+
+    def _summed(
+        self,
+        sites: dict[SiteName, Site],
+        data: Any,
+        weights: Any = None,
+        trails: None = None,
+        record_ids: Any = None,
+        **settings: Any,
+    ) -> Engine:
+        from fcac.federation.pooled import Summed
+
+        if weights is not None:
+            raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
+        if not isinstance(data, Mapping):
+            data, record_ids = rows_by_site(data)
+        return Summed(sites, data, self.privacy, tolerance=self._tolerance(), record_ids=record_ids, **settings)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _rows_can_be_followed(self, condenser: Condenser, weights: Mapping[SiteName, Floats] | None) -> bool:
-        """Whether sites can tell which node counts each row; rows without weight are counted nowhere."""
+    def _trails_for(self, data: SiteRows, weights: Mapping[SiteName, Floats] | None) -> dict[SiteName, Trail] | None:
+        """Return what notes which node counts each row, where sites can tell; rows without weight are in none."""
         counted = weights is None or all((own > 0).all() for own in weights.values())
-        return self.privacy is None and isinstance(condenser, ReservoirCondenser) and counted
+        followed = self.privacy is None and isinstance(self._condenser(True), ReservoirCondenser) and counted
+        return {name: Trail() for name in data} if followed else None
+
+    def _keep_columns(
+        self,
+        schema: Schema | None,
+        names: Sequence[str] | None,
+        *,
+        by_schema: bool = False,
+        site_column: str | None = None,
+    ) -> None:
+        """Keep what the columns of the first table mean, and how later tables are matched with them."""
+        self.schema_, self._by_schema, self._site_column = schema, by_schema, site_column
+        self._keep_names(names)
 
     def _keep_names(self, names: Sequence[str] | None) -> None:
         if names is not None:
@@ -429,7 +443,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             )
         if self.server_.sites == [name]:
             raise ValueError(f"site {name!r} is the only one: without it there is no model")
-        self._told = told_by(self.server_.readout)
+        self._told = self.server_.readout.n_told
         self.server_.forget(name)
         self.sites_.pop(name, None)
         self.runs_ = ()  # their counts include the site's rows
