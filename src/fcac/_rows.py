@@ -26,17 +26,8 @@ class Rows:
     """A table of numbers that can be read block by block.
 
     The constructor checks the shape of the table (two-dimensional, numeric, not sparse) and every value; the errors are
-    those of scikit-learn, but name the column. Blocks are views where the data are C-contiguous float64 already.
-
-    Parameters
-    ----------
-    X : array-like, data frame of pandas or polars, Arrow table or memory map
-    estimator : object or str
-        Its name appears in error messages.
-    allow_empty : bool
-        Accept zero rows (a site may have nothing new).
-    allow_gaps : bool
-        Accept NaN, which then means a gap.
+    those of scikit-learn, but name the column and `estimator`. Blocks are views where the data are C-contiguous float64
+    already. Zero rows and gaps (NaN) are errors unless allowed.
     """
 
     def __init__(self, X: Any, estimator: Any = None, *, allow_empty: bool = False, allow_gaps: bool = False) -> None:

@@ -124,15 +124,7 @@ class Guess(NamedTuple):
 
 
 def guess_column(name: str, kind: Any, seen: Seen | None) -> Guess:
-    """Return what a column most likely means.
-
-    Parameters
-    ----------
-    name : str
-    kind : pyarrow.DataType
-    seen : Seen or None
-        What its values look like; None: they were not looked at.
-    """
+    """Return what a column most likely means; `seen` is None if its values were not looked at."""
     import pyarrow as pa
 
     def column(**settings: Any) -> Column:
