@@ -48,7 +48,7 @@ class Labeller:
 
 
 class LabelWriter:
-    """Writes labels and kept columns batch by batch; the file, of the format of its ending, appears once it is whole."""
+    """Writes labels and kept columns batch by batch; the file, whose ending says its format, appears when whole."""
 
     def __init__(self, path: Path, keep: list[str], tables: Tables) -> None:
         if path.suffix.lower() not in _ENDINGS:

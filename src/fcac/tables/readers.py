@@ -46,7 +46,7 @@ class TableFile(ABC):
         return max(1, Path(self.path).stat().st_size)
 
     def batches(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-        """Yield batches with these columns, read as numbers or as they are, and the fraction of the file read so far."""
+        """Yield batches with these columns, as numbers or as they are, and the fraction of the file read so far."""
         self.check_columns(numbers, texts)
         try:
             yield from self._read(list(numbers), list(texts))

@@ -109,7 +109,7 @@ def fingerprints(schema: Any) -> dict[str, dict[str, str]]:
 
 
 def check_same(expected: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise a RequestError, with what to install, if an encoder here has another :func:`fingerprint` than the study's."""
+    """Raise a RequestError, with what to install, if an encoder has another :func:`fingerprint` than the study's."""
     for name, told in expected.items():
         own = fingerprint(name)
         if own["checksum"] != told.get("checksum"):
