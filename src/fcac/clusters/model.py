@@ -26,6 +26,7 @@ from fcac.clusters.tracking import Change, match_clusters
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook, reaching
 from fcac.novelty import is_novel
+from fcac.scaling import Scaling, check_scale
 from fcac.search.gaps import without_gaps
 from fcac.tables.blocks import Block
 
@@ -51,6 +52,9 @@ class Communities:
     blocks : sequence of Block, optional
         The columns behind the features. With categories among them distances are measured so that a category counts by
         what it shares with other columns; see :mod:`fcac.clusters.column_metric`.
+    scale : {"auto", "none", "standard", "robust"}, default="auto"
+        How features are made comparable; see :func:`fcac.scaling.scaling_of`. With categories, and where the noise of
+        the nodes is known, these decide.
 
     Attributes
     ----------
@@ -81,6 +85,7 @@ class Communities:
         n_clusters: int | None = None,
         neighbors: Literal["auto", "exact", "approximate"] = "auto",
         blocks: Sequence[Block] | None = None,
+        scale: str = "auto",
     ) -> None:
         if n_clusters is not None and (n_clusters != int(n_clusters) or n_clusters < 1):
             raise ValueError(f"n_clusters must be a whole number of at least 1, or None; it is {n_clusters!r}")
@@ -89,6 +94,7 @@ class Communities:
         self.wanted_clusters = None if n_clusters is None else int(n_clusters)
         self.neighbors = neighbors
         self.blocks = None if blocks is None else tuple(blocks)
+        self.scale = check_scale(scale)
         self.lineage: list[Change] = []
         self.n_rounds = 0
         self._sites: dict[Any, tuple[Floats, Floats]] = {}
@@ -197,15 +203,15 @@ class Communities:
         self._fitted = now
         return self
 
-    def _read(self, sites: list[Any]) -> tuple[Mapping[Any, tuple[Floats, Floats]], Floats | None]:
-        """Return the nodes to cluster, denoised if their noise is known, and then the factors of features too."""
+    def _read(self, sites: list[Any]) -> tuple[Mapping[Any, tuple[Floats, Floats]], Scaling | str]:
+        """Return the nodes to cluster, denoised if their noise is known, and how features are scaled."""
         # noisy nodes of mixed columns are read by `read_columns`
         if needs_map(self.blocks) or not noise_matters(self._sites, self._noise):
             self._reading = None
-            return self._sites, None
+            return self._sites, self.scale
         if self._reading is None or not self._reading.holds(sites, self._sites, self._noise):
             self._reading = read_noisy(sites, self._sites, self._noise)
-        return self._reading.held, self._reading.scales
+        return self._reading.held, Scaling("noise", self._reading.scales, "columns in units of the noise added to them")
 
     def _chosen(self, now: Fitted) -> Fitted:
         """Return the reading that suits the nodes: the graph or, where their noise is known, what is clearer."""
@@ -245,6 +251,11 @@ class Communities:
     def feature_scales(self) -> Floats:
         """Factor of every feature in the distance; where there is a map, it takes their place."""
         return self._result().scales
+
+    @property
+    def scaling(self) -> Scaling:
+        """How features were made comparable, and why."""
+        return self._result().scaling
 
     @property
     def feature_map(self) -> Floats | None:
@@ -429,7 +440,7 @@ class Communities:
         """Return the state as values for JSON and arrays, for :meth:`from_parts`."""
         sites = self.sites
         names = [site.item() if isinstance(site, np.generic) else site for site in sites]
-        meta = {
+        meta: dict[str, Any] = {
             "n_clusters": self.wanted_clusters,
             "neighbors": self.neighbors,
             "n_rounds": self.n_rounds,
@@ -439,6 +450,8 @@ class Communities:
             "sizes": [len(self._sites[s][0]) for s in sites],
             "fitted": self._fitted is not None and bool(sites) and self._fitted.holds(self._read(sites)[0], sites),
         }
+        if self.scale != "auto":
+            meta["scale"] = self.scale
         if needs_map(self.blocks):
             meta["blocks"] = [list(block) for block in self.blocks or ()]
         arrays: dict[str, NDArray[Any]] = {
@@ -459,7 +472,7 @@ class Communities:
         """Rebuild a model from :meth:`to_parts`; whatever does not fit together is a ValueError."""
         try:
             blocks = check_blocks(meta["blocks"]) if "blocks" in meta else None
-            model = cls(meta["n_clusters"], meta["neighbors"], blocks)
+            model = cls(meta["n_clusters"], meta["neighbors"], blocks, meta.get("scale", "auto"))
             model.n_rounds, model._next_id = int(meta["n_rounds"]), int(meta["next_id"])
             model.lineage = [Change.from_json(values) for values in meta["lineage"]]
             sites, sizes = list(meta["sites"]), [int(size) for size in meta["sizes"]]

@@ -16,12 +16,14 @@ from fcac.clusters.single_column import join_single_columns
 from fcac.clusters.snn_graph import SNNEdges, neighbours_for
 from fcac.clusters.stability import Stability, resampled_stability
 from fcac.novelty import is_novel, reach_from_spacing
-from fcac.scaling import moments, scales_for
+from fcac.scaling import Columns, Scaling, scaling_of
 from fcac.search.exact import Searcher, distinct, is_approximate
 from fcac.search.knn_lists import NeighborLists, build_lists, build_lists_approximate, update_lists
 from fcac.search.morton_order import MortonOrder, grid_of
 from fcac.tables.blocks import Block
 
+# What is said of tables with categories.
+_BY_COLUMN = "each column brought to one scale; a category counts by what it shares with other columns"
 # If more than this share of the nodes changed, starting over is cheaper than mending the lists.
 _MEND_BELOW = 0.3
 
@@ -39,8 +41,8 @@ class Fitted:
     before : Fitted, optional
         An earlier fit; what is still true of it is taken over. It does not change the result, unless neighbours are
         approximate.
-    scales : ndarray of shape (d,), optional
-        Factor of every feature in the distance, where it is known; by default from how the nodes vary.
+    scales : Scaling or str, default="auto"
+        Factor of every feature in the distance, where it is known, or how it is found from the nodes.
     blocks : sequence of Block, optional
         The columns behind the features; with categories among them, distances are measured through a map.
     map : ndarray of shape (d, r), optional
@@ -54,7 +56,7 @@ class Fitted:
         held: Mapping[Any, tuple[Floats, Floats]],
         sites: list[Any],
         before: Fitted | None = None,
-        scales: Floats | None = None,
+        scales: Scaling | str = "auto",
         blocks: Sequence[Block] | None = None,
         map: Floats | None = None,
         noised: bool = False,
@@ -67,9 +69,10 @@ class Fitted:
         self.sizes = [len(nodes) for nodes, _ in self.parts]
         self.nodes = np.concatenate([nodes for nodes, _ in self.parts])
         self.counts = np.concatenate([counts for _, counts in self.parts])
-        centre, variances = moments(self.nodes, self.counts)
-        self.scales = scales_for(variances) if scales is None else scales
-        grid = grid_of(centre, variances, self.scales)
+        columns = Columns.of(self.nodes, self.counts, scale=scales if isinstance(scales, str) else "auto")
+        self.scaling = scaling_of(columns, scales) if isinstance(scales, str) else scales
+        self.scales = self.scaling.factors
+        grid = grid_of(columns.mean, columns.variance, self.scales)
         # where each point of the fit before is now, if the points that stayed are in the same order
         self._moved: NDArray[Any] | None = None
         places = before.places.updated(self.nodes, before.nodes, self._old_nodes(before), grid) if before else None
@@ -82,6 +85,8 @@ class Fitted:
         self.map: Floats | None = map
         if blocks is not None and needs_map(blocks):
             self.map = column_map(self.nodes, self.counts, blocks)
+        if self.map is not None:
+            self.scaling = Scaling("columns", self.scales, _BY_COLUMN)
         self.points = self.placed(self.nodes[self.places.first])
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self.kind, self.exact = "auto", True
