@@ -81,7 +81,7 @@ def test_bad_use_is_exit_code_2_and_says_where_to_look(data, capfd):
         (["fit", x, "-o", data / "n.fcac", "--epsilon", "2", "--mechanism", "magic"], "release, local or paper"),
         (["fit", x, "-o", data / "n.fcac", "--mechanism", "paper"], "need --epsilon"),
         (["fit", x, "-o", data / "n.fcac", "--ledger", "l.db"], "need --epsilon"),
-        (["fit", x, "-o", data / "n.fcac", "--record-id", "a"], "they need --epsilon and --ledger"),
+        (["fit", x, "-o", data / "n.fcac", "--record-id", "a"], "needs --epsilon and --ledger"),
         (["update", data / "none.fcac", x], "no model file"),
         (["predict", m, x, "-o", data / "l.txt"], "must end in"),
         (["predict", m, x, "-o", data / "l.csv", "--keep", "c"], "no column 'c'"),
