@@ -46,6 +46,9 @@ class Server:
     blocks : sequence of Block, optional
         The columns behind the features, as :attr:`fcac.tables.schema.Schema.blocks` tells them; communities measure
         distances by them if there are categories.
+    max_nodes : int, optional
+        Most nodes that communities read as they are (default 16,000): more, all sites together, are condensed to so
+        many before they are read, and the cost of a round grows no further. Contributions are kept whole.
     scale : {"auto", "none", "standard", "robust"}, default="auto"
         How columns are made comparable; see :func:`fcac.scaling.scaling_of`. The paper's server takes them as they are.
 
@@ -67,10 +70,13 @@ class Server:
         random_state: int = 0,
         n_clusters: int | None = None,
         blocks: Sequence[Block] | None = None,
+        max_nodes: int | None = None,
         scale: str = "auto",
     ) -> None:
         self._readout = readouts.find(kind)(n_clusters)
         self._readout.blocks = None if blocks is None else tuple(blocks)
+        if max_nodes is not None:
+            self._readout.max_nodes = max_nodes
         self._readout.scale = check_scale(scale)
         if scale not in ("auto", "none") and not self._readout.rescales:
             raise ValueError(
@@ -92,8 +98,8 @@ class Server:
     def blank(self, kind: str | None = None) -> Server:
         """Return a server of the same settings that has absorbed nothing; of another kind, if one is named."""
         wanted = self.n_clusters_wanted if kind is None else None
-        scale = self.scale if kind is None else "auto"
-        return Server(kind or self.kind, self.random_state, wanted, self._readout.blocks, scale)
+        scale, read = self.scale if kind is None else "auto", self._readout
+        return Server(kind or self.kind, self.random_state, wanted, read.blocks, read.max_nodes, scale)
 
     # ------------------------------------------------------------ rounds
 

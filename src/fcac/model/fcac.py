@@ -62,6 +62,10 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     max_nodes : int, optional
         Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
         Not for ``server="cae-fc"``, where CA+ decides.
+    max_server_nodes : int, optional
+        Most nodes that the server reads as they are (default 16,000). If all sites together send more, it condenses
+        them first, as a site does with rows, so that its cost does not grow with the number of sites. Not for
+        ``server="cae-fc"``.
     forgetting : str, default="none"
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
@@ -134,6 +138,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         "aggregation": [str],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "max_server_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
         "scale": [StrOptions(set(SCALES))],
         "site": [Condenser, None],
@@ -149,6 +154,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         aggregation: str = "plain",
         n_clusters: int | None = None,
         max_nodes: int | None = None,
+        max_server_nodes: int | None = None,
         forgetting: str = "none",
         scale: str = "auto",
         site: Condenser | None = None,
@@ -160,6 +166,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self.aggregation = aggregation
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
+        self.max_server_nodes = max_server_nodes
         self.forgetting = forgetting
         self.scale = scale
         self.site = site
@@ -349,8 +356,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         **settings
             Those of the engine.
         """
-        asked = self.n_clusters, self.scale
-        server = first_server(self.server, self._seed(), schema, *asked) if reset else self.server_
+        server = self._first_server(schema) if reset else self.server_
         sites = {} if reset else dict(self.sites_)
         condenser = self._condenser(reset)
         if engine is not None:
@@ -364,6 +370,11 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             brought = self._summed(sites, data, **settings)
         played = Round.play(server, brought)
         self._adopt(server, sites, n_features, condenser, played.told_before)
+
+    def _first_server(self, schema: Schema | None) -> Server:
+        if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
+            raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
+        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes, self.scale)
 
     def _summed(
         self,
