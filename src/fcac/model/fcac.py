@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from fcac._parallel import threads_for
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
-from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
