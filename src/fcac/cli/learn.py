@@ -14,6 +14,7 @@ from fcac.privacy.mechanism import NodeMechanism
 if TYPE_CHECKING:
     from fcac.model.run_log import Run
     from fcac.tables import Tables
+    from fcac.tables.schema import Schema
 
 
 # Sites whose spending is shown, the dearest first.
@@ -29,6 +30,7 @@ def learn_and_save(
     record_id: str | None,
     part: str | None,
     report: Path | None,
+    guessed: dict[str, str] | None = None,
 ) -> None:
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
@@ -43,6 +45,8 @@ def learn_and_save(
             progress.now("clustering the sites' nodes")
 
         model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
+    if guessed:
+        model.guessed_ = guessed
     seconds = time.monotonic() - started
     if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
         model.runs_ = (*model.runs_, _run(model, tables, seconds))
@@ -59,6 +63,24 @@ def learn_and_save(
         note(f"Next: fcac report {out} --out report.html")
     for line in model.verdict_.lines():
         say(line)
+
+
+def guess(
+    data: list[str], apart: list[str], query: str | None, read: list[str] | None
+) -> tuple[Schema | None, dict[str, str]]:
+    """Guess what columns mean, as `FCAC.fit` does, and print it; None for numbers as they are."""
+    from fcac.tables import ReadOptions
+    from fcac.tables.draft import guess_files
+    from fcac.tables.guess import taken_for
+
+    with Progress("looking at the columns") as progress:
+        found = guess_files(data, apart=apart, progress=progress, options=ReadOptions.parse(read or [], query=query))
+    schema = found.schema
+    if schema is None:
+        return None, {}
+    for line in taken_for(schema, found.reasons):
+        say(line)
+    return schema, found.reasons
 
 
 def _run(model: Any, tables: Tables, seconds: float) -> Run:
@@ -100,7 +122,7 @@ def _summarise(model: Any, tables: Tables, seconds: float) -> None:
     sent = sum(len(item.nodes) for item in latest)
     rows = tables.n_read - tables.n_dropped
     say(
-        f"Round {model.n_rounds_}: learned {counted(rows, 'row')} of {counted(tables.n_features, 'feature')} "
+        f"Round {model.n_rounds_}: learned {counted(rows, 'row')} of {counted(len(tables.schema.columns), 'column')} "
         f"at {counted(len(latest), 'site')} in {duration(seconds)}."
     )
     if tables.n_dropped:
