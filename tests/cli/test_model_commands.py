@@ -65,15 +65,6 @@ def test_the_command_makes_the_model_that_python_makes(clinics, model):
 
 
 @pytest.mark.slow
-def test_simulated_sites(clinics, capfd):
-    np.savez(clinics / "x.npz", X=np.random.default_rng(0).normal(size=(300, 2)), y=np.arange(300) % 3)
-    for options in ([], ["--label-column", "y"], ["--partition", "dirichlet", "--label-column", "y", "--alpha", "1"]):
-        fcac(capfd, "fit", clinics / "x.npz", "--sites", 4, *options, "-o", clinics / "s.fcac", "--force")
-        assert list(load(clinics / "s.fcac").sites_) == [1, 2, 3, 4]
-    fcac(capfd, "fit", clinics / "x.npz", "--sites", 4, "--partition", "classes", "-o", clinics / "t.fcac", code=2)
-
-
-@pytest.mark.slow
 def test_update_plays_the_next_round_in_place(clinics, model, capfd):
     said = fcac(capfd, "update", model, clinics / "clinics")
     assert "Round 2: learned 1,350 rows" in said
@@ -298,7 +289,7 @@ def test_three_commands_cluster_a_hospitals_table_with_gaps(tmp_path, capfd):
     for name, rows in table.groupby("hospital"):
         rows.drop(columns="hospital").to_csv(tmp_path / f"{name}.csv", index=False)
     files = [tmp_path / f"{name}.csv" for name in ("north", "south", "west")]
-    fcac(capfd, "schema", *files, "--label-column", "group", "--out", tmp_path / "schema.toml")
+    fcac(capfd, "schema", *files, "--drop", "group", "--out", tmp_path / "schema.toml")
     fcac(capfd, "fit", *files, "--schema", tmp_path / "schema.toml", "--out", tmp_path / "m.fcac")
     keep = ("--keep", "group", "--out", tmp_path / "labels.csv")
     fcac(capfd, "predict", tmp_path / "m.fcac", *files, *keep)

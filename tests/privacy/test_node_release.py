@@ -253,7 +253,6 @@ class TestErrorsBeforeAnythingIsCharged:
             ({"round": -1}, "round"),
             ({"round": 1.5}, "round"),
             ({"record_ids": ["a"]}, "one id per row"),
-            ({"record_ids": ["a"] * 600, "partition": "monday"}, "not both"),
         ],
     )
     def test_wrong_arguments(self, tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
@@ -266,10 +265,6 @@ class TestErrorsBeforeAnythingIsCharged:
         state = NodeRelease(4, SQUARE * 2, sampler=InsecureTestSampler(0)).release(two_crowds())[2]
         with pytest.raises(PrivacyError, match="other bounds"):
             quiet().release(two_crowds(), state)
-
-    def test_ids_without_a_ledger(self) -> None:
-        with pytest.raises(ValueError, match="ledger"):
-            quiet().release(two_crowds(), partition="monday")
 
     @pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, "four", None])
     def test_epsilon(self, epsilon: Any) -> None:

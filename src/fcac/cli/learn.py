@@ -12,7 +12,6 @@ from fcac.cli.console import BadUse, Progress, note, say
 from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:
-    from fcac.model.run_log import Run
     from fcac.tables import Tables
     from fcac.tables.schema import Schema
 
@@ -28,14 +27,14 @@ def learn_and_save(
     out: Path,
     *,
     record_id: str | None,
-    part: str | None,
     report: Path | None,
     guessed: dict[str, str] | None = None,
 ) -> None:
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
+    from fcac.model.run_log import Run
 
-    check_records(model.privacy, record_id, part)
+    check_records(model.privacy, record_id)
     started = time.monotonic()
     with Progress("learning") as progress:
 
@@ -44,12 +43,13 @@ def learn_and_save(
             yield from read if record_id is None else with_ids(tables, read, schema)
             progress.now("clustering the sites' nodes")
 
-        model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
+        model.play_stream(pieces(), tables.n_features, tables.feature_names, schema=schema)
     if guessed:
         model.guessed_ = guessed
     seconds = time.monotonic() - started
     if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
-        model.runs_ = (*model.runs_, _run(model, tables, seconds))
+        left_out = tables.n_dropped, dict(tables.dropped_for)
+        model.runs_ = (*model.runs_, Run(model.n_rounds_, tables.n_read, *left_out, seconds))
     save(model, out)
     _summarise(model, tables, seconds)
     say(f"Model: {out}")
@@ -83,27 +83,10 @@ def guess(
     return schema, found.reasons
 
 
-def _run(model: Any, tables: Tables, seconds: float) -> Run:
-    """Return what this round read and left out, as it is stored with the model."""
-    from fcac.model.run_log import Run
-
-    split = tables.split
-    sites = ""
-    if split is not None:
-        how = {"dirichlet": f", alpha {split.alpha:g}", "classes": f", {split.n_classes} labels each"}
-        sites = f"{counted(split.n_sites, 'site')} simulated, {split.partition}{how.get(split.partition, '')}, "
-        sites += f"seed {split.seed}"
-    return Run(model.n_rounds_, tables.n_read, tables.n_dropped, dict(tables.dropped_for), seconds, sites)
-
-
-def check_records(mechanism: Any, record_id: str | None, part: str | None) -> None:
-    """Refuse ids and parts where no ledger adds up by them."""
-    if record_id is None and part is None:
-        return
-    if record_id is not None and part is not None:
-        raise BadUse("give --record-id or --part, not both")
-    if getattr(mechanism, "ledger", None) is None:
-        raise BadUse("--record-id and --part determine how a ledger adds up costs: they need --epsilon and --ledger")
+def check_records(mechanism: Any, record_id: str | None) -> None:
+    """Refuse ids where no ledger adds up by them."""
+    if record_id is not None and getattr(mechanism, "ledger", None) is None:
+        raise BadUse("--record-id determines how a ledger adds up costs: it needs --epsilon and --ledger")
 
 
 def with_ids(tables: Tables, pieces: Iterator[Any], schema: Any) -> Iterator[Any]:

@@ -90,11 +90,9 @@ class PooledAgent:
         check_budgets(self.mechanism, [self.agent.settings.name], self.agent.settings.record_id)
 
     def _work(self, assigned: Assignment, closed: int) -> Any:
-        rows, ids, partition = self._rows(assigned, closed)
+        rows, ids = self._rows(assigned, closed)
         number = self.member.round
         named: dict[str, Any] = {} if ids is None else {"record_ids": ids}
-        if partition is not None:
-            named["partition"] = partition
         prepared = self.mechanism.prepare(rows, site=self.agent.settings.name, round=number, **named)
         if assigned.step == 1:
             # written first: what cannot be logged is not done; a round that breaks off counts like a whole one
@@ -104,20 +102,19 @@ class PooledAgent:
         task.complete()
         return vector
 
-    def _rows(self, assigned: Assignment, closed: int) -> tuple[Any, list[str] | None, str | None]:
+    def _rows(self, assigned: Assignment, closed: int) -> tuple[Any, list[str] | None]:
         """Return the rows of the round: found in its first step, and the same in all others."""
         path, number = self.state / _ROWS_FILE, self.member.round
         if path.exists():
             meta, arrays = persistence.read(path, kind=_ROWS_KIND)
             if (meta["round"], meta["attempt"]) == (number, self.member.attempt):
-                return arrays["rows"], meta["record_ids"], meta["partition"]
+                return arrays["rows"], meta["record_ids"]
         if assigned.step != 1:
             raise AggregationRefused(f"{path} is missing: it held the rows of this round's first step")
         found = self.agent.new_rows(number, closed)
-        meta = {"round": number, "attempt": self.member.attempt}
-        meta |= {"record_ids": found.record_ids, "partition": found.partition}
+        meta = {"round": number, "attempt": self.member.attempt, "record_ids": found.record_ids}
         self._write(path, persistence.pack(_ROWS_KIND, meta, {"rows": np.ascontiguousarray(found.rows)}))
-        return found.rows, found.record_ids, found.partition
+        return found.rows, found.record_ids
 
     def _store(self, data: bytes) -> None:
         self._write(self.state / _MEMBER_FILE, data)

@@ -82,7 +82,6 @@ class PooledTask:
                 # the same rows are needed in every step; they count as a repeat only in the first
                 batch=prepared.given_rows if assigned.step == 1 else None,
                 record_ids=prepared.record_ids,
-                partition=prepared.partition,
                 what=f"NodeRelease, summed over sites, step {assigned.step} of {assigned.n_steps} of "
                 f"eps = {self.mechanism.epsilon:g} at delta = {show(self.mechanism.delta)}",
                 # in units of 1/WEIGHT the sum of shares is as good as continuous noise, like a single draw
@@ -121,7 +120,7 @@ class Summed(Engine):
         Sites that may vanish or collude; a tenth by default.
     progress : callable, optional
         Called with the number of steps that are over.
-    record_ids, partition
+    record_ids
         As of :class:`~fcac.federation.in_process.InProcess`.
     fault : callable, optional
         Called with site, stage, step and answer; returns the answer, or None if it is lost and the site is gone.
@@ -136,7 +135,6 @@ class Summed(Engine):
         tolerance: int | None = None,
         progress: Callable[[int], None] | None = None,
         record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
-        partition: str | None = None,
         fault: Fault | None = None,
     ) -> None:
         self.mechanism = check_pooled(privacy)
@@ -147,7 +145,7 @@ class Summed(Engine):
         self._pooled = sites.get(POOLED) or Site(POOLED, self.mechanism)
         self._tolerance = tolerance_for(len(data), tolerance)
         self._progress, self._fault = progress, fault
-        self._record_ids, self._partition = record_ids, partition
+        self._record_ids = record_ids
 
     @property
     def newest_round(self) -> int:
@@ -195,7 +193,6 @@ class Summed(Engine):
                     site=text,
                     round=number,
                     record_ids=ids.get(name),
-                    partition=self._partition,
                 ),
                 joint,
             )

@@ -34,6 +34,7 @@ from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.record_ids import refuse_removed
 from fcac.tables.schema import Schema
 
 
@@ -167,9 +168,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
         schema: Any = None,
         columns: Mapping[str, Any] | None = None,
+        **removed: Any,
     ) -> Self:
         """Start anew and play one round.
 
@@ -187,20 +188,20 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
         schema : Schema or path, optional
             What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
             :class:`fcac.tables.Schema`. Nothing is guessed then, nor under privacy. Later tables are read by it too.
         columns : dict of str to str or dict, optional
             What some columns are, where the guess is wrong: ``columns={"sex": "category", "year": "ignore"}``.
+        **removed
+            Nothing is taken here; ``partition``, of 0.1.0, is refused with a word on record ids.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=True, schema=schema, columns=columns)
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema, columns=columns)
 
     def partial_fit(
         self,
@@ -210,7 +211,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
+        **removed: Any,
     ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
@@ -226,15 +227,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
+        **removed
+            As in :meth:`fit`.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=not hasattr(self, "server_"))
 
     def _play(
         self,
@@ -242,7 +243,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         groups: Any,
         sample_weight: Any,
         record_ids: Any,
-        partition: str | None,
         *,
         reset: bool,
         schema: Any = None,
@@ -273,7 +273,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         trails = self._trails_for(data, weights) if reset else None
         self._play_round(
             data, data.n_features, known,
-            reset=reset, record_ids=ids, partition=partition, weights=weights, trails=trails,
+            reset=reset, record_ids=ids, weights=weights, trails=trails,
         )  # fmt: skip
         self._trails = None if trails is None else (trails, data.places())
         if reset:
@@ -291,7 +291,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         n_features: int,
         feature_names: list[str] | None = None,
         *,
-        partition: str | None = None,
         schema: Schema | None = None,
     ) -> Self:
         """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
@@ -304,8 +303,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             Read once; a site's rows may come in several pieces.
         n_features : int
         feature_names : list of str, optional
-        partition : str, optional
-            As in :meth:`fit`.
         schema : Schema, optional
             What the rows came through; the first call keeps it as ``schema_``.
 
@@ -321,7 +318,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        self._play_round(pieces, n_features, schema, reset=not started, partition=partition)
+        self._play_round(pieces, n_features, schema, reset=not started)
         if not started:
             self._keep_columns(schema, feature_names)
         self._last_rows = None
