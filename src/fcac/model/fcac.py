@@ -13,9 +13,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Integral, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from fcac._parallel import threads_for
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
-from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
@@ -62,6 +62,10 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     max_nodes : int, optional
         Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
         Not for ``server="cae-fc"``, where CA+ decides.
+    max_server_nodes : int, optional
+        Most nodes that the server reads as they are (default 16,000). If all sites together send more, it condenses
+        them first, as a site does with rows, so that its cost does not grow with the number of sites. Not for
+        ``server="cae-fc"``.
     forgetting : str, default="none"
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
@@ -129,6 +133,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         "aggregation": [str],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "max_server_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
         "site": [Condenser, None],
         "n_jobs": [Integral, None],
@@ -143,6 +148,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         aggregation: str = "plain",
         n_clusters: int | None = None,
         max_nodes: int | None = None,
+        max_server_nodes: int | None = None,
         forgetting: str = "none",
         site: Condenser | None = None,
         n_jobs: int | None = None,
@@ -153,6 +159,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self.aggregation = aggregation
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
+        self.max_server_nodes = max_server_nodes
         self.forgetting = forgetting
         self.site = site
         self.n_jobs = n_jobs
@@ -353,7 +360,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         **settings
             Those of the engine.
         """
-        server = first_server(self.server, self._seed(), schema, self.n_clusters) if reset else self.server_
+        server = self._first_server(schema) if reset else self.server_
         sites = {} if reset else dict(self.sites_)
         condenser = self._condenser(reset)
         if engine is not None:
@@ -367,6 +374,11 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             brought = self._summed(sites, data, **settings)
         played = Round.play(server, brought)
         self._adopt(server, sites, n_features, condenser, played.told_before)
+
+    def _first_server(self, schema: Schema | None) -> Server:
+        if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
+            raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
+        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes)
 
     def _summed(
         self,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from fcac._parallel import threads_for
 from fcac._rows import Rows, arrow_if_polars, column_names
 from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
-from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site
 from fcac.federation.asking import calibrate, samples_of
