@@ -17,6 +17,7 @@ from fcac.federation import readouts
 from fcac.federation.replay import labels_of, material, rows_by_cluster
 from fcac.model.run_log import Run
 from fcac.model.verdict import Verdict, verdict_of
+from fcac.tables.guess import taken_for
 from fcac.tables.shown_column import ShownColumn, columns_of, figure, percent
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class Described:
     server_: Server
     schema_: Schema | None
     runs_: tuple[Run, ...]
+    guessed_: Mapping[str, str]
 
     @property
     def cluster_ids_(self) -> Integers:
@@ -243,7 +245,8 @@ class Described:
                     tuple(words for _, difference, words in apart[:_MAX_TELLING] if abs(difference) >= _TELLING),
                 )
             )
-        return Summary(tuple(clusters), verdict, scaling=server.scaling.sentence)
+        taken = taken_for(self.schema_, self.guessed_) if self.guessed_ and self.schema_ is not None else []
+        return Summary(tuple(clusters), verdict, tuple(taken), server.scaling.sentence)
 
     @property
     def cluster_stability_(self) -> dict[int, float]:

@@ -9,7 +9,7 @@ import typer
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
 from fcac.cli.console import BadUse, check_out
-from fcac.cli.learn import learn_and_save
+from fcac.cli.learn import guess, learn_and_save
 
 
 def fit(
@@ -57,9 +57,13 @@ def fit(
     report: opt.ReportPath = None,
     force: opt.Force = False,
 ) -> None:
-    """Learn clusters from tables: the first round of a federation in one process.
+    """Learn clusters from tables.
+
+    Without --schema it is guessed what each column means, and said; ids, dates, constants and free text are left out.
 
     [bold]Examples[/bold]
+
+    fcac fit table.csv --out model.fcac --report report.html
 
     fcac fit clinics/ --out model.fcac --report report.html   [dim]each file is a site[/dim]
 
@@ -106,6 +110,11 @@ def fit(
         }  # fmt: skip
         spark_engine.fit_on_spark(data, master, out, known, site_column, drop, settings)
         return
+    reasons: dict[str, str] = {}
+    if known is None and privacy is None:
+        apart = [name for name in (site_column, *(drop or [])) if name is not None]
+        known, reasons = guess(data, apart, query, read)
+        drop = drop if known is None else None
     tables = opt.open_data(
         data, known, drop=drop, site_column=site_column, site=site, record_id=record_id, query=query, read=read
     )
@@ -121,4 +130,4 @@ def fit(
         n_jobs=jobs,
         random_state=seed,
     )
-    learn_and_save(model, tables, known, out, record_id=record_id, report=report)
+    learn_and_save(model, tables, known, out, record_id=record_id, report=report, guessed=reasons)
