@@ -110,7 +110,7 @@ class Stored(ReadsRows):
         server = Server.from_parts(meta["server"], under("server."))
         condenser: Condenser = CA_PLUS if not meta.get("sample_rows") else condenser_for("ca-plus")
         if "max_nodes" in meta:
-            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting)
+            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting, scale=self.scale)
         sites = {}
         for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)
