@@ -9,5 +9,4 @@
 - :mod:`fcac.deployment.limits`: limits on the influence of one site on a round.
 - :mod:`fcac.deployment.site_agent`: how a site answers requests.
 - :mod:`fcac.deployment.shared_codebook`: the model with which sites label their rows.
-- :mod:`fcac.deployment.legacy`: migrates the state directory of fcac 0.1.0.
 """

@@ -9,7 +9,7 @@ The state directory contains:
 
 A round is closed by one transaction of the store. Before it, the inbox shows which sites need not be asked again; after
 it, the inbox is obsolete. A crash at any moment therefore neither loses a contribution that has arrived nor counts one
-twice. A directory of fcac 0.1.0 is migrated when it is first used.
+twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import numpy as np
 
 from fcac import persistence
 from fcac._text import plain
-from fcac.deployment import legacy
 from fcac.deployment.inbox import Inbox
 from fcac.deployment.incoming import check_statement
 from fcac.deployment.limits import Amount, cap_round, unusual
@@ -103,25 +102,18 @@ class Hub:
         self.state.mkdir(parents=True, exist_ok=True)
         self.store = HubStore(self.state / _STORE_FILE)
         self._inbox = Inbox(self.state / "inbox")
-        if legacy.is_pending(self.state):
-            self._take_over()
-
-    def _take_over(self) -> None:
-        with self._alone():
-            if legacy.is_pending(self.state):  # another process may have done it meanwhile
-                self.note("taken over", contributions=legacy.take_over(self.state, self.store))
 
     # ------------------------------------------------------------ reading
 
-    def _first_server(self) -> Server:
-        from fcac.federation import Server
+    def _server(self) -> Server:
+        """Return the server as stored on disk, or that of a study without rounds."""
+        from fcac.federation.rounds import first_server
 
-        return Server(self.settings.server, self.settings.seed, blocks=self.settings.schema.blocks)
+        return self.store.server() or first_server(self.settings.server, self.settings.seed, self.settings.schema)
 
     def snapshot(self) -> HubSnapshot:
         """Return the server as stored on disk; its log is read on demand."""
-        server = self.store.server() or self._first_server()
-        return HubSnapshot(server, self.store.closed, self.store.newest())
+        return HubSnapshot(self._server(), self.store.closed, self.store.newest())
 
     @property
     def open_round(self) -> int:
@@ -229,18 +221,26 @@ class Hub:
             batch = [Contribution.from_bytes(data) for site, data in arrived.items() if site in active]
             if not batch:
                 return []
-            server = self.store.server() or self._first_server()
             amounts = self.store.amounts()
             others = [amount for site, amount in amounts.items() if site not in arrived]
             capped = cap_round(batch, self.settings.limits, others)
             self._note_caps(number, batch, capped)
-            accepted = server.absorb(capped)
             digests = {site: hashlib.sha256(data).hexdigest() for site, data in arrived.items()}
-            self.store.close_round(number, server, accepted, digests)
-            self._inbox.clear(number)
-            self.note("closed", round=number, sites=[item.site for item in accepted])
-            self._publish(server, number)
-            return accepted
+            return self._close(number, capped, digests)
+
+    def _close(
+        self, number: int, batch: list[Contribution], digests: dict[str, str], **facts: Any
+    ) -> list[Contribution]:
+        """Play the round with what has arrived, store it, and only then publish what it has led to."""
+        from fcac.federation.rounds import Received, Round
+
+        server = self._server()
+        accepted = Round.play(server, Received(batch), number).accepted
+        self.store.close_round(number, server, accepted, digests)
+        self._inbox.clear(number)
+        self.note("closed", round=number, sites=[item.site for item in accepted], **facts)
+        self._publish(server, number)
+        return accepted
 
     def _note_caps(self, number: int, batch: list[Contribution], capped: list[Contribution]) -> None:
         for sent, kept in zip(batch, capped, strict=True):
@@ -255,13 +255,7 @@ class Hub:
             number = self.open_round
             if item.round != number:
                 raise ValueError(f"round {item.round} was summed, but round {number} is open")
-            from fcac.federation import Server
-
-            server = self.store.server() or Server(self.settings.server, self.settings.seed)
-            accepted = server.absorb([item])
-            self.store.close_round(number, server, accepted, {str(item.site): item.digest()})
-            self.note("closed", round=number, sites=[item.site], summed=item.privacy.get("sites"))
-            self._publish(server, number)
+            self._close(number, [item], {str(item.site): item.digest()}, summed=item.privacy.get("sites"))
 
     def forget(self, site: str) -> bool:
         """Restore the state as if this site had never contributed; return False if it never had."""

@@ -223,32 +223,6 @@ class HubStore:
             seen.add(connection, (item.nodes for batch in log for item in batch))
             _set_facts(connection, summary=_summary(server))
 
-    def take_over(self, closed: int, server: Server, newest: Mapping[str, Held], facts: Mapping[str, str]) -> None:
-        """Fill an empty store with a federation that was stored in another way, all or nothing."""
-        log = server.log
-        states = _all_states(server) if log else {}
-        # Rounds whose sites were all forgotten are not in the log, and their numbers are unknown: the last ones are
-        # used.
-        batches = [closed - len(log) + position for position in range(1, len(log) + 1)]
-        with self.changing() as connection:
-            if _closed(connection):
-                raise StoreError(f"{self.path} is already in use")
-            for number, batch in zip(batches, log, strict=True):
-                connection.execute("INSERT INTO batches VALUES (?)", (number,))
-                for item in batch:
-                    held = newest.get(str(item.site), Held())
-                    _insert(connection, item, held.digest if held.round == item.round else "", number)
-            if log:
-                _write_states(connection, batches, states)
-                seen.add(connection, (item.nodes for batch in log for item in batch))
-                _set_facts(connection, summary=_summary(server))
-            _set_facts(connection, closed=str(closed), **facts)
-
-    def fact(self, name: str) -> str | None:
-        """Return a value that was stored under this name when the store was filled."""
-        with self.reading() as connection:
-            return _fact(connection, name)
-
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy as a backup; the store may be in use meanwhile."""
         target = Path(path)
@@ -363,7 +337,7 @@ def _all_states(server: Server) -> dict[int, _State]:
     log = server.log
     states: dict[int, _State] = {}
     if sum(len(item.nodes) for batch in log for item in batch) <= server.readout.max_replayed_nodes:
-        again = type(server)(server.kind, server.random_state, server.n_clusters_wanted, server.readout.blocks)
+        again = server.blank()
         for position, batch in enumerate(log[:-1], 1):
             again.absorb(batch)
             states[position] = _pack_state(again)
