@@ -17,7 +17,7 @@ from fcac.tables.column import Column
 from fcac.tables.kind import is_numeric, kind_in_words
 from fcac.tables.kinds.boolean import _NO, _YES
 from fcac.tables.schema import Schema
-from fcac.tables.seen import Seen, skewness
+from fcac.tables.values_seen import Seen, skewness
 
 # From so many rows on, a column all of whose values differ names records.
 _ENOUGH_ROWS = 20
