@@ -84,8 +84,6 @@ class PooledTask:
                 record_ids=prepared.record_ids,
                 what=f"NodeRelease, summed over sites, step {assigned.step} of {assigned.n_steps} of "
                 f"eps = {self.mechanism.epsilon:g} at delta = {show(self.mechanism.delta)}",
-                # in units of 1/WEIGHT the sum of shares is as good as continuous noise, like a single draw
-                accounting="gaussian",
                 alongside=None if self.joint is None else f"{self.joint}, step {assigned.step}",
             )
             self.charges.append(admission.number)

@@ -20,7 +20,7 @@ from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
 from fcac.federation.in_process import InProcess
-from fcac.federation.rounds import Engine, Round, first_server
+from fcac.federation.rounds import Engine, Round, first_server, restate
 from fcac.model.calibrating import Calibrated
 from fcac.model.columns import warn_of_names
 from fcac.model.frames import as_schema, encoded
@@ -32,7 +32,7 @@ from fcac.model.storage import Stored
 from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
-from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 from fcac.privacy.record_ids import refuse_removed
 from fcac.tables.schema import Schema
 
@@ -416,6 +416,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self._told = told
         self._site_condenser = condenser
         self.sites_ = {name: sites[name] for name in site_order(sites)}
+        if isinstance(self.privacy, NodeMechanism):
+            restate(server, self.sites_)
         self.n_features_in_ = n_features
         self._last_labels: Integers | None = None
         self._calibration: tuple[Calibration | Codebook | None] | None = None
