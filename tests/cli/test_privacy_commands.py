@@ -155,18 +155,6 @@ def test_distances_by_person_and_without_privacy(folder, capfd):
     assert "rows given for it" in fcac(capfd, "inspect", folder / "plain.fcac")
 
 
-def test_simulated_sites_are_not_private(folder, capfd):
-    assert "--sites deals out rows" in private_fit_of_simulated_sites(capfd, folder)
-    assert not (folder / "m.fcac").exists()
-
-
-def private_fit_of_simulated_sites(capfd, folder):
-    return fcac(
-        capfd, "fit", folder / "day1.csv", "--sites", 3, "--schema", folder / "schema.toml", "--epsilon", 2, "-o",
-        folder / "m.fcac", code=2,
-    )  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_the_worst_site_is_shown_and_nothing_is_multiplied(folder, capfd):
@@ -316,18 +304,16 @@ def test_the_ledger_is_shown_to_people_and_programs(folder, capfd):
 
 @pytest.mark.slow
 def test_the_papers_noise_warns_and_local_noise_needs_bounds(folder, capfd):
-    args = ["fit", str(folder / "day1.csv"), "--drop", "id", "--paper-noise", "15", "-o", str(folder / "p.fcac")]
-    assert run(args) == 0
+    paper = ["--epsilon", "15", "--mechanism", "paper"]
+    assert run(["fit", str(folder / "day1.csv"), "--drop", "id", *paper, "-o", str(folder / "p.fcac")]) == 0
     err = capfd.readouterr().err
     assert err.startswith("note: ")
     assert "not a privacy guarantee" in err
     assert isinstance(load(folder / "p.fcac").privacy, PaperLaplace)
     assert "no guarantee" in fcac(capfd, "inspect", folder / "p.fcac")
-    fcac(capfd, "fit", folder / "day1.csv", "--local-noise", 200, "--drop", "id", "-o", folder / "l.fcac", code=2)
-    fcac(
-        capfd, "fit", folder / "day1.csv", "--local-noise", 200, "--schema", folder / "schema.toml", "-o",
-        folder / "l.fcac",
-    )  # fmt: skip
+    local = ["fit", folder / "day1.csv", "--epsilon", 200, "--mechanism", "local", "-o", folder / "l.fcac"]
+    fcac(capfd, *local, "--drop", "id", code=2)
+    fcac(capfd, *local, "--schema", folder / "schema.toml")
     assert "local noise on every record, eps = 200" in fcac(capfd, "inspect", folder / "l.fcac")
 
 

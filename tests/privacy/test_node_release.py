@@ -51,6 +51,13 @@ class TestWhatIsSent:
         assert isinstance(state, ReleasedState)
         assert np.array_equal(state.nodes, nodes)
 
+    @pytest.mark.filterwarnings("ignore:epsilon = 500 promises little")
+    def test_counts_are_rounded_to_the_nearest_and_so_add_up_to_the_rows(self) -> None:
+        """Rounding down would lose half a row for every node."""
+        lost = [600 - quiet(500, seed).release(two_crowds(seed))[1].sum() for seed in range(8)]
+        n_nodes = [len(quiet(500, seed).release(two_crowds(seed))[1]) for seed in range(8)]
+        assert abs(sum(lost)) < sum(n_nodes) / 5
+
     @pytest.mark.parametrize("n_rows", [0, 1, 2])
     def test_an_empty_batch_is_answered_like_any_other(self, n_rows: int) -> None:
         for seed in range(20):

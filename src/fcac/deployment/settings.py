@@ -198,8 +198,6 @@ class SiteSettings:
         Minimum number of rows behind a node of a reservoir that is sent without privacy.
     forgetting : str
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
-    study_key : str
-        If the study sums its sites: the public key (hexadecimal) by which this site recognises its rosters.
     summing_key : str
         If the study sums its sites: file of this site's own signing key.
     read : dict
@@ -225,7 +223,6 @@ class SiteSettings:
     forgetting: str = "none"
     read: dict[str, Any] = field(default_factory=dict)
     encoders: dict[str, dict[str, str]] = field(default_factory=dict)
-    study_key: str = ""
     summing_key: str = ""
     agree: float | None = None
 

@@ -93,7 +93,7 @@ class SiteAgent:
             Newest round of this site that the server has. If the site has sent something newer that never arrived, and
             there are no new rows, it is sent again: no contribution is lost.
         """
-        if self.settings.study_key:
+        if self.settings.summing_key:
             raise ValueError("the sites of this study are summed: no site contributes on its own")
         with self.alone():
             stored = self._sent_path(round)

@@ -8,16 +8,15 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fcac._rows import arrow_if_polars
 from fcac._sites import SiteName
 from fcac._typing import Floats
 from fcac.codebook import Codebook
 from fcac.federation import Site
 from fcac.federation.rounds import restate
 from fcac.model.columns import warn_of_names
-from fcac.model.frames import encoded, is_table_of
+from fcac.model.frames import are_tables, encoded
 from fcac.model.reading import ReadsRows
-from fcac.model.site_rows import SiteRows, is_dict_of_sites
+from fcac.model.site_rows import SiteRows
 from fcac.novelty import MeasuredNovelty
 from fcac.privacy.account import Account
 from fcac.privacy.mechanism import NodeMechanism
@@ -92,8 +91,7 @@ class Calibrated(ReadsRows):
         names, schema = getattr(self, "feature_names_in_", None), self.schema_
         listed = None if names is None else [str(name) for name in names]
         if schema is not None:
-            tables = list(X.values()) if is_dict_of_sites(X) else [X]
-            if all(is_table_of(arrow_if_polars(table), schema, listed, self._by_schema) for table in tables):
+            if are_tables(X):
                 X, groups = encoded(X, groups, schema)
             elif not schema.allows_gaps:
                 schema = None

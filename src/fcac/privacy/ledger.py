@@ -115,7 +115,6 @@ class Ledger(LedgerFile):
         record_ids: RecordIds = None,
         what: str = "release",
         receipts: Sequence[Receipt] = (),
-        alongside: str | None = None,
         slack: float = 0.0,
         _all_or_nothing: bool = False,
     ) -> Admission:
@@ -140,9 +139,6 @@ class Ledger(LedgerFile):
             Description for human readers.
         receipts : sequence of Receipt
             Receipts for what has left the site: if the ledger does not know them, it is older than that.
-        alongside : str, optional
-            Name of one joint release to which several sites contribute different rows, as in secure aggregation: of the
-            charges with this name the largest counts.
         slack : float
             Probability that the release shows something that rho does not account for. It comes off delta: the slack
             of all charges must stay below half of it.
@@ -159,8 +155,6 @@ class Ledger(LedgerFile):
         if not 0.0 <= slack < self.delta / 2:
             raise ValueError(f"slack must be at least 0 and below half of delta = {show(self.delta)}, got {slack!r}")
         counted, part = "ids" if record_ids is not None else "all", None
-        if counted == "all" and alongside is not None:
-            counted, part = "alongside", alongside
         texts = None if record_ids is None else check_record_ids(record_ids)
         seal = secrets.token_hex(8)
         with self._transaction() as (connection, key):
@@ -194,7 +188,7 @@ class Ledger(LedgerFile):
     @staticmethod
     def _under_other_ids(connection: sqlite3.Connection, batch: bytes, people: str) -> bool:
         """Return whether exactly these rows were charged to other ids: whom this would cost again is then unknown."""
-        query = "SELECT 1 FROM charges WHERE batch = ? AND part IS NOT NULL AND part != ? AND counted != 'alongside'"
+        query = "SELECT 1 FROM charges WHERE batch = ? AND part IS NOT NULL AND part != ?"
         return connection.execute(query, (batch, people)).fetchone() is not None
 
     def _affordable_slack(self, connection: sqlite3.Connection, slack: float) -> float:

@@ -20,12 +20,7 @@ def for_everybody(connection: sqlite3.Connection, site: str | None = None) -> fl
     """Return what every record has cost at most, apart from charges to people."""
     where, given = ("", ()) if site is None else (" AND site = ?", (site,))
     query = f"SELECT rho FROM charges WHERE counted = 'all'{where}"
-    general = [row[0] for row in connection.execute(query, given)]
-    joint: dict[str, float] = {}
-    query = f"SELECT part, rho FROM charges WHERE counted = 'alongside'{where}"
-    for part, rho in connection.execute(query, given):
-        joint[part] = max(rho, joint.get(part, 0.0))
-    return math.fsum([*general, *joint.values()])
+    return math.fsum(row[0] for row in connection.execute(query, given))
 
 
 def spent_rho(connection: sqlite3.Connection, site: str | None) -> float:

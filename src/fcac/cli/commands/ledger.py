@@ -214,7 +214,6 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
     adds_up = {
         "all": "with everything",
         "ids": "per person",
-        "alongside": "once for all",
     }
     for entry in entries:
         is_change = entry["rho"] == 0
