@@ -45,7 +45,7 @@ def learn_and_save(
         model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
     seconds = time.monotonic() - started
     if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
-        model.runs_ = (*model.runs_, _run(model, tables, seconds))
+        model.runs_ = (*model.runs_, _run(model, tables))
     save(model, out)
     _summarise(model, tables, seconds)
     say(f"Model: {out}")
@@ -61,7 +61,7 @@ def learn_and_save(
         say(line)
 
 
-def _run(model: Any, tables: Tables, seconds: float) -> Run:
+def _run(model: Any, tables: Tables) -> Run:
     """Return what this round read and left out, as it is stored with the model."""
     from fcac.model.run_log import Run
 
@@ -71,7 +71,7 @@ def _run(model: Any, tables: Tables, seconds: float) -> Run:
         how = {"dirichlet": f", alpha {split.alpha:g}", "classes": f", {split.n_classes} labels each"}
         sites = f"{counted(split.n_sites, 'site')} simulated, {split.partition}{how.get(split.partition, '')}, "
         sites += f"seed {split.seed}"
-    return Run(model.n_rounds_, tables.n_read, tables.n_dropped, dict(tables.dropped_for), seconds, sites)
+    return Run(model.n_rounds_, tables.n_read, tables.n_dropped, dict(tables.dropped_for), sites)
 
 
 def check_records(mechanism: Any, record_id: str | None, part: str | None) -> None:
