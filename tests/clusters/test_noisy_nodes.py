@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fcac.clusters import Communities
+from fcac.clusters import noisy_nodes as noisy_nodes_room
+from fcac.clusters.cluster_tree import Tree
 from fcac.federation import Contribution, Server, Site
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
@@ -94,6 +97,17 @@ def test_fitting_twice_and_storing_change_nothing() -> None:
     model.drop_site(2).fit()
     assert model.n_rounds == rounds + 1
     assert len(model.nodes) == 16
+
+
+@pytest.mark.parametrize(("inside", "each", "firm"), [(0.95, 9, True), (0.95, 8, False), (0.7, 9, False)])
+def test_a_graph_of_few_nodes_is_believed_if_it_is_very_modular(inside: float, each: int, firm: bool) -> None:
+    """Ten clusters with this share of the weight inside have a modularity of it less a tenth: .85, or .6."""
+    labels, apart = np.repeat(np.arange(10), each), (1 - inside) / 90
+    weights = np.full((10, 10), apart) + np.diag(np.full(10, inside / 10 - apart))
+    graph = Tree(labels, weights, [np.array([a]) for a in range(10)], stability=np.full(10, np.nan))
+    one = SimpleNamespace(labels=np.zeros(10 * each, dtype=int))  # merging finds nothing
+    now = SimpleNamespace(places=SimpleNamespace(first=np.arange(10 * each)))
+    assert noisy_nodes_room._is_firm(graph, now, one) == firm
 
 
 @pytest.mark.parametrize(

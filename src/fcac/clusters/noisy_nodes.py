@@ -75,11 +75,14 @@ def noise_matters(held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any,
 
     Exact nodes may lie as far apart as records do, which the model of noisy means does not know: so most decide.
     """
-    n_noisy = sum(len(held[s][0]) for s in noise)
-    n_values = sum(nodes.size for nodes, _ in held.values())
-    if 2 * n_noisy <= sum(len(nodes) for nodes, _ in held.values()) or n_values > _MOST_VALUES:
+    if not noise_prevails(held, noise) or sum(nodes.size for nodes, _ in held.values()) > _MOST_VALUES:
         return False
     return all(bool(np.isfinite(nodes).all()) for nodes, _ in held.values())
+
+
+def noise_prevails(held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> bool:
+    """Whether more than half of the nodes are noisy."""
+    return 2 * sum(len(held[s][0]) for s in noise) > sum(len(nodes) for nodes, _ in held.values())
 
 
 def read_noisy(sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> Reading:
@@ -191,7 +194,7 @@ def _is_firm(graph: Tree, now: Fitted, groups: Groups) -> bool:
         return False
     if len(labels) >= _NODES_A_CLUSTER * k and _modularity(graph, labels, k) >= _MODULAR:
         return True
-    own = groups.labels[now.places.first]
+    own = groups.labels[now.first]
     if not 2 <= k < len(labels) or not 2 <= len(np.unique(own)) < len(labels):
         return False
     from sklearn.metrics import silhouette_score
@@ -212,7 +215,7 @@ def _modularity(graph: Tree, labels: Integers, k: int) -> float:
 def tree_of(groups: Groups, now: Fitted) -> Tree:
     """Return groups as a tree over the distinct points of a fit."""
     # denoised nodes at the same place are one point; its first node speaks for it
-    unit_of = groups.unit_of[now.places.first]
+    unit_of = groups.unit_of[now.first]
     n_units = int(groups.unit_of.max()) + 1
     present, atom_of = np.unique(unit_of, return_inverse=True)
     used = np.zeros(n_units, dtype=bool)
@@ -234,7 +237,7 @@ def tree_of(groups: Groups, now: Fitted) -> Tree:
     tree = Tree(atom_of, np.zeros((n_base, n_base)), [np.array([g]) for g in range(n_base)], joins, n_joined)
     first_of = np.full(n_base, -1, dtype=np.int64)
     labels = tree.labels()
-    own = groups.labels[now.places.first]
+    own = groups.labels[now.first]
     first_of[labels[::-1]] = own[::-1]
     tree.stability = groups.stability[first_of[: tree.n_clusters]]
     return tree

@@ -107,8 +107,8 @@ def match_clusters(
     """Give the clusters of this round lasting ids, and tell what happened.
 
     An old cluster and a new one are the same if they share most of the records of one of them; where several claim a
-    name, the pairing with the most shared records wins. Clusters that are new get their ids by size, so that after a
-    first fit cluster 0 is the largest.
+    name, the pairing with the most shared records wins. Clusters that are new get their ids by size, the largest first,
+    so that after a first fit cluster 0 is the largest.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def invite(root: Path, site: str, hours: float = 72.0) -> Invitation:
     if settings.insecure:
         raise ValueError("this federation uses no keys: there is nothing to join with")
     if settings.summing is not None:
-        raise ValueError("with secure aggregation the list of sites is signed when the study is made: use 'add'")
+        raise ValueError("with secure aggregation sites have keys for summing, which 'init' and 'add' make: use 'add'")
     member = settings.members.get(site)
     if member is not None and member.status == "active":
         raise ValueError(f"site {site} already takes part")

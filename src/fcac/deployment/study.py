@@ -173,8 +173,6 @@ def init(
     if not insecure:
         certificates.make_authority(root / "ca", label)
         renew(root, address)
-    if summing is not None:
-        aggregated_study.make_keys(root)
     text = _FEDERATION.format(
         name=_plain(label),
         address=address,
@@ -194,7 +192,7 @@ def init(
     ]
     if summing is not None:
         keys = {site: aggregated_study.make_site_key(root / "bundles" / site) for site in sites}
-        aggregated_study.write_roster(root, _plain(label), keys, summing)
+        aggregated_study.write_roster(root, _plain(label), keys, summing, sites)
     # written last: a directory with this file is a complete federation
     persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
     _hub(root).note("made", sites=sites)
@@ -229,8 +227,8 @@ def add(root: Path, site: str) -> Path:
     summing = settings.summing
     public = _make_bundle(root, site, settings.name, settings.address, settings.insecure, condenser, summing)
     if summing is not None:
-        keys = {**aggregated_study.read_roster(root)[0].keys, site: aggregated_study.make_site_key(bundle)}
-        aggregated_study.write_roster(root, settings.name, keys, summing)
+        keys = {**aggregated_study.read_roster(root).keys, site: aggregated_study.make_site_key(bundle)}
+        aggregated_study.write_roster(root, settings.name, keys, summing, [site])
     if known is None:
         path = root / FEDERATION_FILE
         text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
@@ -304,7 +302,7 @@ def _make_bundle(
         (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
     text = _bundle_text(root, site, name, address, insecure, condenser)
     if summing is not None:
-        text += aggregated_study.bundle_text(root, summing)
+        text += aggregated_study.bundle_text(summing)
     (bundle / BUNDLE_FILE).write_text(text, "utf-8")
     return public
 
@@ -341,8 +339,8 @@ def revoke(root: Path, site: str) -> str:
     settings = FederationSettings.load(root)
     public = settings.members[site].key
     if settings.summing is not None:
-        keys = {name: key for name, key in aggregated_study.read_roster(root)[0].keys.items() if name != site}
-        aggregated_study.write_roster(root, settings.name, keys, settings.summing)
+        keys = {name: key for name, key in aggregated_study.read_roster(root).keys.items() if name != site}
+        aggregated_study.write_roster(root, settings.name, keys, settings.summing, [])
     _edit_member(root, site, {"status": "revoked"})
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "bundles" / site)

@@ -33,8 +33,6 @@ class InProcess(Engine):
         Called with the number of sites that have contributed.
     record_ids : mapping of name to ids, optional
         With a mapping of rows: the id of each row of each site; see :meth:`Site.contribute`.
-    partition : str, optional
-        Part of the data that this round is, fixed without looking at values; see :meth:`Site.contribute`.
     weights : mapping of name to weights, optional
         With a mapping of rows: how many rows each row stands for.
     trails : mapping of name to Trail, optional
@@ -50,7 +48,6 @@ class InProcess(Engine):
         n_jobs: int | None = None,
         progress: Callable[[int], None] | None = None,
         record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
-        partition: str | None = None,
         weights: Mapping[SiteName, Any] | None = None,
         trails: Mapping[SiteName, Trail] | None = None,
     ) -> None:
@@ -60,7 +57,7 @@ class InProcess(Engine):
             )
         self.sites, self.data = sites, data
         self.n_jobs, self._progress, self._new_site = n_jobs, progress, new_site
-        self._record_ids, self._partition = record_ids, partition
+        self._record_ids = record_ids
         self._weights, self._trails = weights or {}, trails or {}
         self._before: dict[SiteName, Any] = {}
 
@@ -81,7 +78,6 @@ class InProcess(Engine):
                 rows.get(name),
                 number,
                 record_ids=ids.get(name),
-                partition=self._partition,
                 weights=self._weights.get(name),
                 n_threads=n_threads,
                 trail=self._trails.get(name),
@@ -116,7 +112,7 @@ class InProcess(Engine):
         if self._record_ids is None:
             return {}
         given = self._record_ids
-        return {n: self.sites[n].checked_records(given[n], self._partition) or [] for n in names if n in given}
+        return {n: self.sites[n].checked_records(given[n]) or [] for n in names if n in given}
 
     def take_back(self) -> None:
         for name, state in self._before.items():

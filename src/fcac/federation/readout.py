@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from fcac._sites import SiteName, site_order
 from fcac._typing import Booleans, Floats, Integers
+from fcac.clusters.bounded import MAX_READ
 from fcac.clusters.tracking import Move
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
+from fcac.scaling import Scaling
 from fcac.tables.blocks import Block
 
 #: Gives the random generator of a round, from the server's seed and the round's number only.
@@ -43,8 +45,12 @@ class ReadOut(ABC):
         Whether the nodes behind the clusters are the sites' own, which can be records.
     names_last : bool
         Whether a cluster keeps its id from round to round.
+    rescales : bool
+        Whether it makes columns comparable; otherwise distances are those of the columns as they are.
     condenser : {"reservoir", "ca-plus"}
         How sites turn rows into nodes for this server.
+    condenses : bool
+        Whether it condenses nodes beyond `max_nodes` before it reads them.
     max_replayed_nodes : int
         Contributed nodes beyond which a report does not replay all rounds.
     """
@@ -55,7 +61,9 @@ class ReadOut(ABC):
     accepts_n_clusters: ClassVar[bool] = False
     nodes_are_contributed: ClassVar[bool] = True
     names_last: ClassVar[bool] = False
+    rescales: ClassVar[bool] = False
     condenser: ClassVar[Literal["reservoir", "ca-plus"]] = "reservoir"
+    condenses: ClassVar[bool] = False
     max_replayed_nodes: ClassVar[int] = 60_000
 
     def __init__(self, n_clusters: int | None = None) -> None:
@@ -67,6 +75,10 @@ class ReadOut(ABC):
         self.n_clusters_wanted = n_clusters
         #: the columns behind the features, where rows come from tables; servers may measure distances by them
         self.blocks: tuple[Block, ...] | None = None
+        #: most nodes that are clustered as they are; more are condensed first, where a server does so
+        self.max_nodes = MAX_READ
+        #: how columns are made comparable, by servers that do
+        self.scale = "auto"
         #: how far clusters have moved, round by round, where names last and as far as this program has seen it
         self.moves: list[Move] = []
 
@@ -96,6 +108,11 @@ class ReadOut(ABC):
     @abstractmethod
     def node_labels(self) -> Integers:
         """Cluster of every node."""
+
+    @property
+    def scaling(self) -> Scaling:
+        """How columns were made comparable."""
+        return Scaling("none", np.ones(self.nodes.shape[1]), f"columns as they are: {self.title} rescales nothing")
 
     @property
     def edges(self) -> Integers:
@@ -153,6 +170,11 @@ class ReadOut(ABC):
             apart[apart < _SAME] = np.inf
             nearest[start : start + 256] = apart.min(axis=1)
         return nearest
+
+    @property
+    def counted_in(self) -> Integers | None:
+        """Which of the server's nodes each node of the sites is counted in; None where they are its own, or unknown."""
+        return None
 
     def inner_nodes(self) -> Booleans | None:
         """Tell for every node whether the nodes around it are all of its cluster; None if the server cannot tell."""

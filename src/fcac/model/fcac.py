@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Integral, Interval
+from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from fcac._parallel import threads_for
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
-from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
@@ -23,7 +24,7 @@ from fcac.federation.in_process import InProcess
 from fcac.federation.rounds import Engine, Round, first_server
 from fcac.model.calibrating import Calibrated
 from fcac.model.columns import warn_of_names
-from fcac.model.frames import as_schema, encoded
+from fcac.model.frames import are_tables, as_schema, encoded, guessed
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
 from fcac.model.showing import Shown
@@ -33,6 +34,8 @@ from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.record_ids import refuse_removed
+from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
 
@@ -60,10 +63,19 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     max_nodes : int, optional
         Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
         Not for ``server="cae-fc"``, where CA+ decides.
+    max_server_nodes : int, optional
+        Most nodes that the server reads as they are (default 16,000). If all sites together send more, it condenses
+        them first, as a site does with rows, so that its cost does not grow with the number of sites. Not for
+        ``server="cae-fc"``.
     forgetting : str, default="none"
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
         count forever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
+    scale : {"auto", "none", "standard", "robust"}, default="auto"
+        How columns are made comparable. "standard" divides each by its spread, "robust" by the width of its middle
+        half, "none" takes them as they are. "auto" divides by the spread if columns are in different units, as age and
+        income, and keeps columns of one unit, as coordinates, pixels, counts, or zeros and ones; `scaling_` says what
+        was done. With categories (``schema``) every column is brought to one scale, whatever this says.
     site : Condenser, optional
         How sites turn rows into nodes, if it is not to be what the server asks for: an object of a subclass of
         `fcac.federation.condenser.Condenser`. Such a model cannot be saved.
@@ -85,11 +97,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     cluster_ids_ : ndarray of shape (n_clusters_,)
     cluster_centers_ : ndarray of shape (n_clusters_, n_features_in_)
         Mean of each cluster, in the order of `cluster_ids_`.
+    scaling_ : Scaling
+        How columns were made comparable: ``kind``, ``factors`` and a ``sentence`` that says why.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the rows came with names; later tables are matched by them.
     schema_ : Schema or None
         How tables become rows, if the model was made from tables (`fcac fit`); saved, loaded and exported with it.
+    guessed_ : dict of column to reason
+        Why each column of a table was taken for what it was, if that was guessed; otherwise empty.
     runs_ : tuple of Run
         What each round read and left out, and how long it took, if the model was made by `fcac fit` and `fcac update`
         without `NodeRelease`; otherwise empty.
@@ -116,7 +132,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     schema_: Schema | None = None
     runs_: tuple[Run, ...] = ()
     _site_column: str | None = None
-    _by_schema: bool = False
+    guessed_: Mapping[str, str] = MappingProxyType({})
     _trails: tuple[dict[SiteName, Trail], Places] | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -125,7 +141,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         "aggregation": [str],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "max_server_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
+        "scale": [StrOptions(set(SCALES))],
         "site": [Condenser, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -139,7 +157,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         aggregation: str = "plain",
         n_clusters: int | None = None,
         max_nodes: int | None = None,
+        max_server_nodes: int | None = None,
         forgetting: str = "none",
+        scale: str = "auto",
         site: Condenser | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -149,7 +169,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self.aggregation = aggregation
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
+        self.max_server_nodes = max_server_nodes
         self.forgetting = forgetting
+        self.scale = scale
         self.site = site
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -164,15 +186,18 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
         schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
+        **removed: Any,
     ) -> Self:
         """Start anew and play one round.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
-            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
+            An array of numbers, or a data frame of pandas or polars, or an Arrow table, of any columns: what they mean
+            is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns with names are matched
+            by name.
         y : ignored
         groups : array-like of shape (n,) or str, optional
             Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
@@ -181,18 +206,20 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
         schema : Schema or path, optional
             What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
-            :class:`fcac.tables.Schema`. Later tables are read by it too.
+            :class:`fcac.tables.Schema`. Nothing is guessed then, nor under privacy. Later tables are read by it too.
+        columns : dict of str to str or dict, optional
+            What some columns are, where the guess is wrong: ``columns={"sex": "category", "year": "ignore"}``.
+        **removed
+            Nothing is taken here; ``partition``, of 0.1.0, is refused with a word on record ids.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=True, schema=schema)
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema, columns=columns)
 
     def partial_fit(
         self,
@@ -202,7 +229,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
+        **removed: Any,
     ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
@@ -218,15 +245,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
+        **removed
+            As in :meth:`fit`.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=not hasattr(self, "server_"))
 
     def _play(
         self,
@@ -234,23 +261,28 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         groups: Any,
         sample_weight: Any,
         record_ids: Any,
-        partition: str | None,
         *,
         reset: bool,
         schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Self:
         self._validate_params()
         names = None if reset else getattr(self, "feature_names_in_", None)
         site_column = groups if isinstance(groups, str) else None
-        known = None if schema is None else as_schema(schema)
-        if not reset and self._by_schema:
+        known, reasons = None if schema is None else as_schema(schema), dict[str, str]()
+        if columns is not None and (schema is not None or self.privacy is not None):
+            why = "nothing is guessed beside a schema" if self.privacy is None else "under privacy nothing is guessed"
+            raise ValueError(f"columns: {why}: describe all columns in the schema")
+        if reset and known is None and self.privacy is None:
+            known, reasons = guessed(X, groups, columns)
+        elif not reset and are_tables(X):
             known = self.schema_
         if known is not None:
             X, groups = encoded(X, groups, known)
         data = SiteRows(X, groups, self, None if names is None else list(names), known)
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.weights(sample_weight)
-        if not reset and not self._by_schema:
+        if not reset and self.schema_ is None:
             warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:
             raise ValueError(
@@ -259,12 +291,13 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         trails = self._trails_for(data, weights) if reset else None
         self._play_round(
             data, data.n_features, known,
-            reset=reset, record_ids=ids, partition=partition, weights=weights, trails=trails,
+            reset=reset, record_ids=ids, weights=weights, trails=trails,
         )  # fmt: skip
         self._trails = None if trails is None else (trails, data.places())
         if reset:
             self.runs_ = ()
-            self._keep_columns(known, data.feature_names, by_schema=known is not None)
+            self._keep_columns(known, data.feature_names)
+            self.guessed_ = reasons
         if reset or site_column is not None:
             self._site_column = site_column
         self._last_rows: Any = data.table
@@ -276,7 +309,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         n_features: int,
         feature_names: list[str] | None = None,
         *,
-        partition: str | None = None,
         schema: Schema | None = None,
     ) -> Self:
         """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
@@ -289,8 +321,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             Read once; a site's rows may come in several pieces.
         n_features : int
         feature_names : list of str, optional
-        partition : str, optional
-            As in :meth:`fit`.
         schema : Schema, optional
             What the rows came through; the first call keeps it as ``schema_``.
 
@@ -306,7 +336,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        self._play_round(pieces, n_features, schema, reset=not started, partition=partition)
+        self._play_round(pieces, n_features, schema, reset=not started)
         if not started:
             self._keep_columns(schema, feature_names)
         self._last_rows = None
@@ -341,7 +371,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         **settings
             Those of the engine.
         """
-        server = first_server(self.server, self._seed(), schema, self.n_clusters) if reset else self.server_
+        server = self._first_server(schema) if reset else self.server_
         sites = {} if reset else dict(self.sites_)
         condenser = self._condenser(reset)
         if engine is not None:
@@ -355,6 +385,11 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             brought = self._summed(sites, data, **settings)
         played = Round.play(server, brought)
         self._adopt(server, sites, n_features, condenser, played.told_before)
+
+    def _first_server(self, schema: Schema | None) -> Server:
+        if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
+            raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
+        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes, self.scale)
 
     def _summed(
         self,
@@ -389,11 +424,10 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         schema: Schema | None,
         names: Sequence[str] | None,
         *,
-        by_schema: bool = False,
         site_column: str | None = None,
     ) -> None:
         """Keep what the columns of the first table mean, and how later tables are matched with them."""
-        self.schema_, self._by_schema, self._site_column = schema, by_schema, site_column
+        self.schema_, self._site_column, self.guessed_ = schema, site_column, {}
         self._keep_names(names)
 
     def _keep_names(self, names: Sequence[str] | None) -> None:
@@ -410,7 +444,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             if self.max_nodes is not None or self.forgetting != "none":
                 raise ValueError("site: max_nodes and forgetting are settings of the usual condenser; leave them out")
             return self.site
-        return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
+        kind = readouts.find(self.server).condenser
+        return condenser_for(kind, self.max_nodes, forgetting=self.forgetting, scale=self.scale)
 
     def _adopt(
         self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser, told: tuple[int, int]
@@ -475,7 +510,14 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
 
     def fit_predict(
-        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, schema: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Integers:
         """Play one round anew and return the cluster of each row.
 
@@ -486,12 +528,13 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         groups : array-like of shape (n,), optional
         sample_weight : array-like of shape (n,), optional
         schema : Schema or path, optional
+        columns : dict of str to str or dict, optional
 
         Returns
         -------
         labels : ndarray of shape (n,)
         """
-        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema).labels_
+        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema, columns=columns).labels_
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "server_")

@@ -19,15 +19,12 @@ class Run:
         Rows read, and rows among them that were left out.
     dropped_for : dict of str to int
         For each column whose gaps make the schema drop a row: how many rows had such a gap.
-    sites : str
-        How rows were assigned to sites, where that was simulated; otherwise empty.
     """
 
     round: int
     rows_read: int
     rows_dropped: int = 0
     dropped_for: Mapping[str, int] = field(default_factory=dict)
-    sites: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON values: what would be the same in another run of the same command."""
@@ -45,5 +42,4 @@ class Run:
             rows_read=counts[1],
             rows_dropped=counts[2],
             dropped_for=why,
-            sites=str(values["sites"]),
         )

@@ -77,8 +77,8 @@ class Stored(ReadsRows):
             meta["site_column"] = self._site_column
         if self.schema_ is not None:
             meta["schema"] = self.schema_.to_toml()
-        if self._by_schema:
-            meta["by_schema"] = True  # tables are read by the schema even if its columns are named like the features
+        if self.guessed_:
+            meta["guessed"] = dict(self.guessed_)
         if self.runs_:  # only the commands know what was read, and files without it stay as they are
             meta["runs"] = [run.to_json() for run in self.runs_]
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
@@ -98,14 +98,15 @@ class Stored(ReadsRows):
         server = Server.from_parts(meta["server"], under("server."))
         condenser: Condenser = CA_PLUS if not meta.get("sample_rows") else condenser_for("ca-plus")
         if "max_nodes" in meta:
-            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting)
+            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting, scale=self.scale)
         sites = {}
         for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
             raise ValueError("the server in this file does not fit its parameters")
-        self.schema_, self._by_schema = schema_in(meta), bool(meta.get("by_schema", False))
+        self.schema_ = schema_in(meta)
+        self.guessed_ = {str(name): str(why) for name, why in meta.get("guessed", {}).items()}
         if self.schema_ is not None and self.schema_.n_features != meta["n_features"]:
             raise ValueError("the schema in this file does not fit its nodes")
         names = meta["feature_names"]

@@ -17,6 +17,7 @@ from fcac.federation import readouts
 from fcac.federation.replay import labels_of, material, rows_by_cluster
 from fcac.model.run_log import Run
 from fcac.model.verdict import Verdict, verdict_of
+from fcac.tables.guess import taken_for
 from fcac.tables.shown_column import ShownColumn, columns_of, figure, percent
 
 if TYPE_CHECKING:
@@ -75,11 +76,14 @@ class Summary:
         How many clusters, how probable, and what to beware of; printed first.
     taken : tuple of str
         What columns were taken for, where that was guessed.
+    scaling : str
+        How columns were made comparable.
     """
 
     clusters: tuple[ClusterSummary, ...]
     verdict: Verdict
     taken: tuple[str, ...] = ()
+    scaling: str = ""
 
     @property
     def headline(self) -> str:
@@ -125,7 +129,8 @@ class Summary:
     def _below(self, n_shown: int) -> list[str]:
         """Return what is said below a table of so many clusters."""
         more = len(self.clusters) - n_shown
-        return [*([f"and {counted(more, 'smaller cluster')}"] if more else []), *self.taken]
+        scaling = [f"{self.scaling[0].upper()}{self.scaling[1:]}."] if self.scaling else []
+        return [*([f"and {counted(more, 'smaller cluster')}"] if more else []), *self.taken, *scaling]
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""
@@ -159,6 +164,7 @@ class Described:
     server_: Server
     schema_: Schema | None
     runs_: tuple[Run, ...]
+    guessed_: Mapping[str, str]
 
     @property
     def cluster_ids_(self) -> Integers:
@@ -239,7 +245,8 @@ class Described:
                     tuple(words for _, difference, words in apart[:_MAX_TELLING] if abs(difference) >= _TELLING),
                 )
             )
-        return Summary(tuple(clusters), verdict)
+        taken = taken_for(self.schema_, self.guessed_) if self.guessed_ and self.schema_ is not None else []
+        return Summary(tuple(clusters), verdict, tuple(taken), server.scaling.sentence)
 
     @property
     def cluster_stability_(self) -> dict[int, float]:

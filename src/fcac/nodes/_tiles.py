@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from fcac.art.llvm_ir import F32, F64, I64, addresses, call, constant, define, pointer, splat
+from fcac._llvm import F32, F64, I64, addresses, call, constant, define, pointer, splat
 
 #: Points per tile.
 LANES = 32

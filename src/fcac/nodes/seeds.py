@@ -17,8 +17,8 @@ from collections.abc import Callable
 import numpy as np
 
 from fcac._kernels import inner_kernel, kernel
+from fcac._llvm import lowest_bit
 from fcac._typing import Floats, Integers
-from fcac.art.simd import lowest_bit
 from fcac.nodes._tiles import EXACT_LANES, LANES, exact_distances, point_distances
 
 # Lists that a row looks into: few features, and many. With four lists the seed found lies farther than the nearest by

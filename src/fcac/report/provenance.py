@@ -79,7 +79,6 @@ def provenance_of(
         rows.append(("Rows read", "not told: under privacy, exact counts stay at the sites"))
     if seconds is not None:
         rows.append(("Time to learn", duration(float(seconds))))
-    rows += [("Sites", text) for text in dict.fromkeys(run.sites for run in runs) if text]
     rows += [(str(key), str(value)) for key, value in known.items()]
     return Provenance(
         _settings(server, estimator, federation),

@@ -25,6 +25,7 @@ from fcac.report.profiles import Profiles, make_profiles, with_words, words_of_t
 from fcac.report.projection import Views, make_views
 from fcac.report.provenance import Provenance, provenance_of
 from fcac.report.round_history import History, make_history
+from fcac.tables.guess import taken_for
 from fcac.tables.shown_column import ShownColumn, columns_of, figure
 
 # Columns described for each cluster: fewer where there are many clusters, so that the file stays small.
@@ -46,6 +47,8 @@ class ReportData:
     dot_values: Floats
     cluster_values: dict[int, list[float]]
     columns: list[ShownColumn]
+    #: What columns were taken for, where that was guessed.
+    guessed: list[str]
     profiles: Profiles
     tree: Dendrogram | None
     provenance: Provenance
@@ -171,6 +174,7 @@ def gather(
         dot_values=_dot_values(server, found, profiles),
         cluster_values=_cluster_values(known.nodes, weights, found, profiles),
         columns=columns,
+        guessed=taken_for(schema, estimator.guessed_) if estimator is not None and estimator.guessed_ else [],
         profiles=profiles,
         tree=make_dendrogram(server),
         provenance=provenance,
