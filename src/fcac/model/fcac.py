@@ -38,6 +38,9 @@ from fcac.privacy.record_ids import refuse_removed
 from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
+# Distances that `transform` holds at a time.
+_MOST_DISTANCES = 4_000_000
+
 
 class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
@@ -195,9 +198,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
-            An array of numbers, or a data frame of pandas or polars, or an Arrow table, of any columns: what they mean
-            is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns with names are matched
-            by name.
+            An array or a sparse matrix of numbers; or a data frame of pandas or polars, or an Arrow table, of any
+            columns: what they mean is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns
+            with names are matched by name.
         y : ignored
         groups : array-like of shape (n,) or str, optional
             Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
@@ -490,24 +493,44 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
 
     # ------------------------------------------------------------ reading
 
-    def transform(self, X: Any) -> Floats:
-        """Return the distance of each row to every node of the server.
+    def transform(self, X: Any, *, to: str = "clusters") -> Floats:
+        """Return the distance of each row to every cluster: to its nearest node there.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+        to : {"clusters", "nodes"}, default="clusters"
+            "nodes": the distance to every node of the server instead.
 
         Returns
         -------
-        distances : ndarray of shape (n, n_nodes)
+        distances : ndarray of shape (n, n_clusters) or (n, n_nodes)
+            Clusters in the order of `cluster_ids_`.
         """
+        if to not in ("clusters", "nodes"):
+            raise ValueError(f'to must be "clusters" or "nodes", got {to!r}')
         rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.distances(b, threads_for(len(b))) for b in rows.blocks()])
+        labels = self.server_.node_labels
+        order = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[order], self.cluster_ids_)
+        # distances to all nodes are held for a few rows at a time
+        size = max(1, _MOST_DISTANCES // max(len(labels), 1))
+        parts = []
+        for block in rows.blocks():
+            for start in range(0, max(len(block), 1), size):
+                part = self.server_.distances(block[start : start + size], threads_for(len(block)))
+                parts.append(part if to == "nodes" else np.minimum.reduceat(part[:, order], starts, axis=1))
+        return np.concatenate(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return a name for every column of :meth:`transform`."""
+        """Return a name for every column of :meth:`transform`: one for each cluster."""
         check_is_fitted(self, "server_")
-        return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
+        return np.array([f"fcac{k}" for k in self.cluster_ids_], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def fit_predict(
         self,

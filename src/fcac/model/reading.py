@@ -55,7 +55,7 @@ class ReadsRows(BaseEstimator):
             if self._site_column not in names:
                 X = without_column(X, self._site_column)
             X = in_order(X, list(names))
-        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps)
+        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps, allow_sparse=True)
         if schema is None:
             warn_of_names(self, column_names(X))
         if rows.n_features != self.n_features_in_:
