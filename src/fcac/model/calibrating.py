@@ -14,7 +14,7 @@ from fcac.codebook import Codebook
 from fcac.federation import Site
 from fcac.model.columns import warn_of_names
 from fcac.model.frames import are_tables, encoded
-from fcac.model.reading import ReadsRows
+from fcac.model.reading import FittedFederation
 from fcac.model.site_rows import SiteRows
 from fcac.novelty import MeasuredNovelty
 from fcac.privacy.account import Account
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fcac.privacy.mechanisms.node_release import NodeRelease
 
 
-class Calibrated(ReadsRows):
+class Calibrated(FittedFederation):
     """The part of `fcac.FCAC` that measures novelty on rows given to it."""
 
     def calibrate_novelty(

@@ -7,13 +7,11 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from fcac._parallel import threads_for
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
@@ -27,10 +25,8 @@ from fcac.model.columns import warn_of_names
 from fcac.model.frames import are_tables, as_schema, encoded, guessed
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
-from fcac.model.showing import Shown
 from fcac.model.site_rows import SiteRows, rows_by_site
 from fcac.model.storage import Stored
-from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism
@@ -39,7 +35,7 @@ from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
 
-class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
     Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
@@ -487,27 +483,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self.runs_ = ()  # their counts include the site's rows
         self._last_labels = self._trails = self._calibration = self._measured = None
         return self
-
-    # ------------------------------------------------------------ reading
-
-    def transform(self, X: Any) -> Floats:
-        """Return the distance of each row to every node of the server.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        distances : ndarray of shape (n, n_nodes)
-        """
-        rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.distances(b, threads_for(len(b))) for b in rows.blocks()])
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return a name for every column of :meth:`transform`."""
-        check_is_fitted(self, "server_")
-        return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
 
     def fit_predict(
         self,
