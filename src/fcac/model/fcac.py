@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -35,7 +34,7 @@ from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
 
-class FCAC(Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Calibrated, Stored):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
     Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,7 +37,7 @@ from fcac.tables.schema import Schema
 from fcac.tables.shown_column import columns_of
 
 
-class FittedFederation(BaseEstimator):
+class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
     """What a fitted `fcac.FCAC` tells; nothing here changes what was learned."""
 
     server: str
