@@ -190,9 +190,9 @@ class FCAC(Calibrated, Stored):
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
-            An array of numbers, or a data frame of pandas or polars, or an Arrow table, of any columns: what they mean
-            is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns with names are matched
-            by name.
+            An array or a sparse matrix of numbers; or a data frame of pandas or polars, or an Arrow table, of any
+            columns: what they mean is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns
+            with names are matched by name.
         y : ignored
         groups : array-like of shape (n,) or str, optional
             Site of each row, or the name of the column of X that holds it and is no feature; None: one site.

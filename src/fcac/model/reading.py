@@ -36,6 +36,9 @@ from fcac.tables.guess import taken_for
 from fcac.tables.schema import Schema
 from fcac.tables.shown_column import columns_of
 
+# Distances that `transform` holds at a time.
+_MOST_DISTANCES = 4_000_000
+
 
 class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
     """What a fitted `fcac.FCAC` tells; nothing here changes what was learned."""
@@ -67,7 +70,7 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
             if self._site_column not in names:
                 X = without_column(X, self._site_column)
             X = in_order(X, list(names))
-        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps)
+        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps, allow_sparse=True)
         if schema is None:
             warn_of_names(self, column_names(X))
         if rows.n_features != self.n_features_in_:
@@ -309,24 +312,44 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         whole = share_nodes or self.server_.released or not readout.nodes_are_contributed
         return book.replace(calibration=measured.nodes if whole else measured.means)
 
-    def transform(self, X: Any) -> Floats:
-        """Return the distance of each row to every node of the server.
+    def transform(self, X: Any, *, to: str = "clusters") -> Floats:
+        """Return the distance of each row to every cluster: to its nearest node there.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+        to : {"clusters", "nodes"}, default="clusters"
+            "nodes": the distance to every node of the server instead.
 
         Returns
         -------
-        distances : ndarray of shape (n, n_nodes)
+        distances : ndarray of shape (n, n_clusters) or (n, n_nodes)
+            Clusters in the order of `cluster_ids_`.
         """
+        if to not in ("clusters", "nodes"):
+            raise ValueError(f'to must be "clusters" or "nodes", got {to!r}')
         rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.distances(b, threads_for(len(b))) for b in rows.blocks()])
+        labels = self.server_.node_labels
+        order = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[order], self.cluster_ids_)
+        # distances to all nodes are held for a few rows at a time
+        size = max(1, _MOST_DISTANCES // max(len(labels), 1))
+        parts = []
+        for block in rows.blocks():
+            for start in range(0, max(len(block), 1), size):
+                part = self.server_.distances(block[start : start + size], threads_for(len(block)))
+                parts.append(part if to == "nodes" else np.minimum.reduceat(part[:, order], starts, axis=1))
+        return np.concatenate(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return a name for every column of :meth:`transform`."""
+        """Return a name for every column of :meth:`transform`: one for each cluster."""
         check_is_fitted(self, "server_")
-        return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
+        return np.array([f"fcac{k}" for k in self.cluster_ids_], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     # ------------------------------------------------------------ clusters
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,17 @@ class Stored(FittedFederation):
             if private:
                 state["_last_labels"] = None
         return state
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, atomically; :func:`fcac.load` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        from fcac.model.models import save
+
+        save(self, path)
 
     def _storable_params(self) -> dict[str, Any]:
         # settings that 0.1.0 did not have are stored only if they were touched, so that its files stay as they are
