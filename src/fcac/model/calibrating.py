@@ -15,7 +15,7 @@ from fcac.federation import Site
 from fcac.federation.rounds import restate
 from fcac.model.columns import warn_of_names
 from fcac.model.frames import are_tables, encoded
-from fcac.model.reading import ReadsRows
+from fcac.model.reading import FittedFederation
 from fcac.model.site_rows import SiteRows
 from fcac.novelty import MeasuredNovelty
 from fcac.privacy.account import Account
@@ -23,7 +23,7 @@ from fcac.privacy.mechanism import NodeMechanism
 from fcac.privacy.released_state import ReleasedState
 
 
-class Calibrated(ReadsRows):
+class Calibrated(FittedFederation):
     """The part of `fcac.FCAC` that measures novelty on rows given to it."""
 
     def calibrate_novelty(
