@@ -9,8 +9,8 @@ import numpy as np
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
 from fcac.nodes import _cells as kernels
-from fcac.nodes.seeds import SeedIndex, pivots_for
 from fcac.scaling import Columns, scaling_of
+from fcac.search.seeds import SeedIndex, pivots_for
 
 
 class Condensed(NamedTuple):
