@@ -25,20 +25,9 @@ _BLOCK_BYTES = 8_000_000
 class Rows:
     """A table of numbers that can be read block by block.
 
-    The constructor checks the shape of the table (two-dimensional, numeric) and every value; the errors are
-    those of scikit-learn, but name the column. Blocks are views where the data are C-contiguous float64 already.
-
-    Parameters
-    ----------
-    X : array-like, data frame of pandas or polars, Arrow table or memory map
-    estimator : object or str
-        Its name appears in error messages.
-    allow_empty : bool
-        Accept zero rows (a site may have nothing new).
-    allow_gaps : bool
-        Accept NaN, which then means a gap.
-    allow_sparse : bool
-        Accept sparse matrices of SciPy; only one block of them is dense at a time.
+    The constructor checks the shape of the table (two-dimensional, numeric) and every value; the errors are those of
+    scikit-learn, but name the column and `estimator`. Blocks are views where the data are C-contiguous float64 already.
+    Zero rows, gaps (NaN) and sparse matrices, of which one block at a time is dense, are errors unless allowed.
     """
 
     def __init__(

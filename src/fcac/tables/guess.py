@@ -18,7 +18,7 @@ from fcac.tables.column import Column
 from fcac.tables.kind import is_numeric, kind_in_words
 from fcac.tables.kinds.boolean import _NO, _YES
 from fcac.tables.schema import Schema
-from fcac.tables.seen import Seen, skewness
+from fcac.tables.values_seen import Seen, skewness
 
 # From so many rows on, a column all of whose values differ names records.
 _ENOUGH_ROWS = 20
@@ -141,15 +141,7 @@ def taken_for(schema: Schema, reasons: Mapping[str, str]) -> list[str]:
 
 
 def guess_column(name: str, kind: Any, seen: Seen | None) -> Guess:
-    """Return what a column most likely means.
-
-    Parameters
-    ----------
-    name : str
-    kind : pyarrow.DataType
-    seen : Seen or None
-        What its values look like; None: they were not looked at.
-    """
+    """Return what a column most likely means; `seen` is None if its values were not looked at."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind) and seen is not None:
