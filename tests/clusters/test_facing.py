@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from fcac.clusters.facing import facing_parts
 from sklearn.metrics import adjusted_rand_score
 
 from fcac import FCAC
-from fcac.clusters.facing import facing_parts
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.search.exact import Searcher, build_lists
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fcac.clusters.stability import DOUBTFUL, Stability, resampled_stability
 
 from fcac.clusters import Communities
-from fcac.clusters.stability import DOUBTFUL, Stability, resampled_stability
 
 
 def blobs(n: int, distance: float, k: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fcac.clusters.hierarchy import hierarchy_of
+from fcac.clusters.valley_test import node_log_density, split_heaps
 from sklearn.metrics import adjusted_rand_score
 
-from fcac.clusters.hierarchy import hierarchy_of
 from fcac.clusters.snn_graph import dimension_of, neighbours_for
-from fcac.clusters.valley_test import node_log_density, split_heaps
 from fcac.search.exact import nearest
 
 

@@ -100,6 +100,14 @@ Scale = Annotated[
         metavar="RULE",
     ),
 ]
+FalseSplitRate = Annotated[
+    float,
+    typer.Option(
+        "--false-split-rate",
+        help="How often a table without clusters may come out as several; a higher rate finds more.",
+        metavar="RATE",
+    ),
+]
 NoveltyRate = Annotated[
     float | None,
     typer.Option(

@@ -34,7 +34,7 @@ COLUMNS = (
     "lopsided", "nodes", "smaller", "rows", "share", "dimension", "records", "in_all", "neighbours", "features", "untied",
     "gap_z", "dip_z", "prominence_z", "neck_z", "gauss_z",
     "agree_1", "agree_2", "depth", "neck_up", "gap_up", "dip_up", "line_up", "way_up",
-    "gap_in", "dip_in", "line_in", "way_in", "gauss_in", "neck_in", "score", "score_in", "score_out", "margin", "tree",
+    "gap_in", "dip_in", "line_in", "way_in", "gauss_in", "neck_in", "score", "score_in", "score_out", "tree",
     "mixture_gain", "mixture_apart", "mixture_share", "mixture_z", "step", "ties", "volume",
 )  # fmt: skip
 
@@ -100,7 +100,9 @@ def evidence(nodes: Nodes, hierarchies: list[Hierarchy]) -> list[Floats]:
             other = hierarchies[j]
             cross = np.zeros((tree.n_atoms, other.n_atoms))
             np.add.at(cross, (tree.atom_of, other.atom_of), 1.0)
-            found[i][:, at[column]] = _agreement(cross, tree.left, tree.right, leaves[i][1], leaves[i][2], other.left, other.right)
+            found[i][:, at[column]] = _agreement(
+                cross, tree.left, tree.right, leaves[i][1], leaves[i][2], other.left, other.right
+            )
     return found
 
 
@@ -179,7 +181,16 @@ def _agreement(cross: Any, left: Any, right: Any, begin: Any, end: Any, other_le
 
 @kernel
 def _borders(
-    indptr: Any, indices: Any, weights: Any, dense: Any, near: Any, atom: Any, left: Any, right: Any, parent: Any, meet: Any
+    indptr: Any,
+    indices: Any,
+    weights: Any,
+    dense: Any,
+    near: Any,
+    atom: Any,
+    left: Any,
+    right: Any,
+    parent: Any,
+    meet: Any,
 ) -> Any:
     """Sums over the edges and neighbours across every inner node, from either side, in one pass over the nodes.
 
@@ -402,8 +413,11 @@ def _lines(points: Any, mass: Any, begin: Any, end: Any, left: Any, right: Any, 
         pa, pb = sums[0, 0] / total, sums[1, 0] / total
         least = 1e-6 * vt
         out[x, 3] = (
-            0.5 * math.log(vt) - 0.5 * pa * math.log(max(va, least)) - 0.5 * pb * math.log(max(vb, least))
-            + pa * math.log(pa) + pb * math.log(pb)
+            0.5 * math.log(vt)
+            - 0.5 * pa * math.log(max(va, least))
+            - 0.5 * pb * math.log(max(vb, least))
+            + pa * math.log(pa)
+            + pb * math.log(pb)
         )
         out[x, 4] = fourth / total
         out[x, 5], out[x, 6], out[x, 7] = _mixture(place, weight, pa, ma, mb, va, vb, vt)
@@ -519,12 +533,20 @@ def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
     left, right = tree.left, tree.right
     n = 2 * p - 1
     leaves, begin, end = _leaf_order(left, right, p)
-    parent = np.full(n, -1, dtype=np.int64)
-    parent[left[p:]] = parent[right[p:]] = np.arange(p, n)
+    parent = tree.parents()
     meet = _meeting(left, right, p, leaves, begin, end)
     k = nodes.near.shape[1]
     sums, within = _borders(
-        nodes.graph.indptr, nodes.graph.indices, nodes.graph.data, nodes.at_edges, nodes.near, tree.atom_of, left, right, parent, meet
+        nodes.graph.indptr,
+        nodes.graph.indices,
+        nodes.graph.data,
+        nodes.at_edges,
+        nodes.near,
+        tree.atom_of,
+        left,
+        right,
+        parent,
+        meet,
     )
     place_of_atom = np.empty(p, dtype=np.int64)
     place_of_atom[leaves] = np.arange(p)
@@ -553,7 +575,9 @@ def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
     along = _lines(axes[order], mass, first, beyond, left, right, p, line)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    way = _ways(rank[nodes.near[order][:, : nodes.lengths.shape[1]]], nodes.lengths[order], mass, first, beyond, left, right, p)
+    way = _ways(
+        rank[nodes.near[order][:, : nodes.lengths.shape[1]]], nodes.lengths[order], mass, first, beyond, left, right, p
+    )
 
     at = {name: j for j, name in enumerate(COLUMNS)}
     inner = np.arange(p, n)
@@ -576,7 +600,9 @@ def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
     inside = np.where(within[0] > 0, within[1] / np.maximum(within[0], 1e-300), median)
     cross = sums[1, inner].sum(axis=1) / np.maximum(weight.sum(axis=1), 1e-300)
     put("dip", np.where(tied, np.minimum(inside[a], inside[b]) - cross, 4.0))
-    local = np.where(sums[5, inner] > 0, sums[4, inner] / np.maximum(sums[5, inner], 1e-300), np.stack([inside[a], inside[b]], 1))
+    local = np.where(
+        sums[5, inner] > 0, sums[4, inner] / np.maximum(sums[5, inner], 1e-300), np.stack([inside[a], inside[b]], 1)
+    )
     put("local_dip", np.where(tied, local.min(axis=1) - cross, 4.0))
     carriers = np.where(tied, 2 / (sums[3, inner] / np.maximum(weight, 1e-100) ** 2).sum(axis=1).clip(1e-300), 1.0)
     put("carriers", np.log(carriers))
@@ -593,9 +619,9 @@ def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
     put("neck", (0.5 * (tie[a] + tie[b]) - tie[inner]).clip(-4, 6))
     above = parent[inner]
     put("neck_up", np.where(above >= 0, tie[inner] - tie[above], 0.0).clip(-4, 6))
-    top = np.where(np.isfinite(saddle[inner]), saddle[inner], np.nan)
-    has = np.isfinite(top).any(axis=1)
-    top = np.where(has, np.nanmean(np.where(has[:, None], top, 0.0), axis=1), np.minimum(median[a], median[b]) - 4)
+    met = np.isfinite(saddle[inner])
+    densest = np.where(met, saddle[inner], 0.0).sum(axis=1) / np.maximum(met.sum(axis=1), 1)
+    top = np.where(met.any(axis=1), densest, np.minimum(median[a], median[b]) - 4)
     put("prominence", (np.minimum(peak[a], peak[b]) - top).clip(-2, 5))
     put("contrast", np.abs(median[a] - median[b]).clip(0, 5))
     third = np.where(np.isfinite(shortest[inner, 2]), shortest[inner, 2], np.maximum(usual[a], usual[b]) + 3)
@@ -645,12 +671,8 @@ def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
     found[:, at["gap"]] = get("gap").clip(-2, 4)
     found[:, at["dip"]] = get("dip").clip(-3, 4)
     found[:, at["local_dip"]] = get("local_dip").clip(-2, 4)
-    share_of = min(dim, 3.0) / dim
-    in_ball = max(min(10, k - 1), 1)
-    standard = share_of * math.sqrt((1 / float(nodes.mass.mean()) + 0.1) * 10 / in_ball) / np.sqrt(carriers)
-    score = get("gap") + get("dip") + 0.7 * get("neck")
+    score = get("gap") + get("dip") + get("neck")
     put("score", score)
-    put("margin", (score - (0.8 * get("nodes") + np.maximum(get("lopsided") - math.log(3), 0)) * standard).clip(-4, 5))
     depth = np.zeros(n)
     for x in range(n - 2, -1, -1):
         depth[x] = depth[parent[x]] + 1

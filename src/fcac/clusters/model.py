@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from fcac._sites import site_order
 from fcac._typing import Floats, Integers
 from fcac.clusters.bounded import MAX_READ, Given, Held, bounded
-from fcac.clusters.cluster_tree import relabel_consecutive
+from fcac.clusters.cluster_tree import Alternative, relabel_consecutive
 from fcac.clusters.column_metric import check_blocks, needs_map
+from fcac.clusters.judge import FALSE_SPLIT_RATE, check_rate
 from fcac.clusters.noisy_columns import read_columns
 from fcac.clusters.noisy_nodes import (
     Reading,
@@ -57,6 +58,8 @@ class Communities:
     scale : {"auto", "none", "standard", "robust"}, default="auto"
         How features are made comparable; see :func:`fcac.scaling.scaling_of`. With categories, and where the noise of
         the nodes is known, these decide.
+    false_split_rate : float, default=0.1
+        How often nodes without clusters may come out as several: the higher, the more is found.
 
     Attributes
     ----------
@@ -88,6 +91,7 @@ class Communities:
         blocks: Sequence[Block] | None = None,
         max_nodes: int = MAX_READ,
         scale: str = "auto",
+        false_split_rate: float = FALSE_SPLIT_RATE,
     ) -> None:
         if n_clusters is not None and (n_clusters != int(n_clusters) or n_clusters < 1):
             raise ValueError(f"n_clusters must be a whole number of at least 1, or None; it is {n_clusters!r}")
@@ -97,6 +101,7 @@ class Communities:
         self.max_nodes = int(max_nodes)
         self.blocks = None if blocks is None else tuple(blocks)
         self.scale = check_scale(scale)
+        self.false_split_rate = check_rate(false_split_rate)
         self.lineage: list[Change] = []
         self.n_rounds = 0
         self._sites: dict[Any, tuple[Floats, Floats]] = {}
@@ -186,11 +191,9 @@ class Communities:
         if before is not None and before.holds(held, given.sites):
             return self
         now = self._chosen(self._fitted_to(given, held, scales))
-        tree = now.tree()
-        wanted = self.wanted_clusters
-        labels = relabel_consecutive(
-            tree.labels(None if wanted is None else min(wanted, len(tree.block_weights)))[now.point_of]
-        )
+        if self.wanted_clusters is not None:
+            now.take_tree(now.tree().into(min(self.wanted_clusters, now.tree().n_most)))
+        labels = relabel_consecutive(now.tree().labels()[now.point_of])
         if before is None or not len(before.ids):
             origin, mass_before = np.full(len(labels), -1, dtype=np.int64), {}
         else:
@@ -223,7 +226,15 @@ class Communities:
 
     def _fitted_to(self, given: Given, held: Held, scales: Scaling | str) -> Fitted:
         noised = noise_matters(given.held, given.noise)
-        return Fitted(held, given.sites, scales=scales, blocks=self.blocks, noised=noised)
+        return Fitted(
+            held,
+            given.sites,
+            scales=scales,
+            blocks=self.blocks,
+            noised=noised,
+            false_split_rate=self.false_split_rate,
+            at_least=self.wanted_clusters or 1,
+        )
 
     def _chosen(self, now: Fitted) -> Fitted:
         """Return the reading that suits the nodes: the graph or, where their noise is known, what is clearer."""
@@ -300,19 +311,25 @@ class Communities:
         return len(self.cluster_ids)
 
     @property
-    def cluster_stability(self) -> dict[int, float]:
-        """How far each cluster can be trusted, by id: near 1 if it is found again in every half of the nodes.
+    def cluster_probability(self) -> dict[int, float]:
+        """How probable it is of each cluster that it is one, and apart from the others."""
+        result = self._result()
+        tree = result.tree()
+        # clusters of the tree are numbered by first point
+        labels = tree.labels()
+        ids = result.point_ids()[np.unique(labels, return_index=True)[1]]
+        return dict(zip(ids.tolist(), tree.cluster_probability().tolist(), strict=True))
 
-        Below 0.6 a cluster might as well be split, or joined to another. From nodes alone, so that it costs nothing of
-        a privacy budget; computed when first asked for. NaN where there are too few nodes to tell. See
-        :mod:`fcac.clusters.stability`.
+    def alternatives(self, most: int = 5) -> list[Alternative]:
+        """Return the most probable numbers of clusters, each with its best partition of the nodes; the found one first.
+
+        Empty where a private release leaves one reading only.
         """
-        return dict(self._result().stability(self.wanted_clusters).of_cluster)
-
-    @property
-    def stability(self) -> float:
-        """Mean stability of the clusters, each counted by its records."""
-        return self._result().stability(self.wanted_clusters).overall
+        result = self._result()
+        return [
+            Alternative(other.n_clusters, other.probability, relabel_consecutive(other.node_labels[result.point_of]))
+            for other in result.tree().alternatives(most)
+        ]
 
     def clusters_at(self, level: int) -> Integers:
         """Return another cut of the same tree: a label for every node, 0 to ``level`` - 1.
@@ -329,12 +346,9 @@ class Communities:
         labels : ndarray of shape (n_nodes,)
         """
         result = self._result()
-        tree = result.tree()
-        if level != int(level) or not 1 <= level <= len(tree.block_weights):
-            raise ValueError(
-                f"level must be a number of clusters between 1 and {len(tree.block_weights)}; it is {level!r}"
-            )
-        return relabel_consecutive(tree.labels(int(level))[result.point_of])
+        if level != int(level):
+            raise ValueError(f"level must be a whole number of clusters; it is {level!r}")
+        return relabel_consecutive(result.tree().nested(int(level))[result.point_of])
 
     # ------------------------------------------------------------ rows
 
@@ -479,6 +493,8 @@ class Communities:
         }
         if self.scale != "auto":
             meta["scale"] = self.scale
+        if self.false_split_rate != FALSE_SPLIT_RATE:
+            meta["false_split_rate"] = self.false_split_rate
         if needs_map(self.blocks):
             meta["blocks"] = [list(block) for block in self.blocks or ()]
         arrays: dict[str, NDArray[Any]] = {
@@ -503,7 +519,8 @@ class Communities:
         """Rebuild a model from :meth:`to_parts`; whatever does not fit together is a ValueError."""
         try:
             blocks = check_blocks(meta["blocks"]) if "blocks" in meta else None
-            model = cls(meta["n_clusters"], blocks, meta["max_nodes"], meta.get("scale", "auto"))
+            chosen = {name: meta[name] for name in ("scale", "false_split_rate") if name in meta}
+            model = cls(meta["n_clusters"], blocks, meta["max_nodes"], **chosen)
             model.n_rounds, model._next_id = int(meta["n_rounds"]), int(meta["next_id"])
             model.lineage = [Change.from_json(values) for values in meta["lineage"]]
             sites, sizes = list(meta["sites"]), [int(size) for size in meta["sizes"]]

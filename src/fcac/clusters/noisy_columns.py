@@ -89,7 +89,7 @@ def read_columns(
     factors = Fitted(held, graph.sites, map=found)
     groups = ward_groups(graph.nodes @ found, weights, k, more=n_clusters is None)
     first = graph.first
-    by_graph = graph.tree().labels(None if n_clusters is None else k)
+    by_graph = (graph.tree() if n_clusters is None else graph.tree().into(k)).labels()
     by_factors = groups.labels[first]
     if _clearness(graph.points, by_graph) > max(_clearness(graph.points, by_factors), _REASONABLE):
         return graph
@@ -177,13 +177,14 @@ def ward_groups(points: Floats, weights: Floats, n_groups: int, *, more: bool = 
     mass: Floats = np.bincount(labels, weights=weights, minlength=n_groups).astype(np.float64)
     between = _ward(_centres(points, weights, labels), mass)
     joins += [(int(stands_for[i]), int(stands_for[j])) for i, j in between]
-    stability = np.full(n_groups, np.nan)
+    probability = np.full(n_groups, 0.5)
     if 2 <= n_groups < n:
         from sklearn.metrics import silhouette_samples
 
         apart = silhouette_samples(points, labels)
-        stability = np.clip(np.bincount(labels, weights=apart) / np.bincount(labels), 0.0, 1.0)
-    return Groups(labels, points, np.arange(n), joins, n - n_groups, stability)
+        # a silhouette of 0 is a group no nearer to itself than to another, one of 1 a group far from all
+        probability = 0.5 + 0.5 * np.clip(np.bincount(labels, weights=apart) / np.bincount(labels), 0.0, 1.0)
+    return Groups(labels, points, np.arange(n), joins, n - n_groups, probability)
 
 
 def _ward_labels(points: Floats, weights: Floats, n_groups: int) -> Integers:

@@ -78,8 +78,8 @@ class Groups:
 
     That is between its noisy position and the centre of its group. `joins` are between units, each node one unless
     there are very many: in order down to one, the second vanishing into the first; `n_joined` of them raised the
-    evidence, the others are for users who ask for fewer groups. `stability`, between 0 and 1 for every group, says how
-    sure it is that joining it to another would lower the evidence, and that so would taking back its last join.
+    evidence, the others are for users who ask for fewer groups. `probability`, for every group: that joining it to
+    another would lower the evidence, and that so would taking back its last join.
     """
 
     labels: Integers
@@ -87,7 +87,7 @@ class Groups:
     unit_of: Integers
     joins: list[tuple[int, int]]
     n_joined: int
-    stability: Floats
+    probability: Floats
 
 
 def merge_noisy(nodes: Floats, variance: Floats, counts: Floats) -> Groups:
@@ -136,7 +136,7 @@ def merge_noisy(nodes: Floats, variance: Floats, counts: Floats) -> Groups:
     places = model.places(labels)
     labels = np.unique(labels, return_inverse=True)[1]
     more = [(int(place[into]), int(place[gone])) for into, gone, _ in model.merge(roots, to_one=True)[1]]
-    return Groups(labels, places, unit_of, made + more, len(made), -np.expm1(-np.maximum(odds, 0.0)))
+    return Groups(labels, places, unit_of, made + more, len(made), 1 / (1 + np.exp(-np.minimum(odds, 50.0))))
 
 
 class _Evidence:

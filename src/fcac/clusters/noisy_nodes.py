@@ -8,7 +8,7 @@ of neighbours: at a low epsilon it is the noise that decides whom a node is tied
 - *The graph* of the places where nodes are most likely to be. It finds clusters of any shape, and needs many nodes with
   little noise.
 
-The graph is chosen where it stands firmly by its own measures, groups otherwise. Everything here is computed from
+The one whose clusters are more probable is taken: by the judge's odds for the graph, by the evidence for groups. Everything here is computed from
 released values and public scales (post-processing), so it costs nothing of a privacy budget.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcac._typing import Floats, Integers
+from fcac._typing import Floats
 from fcac.clusters.cluster_tree import Tree
 from fcac.clusters.noisy_merge import Groups, merge_noisy
 from fcac.clusters.snapshot import Fitted
@@ -32,13 +32,6 @@ from fcac.clusters.snapshot import Fitted
 _MOST_VALUES = 400_000
 # With fewer nodes than this a graph says nothing, however clear it looks.
 _FEWEST = 10
-# The graph is taken if its clusters are at least this stable,
-_STABLE = 0.15
-# or, with too few nodes to measure that, if its modularity is at least this (Newman and Girvan 2004) and there are so
-# many nodes a cluster: a graph of few nodes is modular whatever they are;
-_MODULAR, _NODES_A_CLUSTER = 0.78, 9
-# or if the silhouette of its clusters exceeds that of the groups by this much (Rousseeuw 1987).
-_CLEARER = 0.2
 
 Noise = tuple[Floats, Floats]
 
@@ -134,7 +127,7 @@ def choose_tree(reading: Reading, now: Fitted) -> Tree:
     groups = reading.groups
     if len(now.points) >= _FEWEST:
         graph = now.tree()
-        if _is_firm(graph, now, groups):
+        if _is_surer(graph, now, groups):
             return graph
     return tree_of(groups, now)
 
@@ -183,33 +176,14 @@ def _units(nodes: Floats, deviation: Floats) -> Floats:
     return units
 
 
-def _is_firm(graph: Tree, now: Fitted, groups: Groups) -> bool:
-    """Whether the clusters of the graph can be trusted more than groups."""
-    labels = graph.labels()
-    if not np.isnan(graph.stability).any():
-        mass = np.bincount(now.point_of, weights=now.counts)
-        return float(np.average(graph.stability[labels], weights=mass)) >= _STABLE
-    k = int(labels.max()) + 1
-    if k < 2:
+def _is_surer(graph: Tree, now: Fitted, groups: Groups) -> bool:
+    """Whether the clusters of the graph are more probable than the groups, record by record."""
+    if graph.n_clusters < 2:
         return False
-    if len(labels) >= _NODES_A_CLUSTER * k and _modularity(graph, labels, k) >= _MODULAR:
-        return True
-    own = groups.labels[now.first]
-    if not 2 <= k < len(labels) or not 2 <= len(np.unique(own)) < len(labels):
-        return False
-    from sklearn.metrics import silhouette_score
-
-    return bool(silhouette_score(now.points, labels) - silhouette_score(now.points, own) >= _CLEARER)
-
-
-def _modularity(graph: Tree, labels: Integers, k: int) -> float:
-    """Return the modularity of the clusters, from the weights between atoms."""
-    of_atom = np.zeros(len(graph.block_weights), dtype=np.int64)
-    of_atom[graph.atom_of] = labels
-    member = np.eye(k)[of_atom]
-    between = member.T @ graph.block_weights @ member
-    total = between.sum()
-    return float((np.trace(between) / total) - ((between.sum(axis=1) / total) ** 2).sum()) if total > 0 else 0.0
+    mass = np.bincount(now.point_of, weights=now.counts)
+    of_graph = np.average(graph.cluster_probability()[graph.labels()], weights=mass)
+    of_groups = np.average(groups.probability[groups.labels[now.first]], weights=mass)
+    return bool(of_graph > of_groups)
 
 
 def tree_of(groups: Groups, now: Fitted) -> Tree:
@@ -233,11 +207,7 @@ def tree_of(groups: Groups, now: Fitted) -> Tree:
         elif used[b]:
             # a unit without a point of its own: what it takes in goes on in its place
             used[a], number[a] = True, number[b]
-    n_base = len(present)
-    tree = Tree(atom_of, np.zeros((n_base, n_base)), [np.array([g]) for g in range(n_base)], joins, n_joined)
-    first_of = np.full(n_base, -1, dtype=np.int64)
-    labels = tree.labels()
+    # numbered by first node, as the tree numbers its clusters
     own = groups.labels[now.first]
-    first_of[labels[::-1]] = own[::-1]
-    tree.stability = groups.stability[first_of[: tree.n_clusters]]
-    return tree
+    probability = groups.probability[own[np.sort(np.unique(own, return_index=True)[1])]]
+    return Tree.of_joins(atom_of, joins, n_joined, probability)

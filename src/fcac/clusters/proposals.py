@@ -30,6 +30,8 @@ from fcac.clusters.leiden import Search
 
 # Leaves of a hierarchy: enough for 50 clusters of three leaves; the work grows with their square.
 MOST_ATOMS = 160
+# A community of fewer nodes on average is not asked for.
+_FEWEST_A_COMMUNITY = 3
 # Genie's own default.
 _GINI = 0.3
 # The neighbour whose distance is the core distance, as in most uses of mutual reachability on few rows.
@@ -57,6 +59,12 @@ class Hierarchy(NamedTuple):
     def n_atoms(self) -> int:
         return (len(self.left) + 1) // 2
 
+    def parents(self) -> Integers:
+        """The tree node above each one; -1 for the root."""
+        parent = np.full(len(self.left), -1, dtype=np.int64)
+        parent[self.left[self.n_atoms :]] = parent[self.right[self.n_atoms :]] = np.arange(self.n_atoms, len(self.left))
+        return parent
+
     @classmethod
     def of(cls, atom_of: Integers, merges: Integers) -> Hierarchy:
         """From merges of atoms: the second of each pair vanishes into the first."""
@@ -70,35 +78,48 @@ class Hierarchy(NamedTuple):
 
 
 def proposed(
-    points: Floats, mass: Floats, near: NDArray[Any], lengths: Floats, graph: sparse.csr_matrix
+    points: Floats, near: NDArray[Any], lengths: Floats, graph: sparse.csr_matrix, most: int = MOST_ATOMS
 ) -> list[Hierarchy]:
     """Return the three hierarchies of some nodes.
 
     Parameters
     ----------
     points : ndarray of shape (n, d)
-    mass : ndarray of shape (n,)
     near : ndarray of shape (n, k)
     lengths : ndarray of shape (n, m)
         Distances to the first m neighbours.
     graph : scipy.sparse.csr_matrix of shape (n, n)
+    most : int
+        Atoms of a hierarchy.
     """
-    search = Search(graph)
-    n = len(points)
-    resolution = 16.0
-    atoms = search.communities(resolution) if n > 12 else np.arange(n)
-    while int(atoms.max()) + 1 > MOST_ATOMS:
-        resolution /= 1.4
-        atoms = search.communities(resolution)
-    atoms = np.unique(atoms, return_inverse=True)[1].astype(np.int64)
+    atoms = _atoms(search := Search(graph), len(points), most)
     p = int(atoms.max()) + 1
     sizes = np.bincount(atoms, minlength=p).astype(np.float64)
-    weights = search.block_weights(atoms)
-    centres = np.stack([np.bincount(atoms, weights=column, minlength=p) for column in points.T], axis=1) / sizes[:, None]
-    squared = np.maximum(((centres[:, None] - centres[None]) ** 2).sum(axis=2), 0.0) if p * p * points.shape[1] < 3e7 else _gaps(centres)
-    found = [Hierarchy.of(atoms, _average_linkage(weights, squared, sizes)), Hierarchy.of(atoms, _ward(squared, sizes))]
-    found.append(_genie_hierarchy(points, near, lengths))
+    squared = _gaps(_means(points, atoms, sizes))
+    by_graph = Hierarchy.of(atoms, _average_linkage(search.block_weights(atoms), squared, sizes))
+    return [by_graph, Hierarchy.of(atoms, _ward(squared, sizes)), _genie_hierarchy(points, near, lengths, most)]
+
+
+def _atoms(search: Search, n: int, most: int) -> Integers:
+    """Communities small enough that no cluster is one of a few, and few enough for dense matrices."""
+    atoms, resolution = np.arange(n), 16.0
+    if n > _FEWEST_A_COMMUNITY**2:
+        wanted = min(most - 10, n / _FEWEST_A_COMMUNITY)
+        atoms = search.communities(resolution)
+        while int(atoms.max()) + 1 < wanted and resolution < n:
+            resolution *= 1.6
+            atoms = search.communities(resolution)
+        while int(atoms.max()) + 1 > most:
+            resolution /= 1.25
+            atoms = search.communities(resolution)
+    found: Integers = np.unique(atoms, return_inverse=True)[1].astype(np.int64)
     return found
+
+
+def _means(points: Floats, part: Integers, sizes: Floats) -> Floats:
+    sums = [np.bincount(part, weights=column, minlength=len(sizes)) for column in points.T]
+    means: Floats = np.stack(sums, axis=1) / sizes[:, None]
+    return means
 
 
 def _gaps(centres: Floats) -> Floats:
@@ -169,13 +190,15 @@ def _ward(squared: Any, sizes: Any) -> Any:
         for q in range(p):
             if alive[q] and q != a:
                 total = size[a] + size[b] + size[q]
-                moved = ((size[a] + size[q]) * gap[a, q] + (size[b] + size[q]) * gap[b, q] - size[q] * gap[a, b]) / total
+                moved = (
+                    (size[a] + size[q]) * gap[a, q] + (size[b] + size[q]) * gap[b, q] - size[q] * gap[a, b]
+                ) / total
                 gap[a, q] = gap[q, a] = moved
         size[a] += size[b]
     return merges
 
 
-def _genie_hierarchy(points: Floats, near: NDArray[Any], lengths: Floats) -> Hierarchy:
+def _genie_hierarchy(points: Floats, near: NDArray[Any], lengths: Floats, most: int) -> Hierarchy:
     """Genie on the spanning tree of mutual reachability."""
     n, m = lengths.shape
     if n < 2 or m == 0:
@@ -193,7 +216,7 @@ def _genie_hierarchy(points: Floats, near: NDArray[Any], lengths: Floats) -> Hie
     if len(a) < n - 1:
         a, b, w = _bridged(points, a, b, w)
     order = np.lexsort((b, a, w))
-    atom_of, merges = _genie(a[order], b[order], n, MOST_ATOMS, _GINI)
+    atom_of, merges = _genie(a[order], b[order], n, most, _GINI)
     return Hierarchy.of(atom_of, merges)
 
 
@@ -202,7 +225,7 @@ def _bridged(points: Floats, a: Integers, b: Integers, w: Floats) -> tuple[Integ
     n = len(points)
     count, part = sparse.csgraph.connected_components(sparse.csr_matrix((w, (a, b)), shape=(n, n)), directed=False)
     sizes = np.bincount(part, minlength=count)
-    centres = np.stack([np.bincount(part, weights=column, minlength=count) for column in points.T], axis=1) / sizes[:, None]
+    centres = _means(points, part, sizes.astype(np.float64))
     first = np.unique(part, return_index=True)[1]
     span = minimum_spanning_tree(np.sqrt(_gaps(centres)) + np.median(w) + 1e-300).tocoo()
     far = float(w.max(initial=0.0)) + span.data

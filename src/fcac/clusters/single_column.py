@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fcac._typing import Floats, Integers
-from fcac.clusters.cluster_tree import Tree, finished
+from fcac.clusters.cluster_tree import Tree
 from fcac.tables.blocks import Block
 
 # Squared distance of means over variance above which a column tells two clusters apart: half a deviation, which Cohen
@@ -36,15 +36,7 @@ def join_single_columns(tree: Tree, rows: Floats, mass: Floats, blocks: Sequence
     pairs = _joins(labels, rows, mass, blocks)
     if not pairs:
         return tree
-    # clusters are numbered by first node, communities of the tree by their atoms
-    community = {g: g for g in range(len(tree.base))}
-    for into, gone in tree.joins[: tree.n_joined]:
-        community = {g: into if c == gone else c for g, c in community.items()}
-    community_of_atom = np.zeros(len(tree.block_weights), dtype=np.int64)
-    for g, atoms in enumerate(tree.base):
-        community_of_atom[atoms] = community[g]
-    named = dict(zip(labels.tolist(), community_of_atom[tree.atom_of].tolist(), strict=True))
-    return finished(tree, [*tree.joins[: tree.n_joined], *((named[into], named[gone]) for into, gone in pairs)])
+    return tree.joined(pairs)
 
 
 def _joins(labels: Integers, rows: Floats, mass: Floats, blocks: Sequence[Block]) -> list[tuple[int, int]]:

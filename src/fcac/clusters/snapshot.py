@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
-from fcac.clusters.cluster_tree import Tree
+from fcac.clusters.cluster_tree import Tree, tree_of
 from fcac.clusters.column_metric import column_map, needs_map
-from fcac.clusters.hierarchy import hierarchy_of
+from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.clusters.single_column import join_single_columns
 from fcac.clusters.snn_graph import neighbours_for
-from fcac.clusters.stability import Stability, resampled_stability
 from fcac.novelty import is_novel, reach_from_spacing
 from fcac.scaling import Columns, Scaling, scaling_of
 from fcac.search.exact import NeighborLists, Searcher, build_lists, distinct
@@ -42,6 +41,10 @@ class Fitted:
         Matrix from features to the coordinates in which distances are measured, where it is known.
     noised : bool, default=False
         Whether noise was added to the nodes, so that means of columns say less.
+    false_split_rate : float, default=0.1
+        How often nodes without clusters may come out as several.
+    at_least : int, default=1
+        How many clusters one must be able to ask for.
     """
 
     def __init__(
@@ -52,7 +55,10 @@ class Fitted:
         blocks: Sequence[Block] | None = None,
         map: Floats | None = None,
         noised: bool = False,
+        false_split_rate: float = FALSE_SPLIT_RATE,
+        at_least: int = 1,
     ) -> None:
+        self._asked = false_split_rate, at_least
         # the columns, if clusters that one of them alone tells apart are to be joined
         self._columns = blocks if needs_map(blocks) and not noised else None
         self.sites = sites
@@ -73,8 +79,6 @@ class Fitted:
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self._lists: NeighborLists | None = None
         self._tree: Tree | None = None
-        self._tree_taken = False
-        self._stability: Stability | None = None
         self._searcher: Searcher | None = None
         self._reach: Floats | None = None
         self._of_one_site: NDArray[np.bool_] | None = None
@@ -110,33 +114,14 @@ class Fitted:
         """The clusters, finer and coarser ones too."""
         if self._tree is None:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-            lists, everything = self.lists(), np.arange(len(mass))
-            self._tree = self._joined(hierarchy_of(self.points, mass, lists), mass, everything)
+            self._tree = tree_of(self.points, mass, self.lists(), *self._asked)
+            if self._columns is not None:
+                self._tree = join_single_columns(self._tree, self.nodes[self.first], mass, self._columns)
         return self._tree
-
-    def _joined(self, tree: Tree, mass: Floats, chosen: Integers) -> Tree:
-        """Join clusters of some of the points that one column of levels alone tells apart."""
-        if self._columns is None:
-            return tree
-        return join_single_columns(tree, self.nodes[self.first[chosen]], mass, self._columns)
 
     def take_tree(self, tree: Tree) -> None:
         """Take clusters that were found in another way than from the graph."""
-        self._tree, self._tree_taken = tree, True
-
-    def stability(self, n_clusters: int | None) -> Stability:
-        """How far the clusters can be trusted; see :mod:`fcac.clusters.stability`."""
-        if self._stability is None:
-            if self._tree_taken:
-                # noisy nodes: resampling would add to a noise that is known, and their groups know how firm they are
-                tree = self.tree()
-                self._stability = Stability.of_nodes(
-                    tree.stability[tree.labels()][self.point_of], self.counts, self.ids
-                )
-            else:
-                mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-                self._stability = resampled_stability(self.points, mass, self.point_ids(), n_clusters, self._joined)
-        return self._stability
+        self._tree = tree
 
     def searcher(self) -> Searcher:
         """The points, prepared for searches."""

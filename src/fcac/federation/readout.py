@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fcac._sites import SiteName, site_order
 from fcac._typing import Booleans, Floats, Integers
 from fcac.clusters.bounded import MAX_READ
+from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.clusters.tracking import Move
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook
@@ -79,6 +80,8 @@ class ReadOut(ABC):
         self.max_nodes = MAX_READ
         #: how columns are made comparable, by servers that do
         self.scale = "auto"
+        #: how often data without clusters may come out as several, for servers that judge borders
+        self.false_split_rate = FALSE_SPLIT_RATE
         #: how far clusters have moved, round by round, where names last and as far as this program has seen it
         self.moves: list[Move] = []
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from fcac._sites import SiteName
 from fcac._typing import Floats, Integers
-from fcac.clusters.stability import Stability
 from fcac.federation import Contribution, Server
 
 #: Most rounds that are shown side by side: the first, the last, and some between.
@@ -53,30 +51,6 @@ def material(latest: dict[SiteName, Contribution], n_features: int) -> Material:
         np.repeat(np.arange(len(items)), sizes),
         list(latest),
     )
-
-
-@runtime_checkable
-class TellsStability(Protocol):
-    """A read-out that tells how far its clusters can be trusted."""
-
-    @property
-    def stability(self) -> Mapping[int, float]:
-        """By cluster, between 0 and 1."""
-
-    @property
-    def stability_score(self) -> float:
-        """In all."""
-
-
-def stability_of(server: Server) -> Stability | None:
-    """Return how far a server's clusters can be trusted; None if it cannot tell.
-
-    See :mod:`fcac.clusters.stability`. The first call takes ten fits to half of the nodes.
-    """
-    readout = server.readout
-    if not isinstance(readout, TellsStability) or not server.sites:
-        return None
-    return Stability(dict(readout.stability), float(readout.stability_score))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fcac._sites import SiteName, order_key
+from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.clusters.tracking import Change, Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server
@@ -28,6 +29,7 @@ def first_server(
     n_clusters: int | None = None,
     max_nodes: int | None = None,
     scale: str = "auto",
+    false_split_rate: float = FALSE_SPLIT_RATE,
 ) -> Server:
     """Return the server of a model before its first round; the only place where one is made.
 
@@ -37,10 +39,10 @@ def first_server(
     seed : int
     schema : Schema or None
         How tables become rows: the server measures distances by what the columns mean. None: rows are plain numbers.
-    n_clusters, max_nodes, scale : optional
+    n_clusters, max_nodes, scale, false_split_rate : optional
         As of :class:`~fcac.federation.Server`.
     """
-    return Server(kind, seed, n_clusters, None if schema is None else schema.blocks, max_nodes, scale)
+    return Server(kind, seed, n_clusters, None if schema is None else schema.blocks, max_nodes, scale, false_split_rate)
 
 
 #: What a statement says of the ledger, see :meth:`fcac.privacy.NodeRelease.statement`.

@@ -14,6 +14,7 @@ from fcac._sites import SiteName, order_key, plain_site
 from fcac._text import counted
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network
+from fcac.clusters.judge import FALSE_SPLIT_RATE, check_rate
 from fcac.codebook import Codebook
 from fcac.federation import readouts
 from fcac.federation.contribution import Contribution
@@ -73,12 +74,14 @@ class Server:
         blocks: Sequence[Block] | None = None,
         max_nodes: int | None = None,
         scale: str = "auto",
+        false_split_rate: float = FALSE_SPLIT_RATE,
     ) -> None:
         self._readout = readouts.find(kind)(n_clusters)
         self._readout.blocks = None if blocks is None else tuple(blocks)
         if max_nodes is not None:
             self._readout.max_nodes = max_nodes
         self._readout.scale = check_scale(scale)
+        self._readout.false_split_rate = check_rate(false_split_rate)
         if scale not in ("auto", "none") and not self._readout.rescales:
             raise ValueError(
                 f'scale: server="{kind}" compares columns as they are; leave scale out, or use server="communities"'
@@ -116,7 +119,9 @@ class Server:
         """Return a server of the same settings that has absorbed nothing; of another kind, if one is named."""
         wanted = self.n_clusters_wanted if kind is None else None
         scale, read = self.scale if kind is None else "auto", self._readout
-        return Server(kind or self.kind, self.random_state, wanted, read.blocks, read.max_nodes, scale)
+        return Server(
+            kind or self.kind, self.random_state, wanted, read.blocks, read.max_nodes, scale, read.false_split_rate
+        )
 
     # ------------------------------------------------------------ rounds
 
@@ -413,12 +418,15 @@ class Server:
         }
         if self.scale != "auto":
             meta["scale"] = self.scale
+        if self._readout.false_split_rate != FALSE_SPLIT_RATE:
+            meta["false_split_rate"] = self._readout.false_split_rate
         return meta, {f"reader_{name}": array for name, array in arrays.items()}
 
     @classmethod
     def resume(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> Server:
         """Rebuild a server from :meth:`state_parts` and its log; it goes on exactly as the original would have."""
-        server = cls(meta["kind"], meta["random_state"], meta["n_clusters"], scale=meta.get("scale", "auto"))
+        chosen = {name: meta[name] for name in ("scale", "false_split_rate") if name in meta}
+        server = cls(meta["kind"], meta["random_state"], meta["n_clusters"], **chosen)
         server._log = log
         parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}
         server._readout.restore(meta["reader"], parts, log)

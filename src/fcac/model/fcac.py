@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Integral, Interval, Real, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
+from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
@@ -71,6 +72,9 @@ class FCAC(Calibrated, Stored):
         half, "none" takes them as they are. "auto" divides by the spread if columns are in different units, as age and
         income, and keeps columns of one unit, as coordinates, pixels, counts, or zeros and ones; `scaling_` says what
         was done. With categories (``schema``) every column is brought to one scale, whatever this says.
+    false_split_rate : float, default=0.1
+        How often a table without clusters may come out as several: the prior of the judge of borders. A higher rate finds
+        clusters that overlap more, and more that are not there.
     site : Condenser, optional
         How sites turn rows into nodes, if it is not to be what the server asks for: an object of a subclass of
         `fcac.federation.condenser.Condenser`. Such a model cannot be saved.
@@ -139,6 +143,7 @@ class FCAC(Calibrated, Stored):
         "max_server_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
         "scale": [StrOptions(set(SCALES))],
+        "false_split_rate": [Interval(Real, 0, 1, closed="neither")],
         "site": [Condenser, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -155,6 +160,7 @@ class FCAC(Calibrated, Stored):
         max_server_nodes: int | None = None,
         forgetting: str = "none",
         scale: str = "auto",
+        false_split_rate: float = FALSE_SPLIT_RATE,
         site: Condenser | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -167,6 +173,7 @@ class FCAC(Calibrated, Stored):
         self.max_server_nodes = max_server_nodes
         self.forgetting = forgetting
         self.scale = scale
+        self.false_split_rate = false_split_rate
         self.site = site
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -384,7 +391,9 @@ class FCAC(Calibrated, Stored):
     def _first_server(self, schema: Schema | None) -> Server:
         if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
             raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
-        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes, self.scale)
+        return first_server(
+            self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes, self.scale, self.false_split_rate
+        )
 
     def _summed(
         self,

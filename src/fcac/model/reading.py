@@ -16,9 +16,11 @@ from fcac._parallel import threads_for
 from fcac._rows import Rows, arrow_if_polars, column_names
 from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
+from fcac.clusters.cluster_tree import Alternative
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site, readouts
 from fcac.federation.asking import calibrate, samples_of
+from fcac.federation.replay import rows_by_cluster
 from fcac.model.columns import in_order, warn_of_names, without_column
 from fcac.model.frames import features
 from fcac.model.lineage import STRUCTURAL, Lineage, rows_of
@@ -410,29 +412,50 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         return summary_of(self.server_, self.verdict_, columns_of(self.schema_, self._names()), taken)
 
     @property
-    def cluster_stability_(self) -> dict[int, float]:
-        """How far each cluster can be trusted, by id: near 1 if it is found again in every half of the nodes.
+    def cluster_probability_(self) -> dict[int, float]:
+        """How probable it is of each cluster, by id, that it is one and apart from the others.
 
-        Below 0.6 a cluster might as well be split, or joined to another. Computed from nodes when first asked for; NaN
-        where these are too few. Servers that cannot tell do not have it.
+        Below one half a cluster is as likely to be two, or a part of another. Servers that cannot tell do not have it.
         """
-        self._check_tells("cluster_stability_")
+        self._check_tells("cluster_probability_")
         check_is_fitted(self, "server_")
-        return dict(self.server_.readout.stability)  # type: ignore[attr-defined]
+        return dict(self.server_.readout.cluster_probability)  # type: ignore[attr-defined]
 
-    @property
-    def stability_(self) -> float:
-        """Mean of ``cluster_stability_``, each cluster counted by its rows: ``score()``."""
-        self._check_tells("stability_")
-        return self._score()
+    def alternatives(self, most: int = 5) -> list[Alternative]:
+        """Return the most probable numbers of clusters, the one that was found first.
+
+        Parameters
+        ----------
+        most : int, default=5
+
+        Returns
+        -------
+        list of Alternative
+            Each has ``n_clusters``, ``probability`` and ``node_labels``, the best partition of ``server_.nodes`` into so
+            many. Empty where a private release leaves one reading only.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fcac import FCAC
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.concatenate([rng.normal(c, 0.1, size=(500, 2)) for c in ([0, 0], [9, 0])])
+        >>> best = FCAC().fit(X).alternatives()[0]
+        >>> best.n_clusters, best.probability > 0.5, best.node_labels.shape
+        (2, True, (1000,))
+        """
+        self._check_tells("alternatives")
+        check_is_fitted(self, "server_")
+        found: list[Alternative] = self.server_.readout.alternatives(most)  # type: ignore[attr-defined]
+        return found
 
     def _check_tells(self, name: str) -> None:
-        if self.server not in readouts.names() or not hasattr(readouts.find(self.server), "stability_score"):
-            raise AttributeError(f'{name}: server="{self.server}" does not tell how stable clusters are')
+        if self.server not in readouts.names() or not hasattr(readouts.find(self.server), "cluster_probability"):
+            raise AttributeError(f'{name}: server="{self.server}" does not tell how probable clusters are')
 
     @property
     def score(self) -> Callable[..., float]:
-        """``score(X=None, y=None)``: how stable the clusters are in all, between 0 (arbitrary) and 1.
+        """``score(X=None, y=None)``: how probable the clusters are, each counted by its rows.
 
         It is computed from the nodes; rows are not looked at. Servers that cannot tell have no score.
         """
@@ -443,7 +466,13 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         check_is_fitted(self, "server_")
         if X is not None:
             self._rows_to_read(X)  # rows of another kind are an error here too
-        return float(self.server_.readout.stability_score)  # type: ignore[attr-defined]
+        probable = self.cluster_probability_
+        if not probable:
+            return float("nan")
+        rows = rows_by_cluster(self.server_.node_labels, self.server_.counts)
+        return float(
+            np.average([probable[k] for k in rows if k in probable], weights=[rows[k] for k in rows if k in probable])
+        )
 
     # ------------------------------------------------------------ pictures
 

@@ -16,7 +16,7 @@ from fcac._text import counted, listed
 from fcac._typing import Floats, Integers
 from fcac.federation import Server
 from fcac.federation.pooled import sites_behind
-from fcac.federation.replay import Material, labels_of, material, rows_by_cluster, stability_of
+from fcac.federation.replay import Material, labels_of, material, rows_by_cluster
 from fcac.tables.schema import Schema
 from fcac.tables.shown_column import ShownColumn, columns_of, percent
 
@@ -33,8 +33,6 @@ _ALIKE = 0.2
 # A column that makes up more of all distances decides nearly alone.
 _RULES = 0.8
 _MANY_NOVEL = 0.05
-# Of more nodes it is not worked out how stable clusters are: it would take minutes.
-_MOST_JUDGED = 20_000
 _MAX_LISTED = 6
 
 
@@ -163,12 +161,12 @@ def verdict_of(
     known = material(server.latest(), d)
     labels = labels_of(server, known)
     rows = rows_by_cluster(labels, known.counts)
-    of_cluster, judged = _of_cluster(server)
+    of_cluster = _of_cluster(server)
     best, others = _alternatives(server)
     columns = columns_of(schema, [f"column {j}" for j in range(d)] if names is None else names) if d else []
     cautions = [
         *_about_rows(server, known, n_read, n_dropped),
-        *_about_certainty(rows, of_cluster, best, others, judged),
+        *_about_certainty(rows, of_cluster, best, others),
         *_about_sites(server, known, labels),
         *_about_columns(server, known, columns),
         *_novel(n_judged, n_novel),
@@ -182,18 +180,10 @@ def verdict_of(
 # ------------------------------------------------------------ how sure
 
 
-def _of_cluster(server: Server) -> tuple[dict[int, float], bool]:
-    """How sure each cluster is, and whether it was worked out."""
-    told = getattr(server.readout, "cluster_probability", None)
-    if told is not None:
-        return {int(k): float(value) for k, value in told.items()}, True
-    if not hasattr(type(server.readout), "stability"):
-        return {}, True
-    if len(server.nodes) > _MOST_JUDGED:
-        return {}, False
-    found = stability_of(server)
-    known = {} if found is None else found.of_cluster
-    return {k: value for k, value in known.items() if np.isfinite(value)}, True
+def _of_cluster(server: Server) -> dict[int, float]:
+    """How sure each cluster is; nothing where the server cannot tell."""
+    told = getattr(server.readout, "cluster_probability", None) or {}
+    return {int(k): float(value) for k, value in told.items()}
 
 
 def _alternatives(server: Server) -> tuple[float | None, tuple[Alternative, ...]]:
@@ -212,7 +202,6 @@ def _about_certainty(
     of_cluster: Mapping[int, float],
     best: float | None,
     others: Sequence[Alternative],
-    judged: bool,
 ) -> list[Caution]:
     told = []
     if best is not None and best < _DOUBTED_ANSWER:
@@ -231,13 +220,6 @@ def _about_certainty(
         if mostly:
             text += " Do not rely on the number of clusters."
         told.append(Caution("unstable", text, serious=mostly))
-    if not judged:
-        told.append(
-            Caution(
-                "not-judged",
-                f"How sure the clusters are was not worked out, because there are more than {_MOST_JUDGED:,} nodes.",
-            )
-        )
     return told
 
 

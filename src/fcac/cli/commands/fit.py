@@ -44,6 +44,7 @@ def fit(
     ] = None,
     forgetting: opt.Forgetting = "none",
     scale: opt.Scale = "auto",
+    false_split_rate: opt.FalseSplitRate = 0.1,
     epsilon: opt.Epsilon = None,
     delta: opt.Delta = 1e-6,
     ledger: opt.LedgerPath = None,
@@ -106,7 +107,8 @@ def fit(
     if on_spark:
         settings = {
             "server": server, "n_clusters": n_clusters, "max_nodes": max_nodes, "forgetting": forgetting,
-            "scale": scale, "privacy": privacy, "record_id": record_id, "random_state": seed,
+            "scale": scale, "false_split_rate": false_split_rate, "privacy": privacy, "record_id": record_id,
+            "random_state": seed,
         }  # fmt: skip
         spark_engine.fit_on_spark(data, master, out, known, site_column, drop, settings)
         return
@@ -127,6 +129,7 @@ def fit(
         max_nodes=max_nodes,
         forgetting=forgetting,
         scale=scale,
+        false_split_rate=false_split_rate,
         n_jobs=jobs,
         random_state=seed,
     )

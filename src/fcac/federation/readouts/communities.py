@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
 from fcac.clusters import Communities
+from fcac.clusters.cluster_tree import Alternative
 from fcac.clusters.tracking import Extent, Move
 from fcac.codebook import Codebook
 from fcac.federation.contribution import Contribution
@@ -64,11 +65,12 @@ class CommunityReadOut(ReadOut):
         """Drop the site's nodes and cluster the others; clusters that remain keep their names."""
         other = type(self)(self.n_clusters_wanted)
         other.blocks, other.max_nodes, other.scale = self.blocks, self.max_nodes, self.scale
+        other.false_split_rate = self.false_split_rate
         other._rounds = {name: number for name, number in self._rounds.items() if name != site}
         model = self._copy()
         if site in self._rounds:
             model.drop_site(site)
-            empty = Communities(self.n_clusters_wanted, self.blocks, self.max_nodes, self.scale)
+            empty = Communities(self.n_clusters_wanted, self.blocks, self.max_nodes, self.scale, self.false_split_rate)
             model = model.fit() if model.sites else empty
         other._model, other.moves = model, self.moves + _moves(self._model, model)
         return other
@@ -78,6 +80,7 @@ class CommunityReadOut(ReadOut):
         fresh = Communities(self.n_clusters_wanted)
         fresh.__dict__.update(self._model.__dict__)
         fresh.blocks, fresh.max_nodes, fresh.scale = self.blocks, self.max_nodes, self.scale
+        fresh.false_split_rate = self.false_split_rate
         fresh._sites, fresh.lineage = dict(self._model._sites), list(self._model.lineage)
         fresh._noise = dict(self._model._noise)
         return fresh
@@ -97,14 +100,13 @@ class CommunityReadOut(ReadOut):
         return self._model.lineage
 
     @property
-    def stability(self) -> dict[int, float]:
-        """How far each cluster can be trusted, between 0 and 1; see :mod:`fcac.clusters.stability`."""
-        return self._model.cluster_stability if self._rounds else {}
+    def cluster_probability(self) -> dict[int, float]:
+        """How probable it is of each cluster that it is one, and apart from the others."""
+        return self._model.cluster_probability if self._rounds else {}
 
-    @property
-    def stability_score(self) -> float:
-        """How far the clusters can be trusted in all."""
-        return self._model.stability if self._rounds else float("nan")
+    def alternatives(self, most: int = 5) -> list[Alternative]:
+        """The most probable numbers of clusters and their partitions of ``nodes``, the found one first."""
+        return self._model.alternatives(most) if self._rounds else []
 
     @property
     def nodes(self) -> Floats:
@@ -206,6 +208,7 @@ class CommunityReadOut(ReadOut):
         self._model, self._rounds = Communities.from_parts(meta, parts), rounds
         model = self._model
         self.blocks, self.max_nodes, self.scale = model.blocks, model.max_nodes, model.scale
+        self.false_split_rate = model.false_split_rate
 
 
 def _moves(before: Communities, after: Communities) -> list[Move]:
