@@ -45,7 +45,7 @@ def test_files_and_a_site_column_make_the_same_model(clinics, model, capfd):
     said = fcac(
         capfd, "fit", clinics / "all.parquet", "--site-column", "clinic", "--drop", "person", "-o", clinics / "m.fcac"
     )
-    assert "learned 1,350 rows of 2 features at 3 sites" in said
+    assert "learned 1,350 rows of 2 columns at 3 sites" in said
     assert f"Model: {clinics / 'm.fcac'}" in said
     first, second = load(model), load(clinics / "m.fcac")
     assert list(first.sites_) == ["east", "north", "south"]

@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import fcac.clusters
-import fcac.codebook
 from fcac import FCAC, load, persistence, save
 from fcac.cli.model_file import schema_of
 from fcac.clusters import Communities
@@ -45,16 +43,6 @@ def test_schema_is_saved_loaded_and_exported(tmp_path: Path) -> None:
     assert again.play_stream(iter([("x", rows(3))]), 2, schema=SCHEMA).schema_ == SCHEMA
 
 
-def test_schema_of_a_file_in_the_older_way(tmp_path: Path) -> None:
-    """Earlier versions of the command line put the schema into the header of a finished file."""
-    model = streamed(schema=None)
-    for stored in (model, model.export()):
-        meta, arrays = persistence.unpack(models.to_bytes(stored), kind="model")
-        assert "schema" not in meta
-        old = persistence.pack("model", {**meta, "schema": SCHEMA.to_dict()}, arrays)
-        assert schema_of(models.from_bytes(old)) == SCHEMA
-
-
 @pytest.mark.slow
 def test_a_schema_that_does_not_fit_is_refused() -> None:
     wide = Schema(["a", "b", "c"])
@@ -83,7 +71,7 @@ def test_there_is_one_codebook(tmp_path: Path) -> None:
     X = rows(5) * [1.0, 1000.0]
     model = Communities().set_site("x", X, np.ones(len(X))).fit()
     book = model.condense(max_nodes=40)
-    assert type(book) is fcac.codebook.Codebook
+    assert type(book) is Codebook
     assert np.array_equal(book.scales, model.feature_scales)
     assert book.counts is not None
     assert book.counts.sum() == len(X)

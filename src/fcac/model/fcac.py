@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Integral, Interval
+from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from fcac._parallel import threads_for
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
@@ -20,24 +18,23 @@ from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
 from fcac.federation.in_process import InProcess
-from fcac.federation.rounds import Engine, Round, first_server
+from fcac.federation.rounds import Engine, Round, first_server, restate
 from fcac.model.calibrating import Calibrated
 from fcac.model.columns import warn_of_names
-from fcac.model.frames import as_schema, encoded
+from fcac.model.frames import are_tables, as_schema, encoded, guessed
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
-from fcac.model.showing import Shown
 from fcac.model.site_rows import SiteRows, rows_by_site
 from fcac.model.storage import Stored
-from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
-from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 from fcac.privacy.record_ids import refuse_removed
+from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
 
-class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Calibrated, Stored):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
     Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
@@ -69,6 +66,11 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
         count forever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
+    scale : {"auto", "none", "standard", "robust"}, default="auto"
+        How columns are made comparable. "standard" divides each by its spread, "robust" by the width of its middle
+        half, "none" takes them as they are. "auto" divides by the spread if columns are in different units, as age and
+        income, and keeps columns of one unit, as coordinates, pixels, counts, or zeros and ones; `scaling_` says what
+        was done. With categories (``schema``) every column is brought to one scale, whatever this says.
     site : Condenser, optional
         How sites turn rows into nodes, if it is not to be what the server asks for: an object of a subclass of
         `fcac.federation.condenser.Condenser`. Such a model cannot be saved.
@@ -90,11 +92,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     cluster_ids_ : ndarray of shape (n_clusters_,)
     cluster_centers_ : ndarray of shape (n_clusters_, n_features_in_)
         Mean of each cluster, in the order of `cluster_ids_`.
+    scaling_ : Scaling
+        How columns were made comparable: ``kind``, ``factors`` and a ``sentence`` that says why.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the rows came with names; later tables are matched by them.
     schema_ : Schema or None
         How tables become rows, if the model was made from tables (`fcac fit`); saved, loaded and exported with it.
+    guessed_ : dict of column to reason
+        Why each column of a table was taken for what it was, if that was guessed; otherwise empty.
     runs_ : tuple of Run
         What each round read and left out, and how long it took, if the model was made by `fcac fit` and `fcac update`
         without `NodeRelease`; otherwise empty.
@@ -121,7 +127,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     schema_: Schema | None = None
     runs_: tuple[Run, ...] = ()
     _site_column: str | None = None
-    _by_schema: bool = False
+    guessed_: Mapping[str, str] = MappingProxyType({})
     _trails: tuple[dict[SiteName, Trail], Places] | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -132,6 +138,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "max_server_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
+        "scale": [StrOptions(set(SCALES))],
         "site": [Condenser, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -147,6 +154,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         max_nodes: int | None = None,
         max_server_nodes: int | None = None,
         forgetting: str = "none",
+        scale: str = "auto",
         site: Condenser | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -158,6 +166,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self.max_nodes = max_nodes
         self.max_server_nodes = max_server_nodes
         self.forgetting = forgetting
+        self.scale = scale
         self.site = site
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -173,6 +182,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         sample_weight: Any = None,
         record_ids: Any = None,
         schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
         **removed: Any,
     ) -> Self:
         """Start anew and play one round.
@@ -180,7 +190,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
-            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
+            An array or a sparse matrix of numbers; or a data frame of pandas or polars, or an Arrow table, of any
+            columns: what they mean is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns
+            with names are matched by name.
         y : ignored
         groups : array-like of shape (n,) or str, optional
             Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
@@ -191,7 +203,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             as much as one row, and a ledger adds up per person, at all sites together.
         schema : Schema or path, optional
             What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
-            :class:`fcac.tables.Schema`. Later tables are read by it too.
+            :class:`fcac.tables.Schema`. Nothing is guessed then, nor under privacy. Later tables are read by it too.
+        columns : dict of str to str or dict, optional
+            What some columns are, where the guess is wrong: ``columns={"sex": "category", "year": "ignore"}``.
         **removed
             Nothing is taken here; ``partition``, of 0.1.0, is refused with a word on record ids.
 
@@ -200,7 +214,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self
         """
         refuse_removed(removed)
-        return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema)
+        return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema, columns=columns)
 
     def partial_fit(
         self,
@@ -245,19 +259,25 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         reset: bool,
         schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Self:
         self._validate_params()
         names = None if reset else getattr(self, "feature_names_in_", None)
         site_column = groups if isinstance(groups, str) else None
-        known = None if schema is None else as_schema(schema)
-        if not reset and self._by_schema:
+        known, reasons = None if schema is None else as_schema(schema), dict[str, str]()
+        if columns is not None and (schema is not None or self.privacy is not None):
+            why = "nothing is guessed beside a schema" if self.privacy is None else "under privacy nothing is guessed"
+            raise ValueError(f"columns: {why}: describe all columns in the schema")
+        if reset and known is None and self.privacy is None:
+            known, reasons = guessed(X, groups, columns)
+        elif not reset and are_tables(X):
             known = self.schema_
         if known is not None:
             X, groups = encoded(X, groups, known)
         data = SiteRows(X, groups, self, None if names is None else list(names), known)
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.weights(sample_weight)
-        if not reset and not self._by_schema:
+        if not reset and self.schema_ is None:
             warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:
             raise ValueError(
@@ -271,7 +291,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self._trails = None if trails is None else (trails, data.places())
         if reset:
             self.runs_ = ()
-            self._keep_columns(known, data.feature_names, by_schema=known is not None)
+            self._keep_columns(known, data.feature_names)
+            self.guessed_ = reasons
         if reset or site_column is not None:
             self._site_column = site_column
         self._last_rows: Any = data.table
@@ -363,7 +384,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     def _first_server(self, schema: Schema | None) -> Server:
         if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
             raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
-        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes)
+        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes, self.scale)
 
     def _summed(
         self,
@@ -398,11 +419,10 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         schema: Schema | None,
         names: Sequence[str] | None,
         *,
-        by_schema: bool = False,
         site_column: str | None = None,
     ) -> None:
         """Keep what the columns of the first table mean, and how later tables are matched with them."""
-        self.schema_, self._by_schema, self._site_column = schema, by_schema, site_column
+        self.schema_, self._site_column, self.guessed_ = schema, site_column, {}
         self._keep_names(names)
 
     def _keep_names(self, names: Sequence[str] | None) -> None:
@@ -419,7 +439,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             if self.max_nodes is not None or self.forgetting != "none":
                 raise ValueError("site: max_nodes and forgetting are settings of the usual condenser; leave them out")
             return self.site
-        return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
+        kind = readouts.find(self.server).condenser
+        return condenser_for(kind, self.max_nodes, forgetting=self.forgetting, scale=self.scale)
 
     def _adopt(
         self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser, told: tuple[int, int]
@@ -428,6 +449,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self._told = told
         self._site_condenser = condenser
         self.sites_ = {name: sites[name] for name in site_order(sites)}
+        if isinstance(self.privacy, NodeMechanism):
+            restate(server, self.sites_)
         self.n_features_in_ = n_features
         self._last_labels: Integers | None = None
         self._calibration: tuple[Calibration | Codebook | None] | None = None
@@ -462,29 +485,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self._last_labels = self._trails = self._calibration = self._measured = None
         return self
 
-    # ------------------------------------------------------------ reading
-
-    def transform(self, X: Any) -> Floats:
-        """Return the distance of each row to every node of the server.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        distances : ndarray of shape (n, n_nodes)
-        """
-        rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.distances(b, threads_for(len(b))) for b in rows.blocks()])
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return a name for every column of :meth:`transform`."""
-        check_is_fitted(self, "server_")
-        return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
-
     def fit_predict(
-        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, schema: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Integers:
         """Play one round anew and return the cluster of each row.
 
@@ -495,12 +504,13 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         groups : array-like of shape (n,), optional
         sample_weight : array-like of shape (n,), optional
         schema : Schema or path, optional
+        columns : dict of str to str or dict, optional
 
         Returns
         -------
         labels : ndarray of shape (n,)
         """
-        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema).labels_
+        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema, columns=columns).labels_
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "server_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fcac.model.lineage import (
     moves_to_json,
     told_before_latest,
 )
-from fcac.model.reading import ReadsRows
+from fcac.model.reading import FittedFederation
 from fcac.model.run_log import Run
 from fcac.novelty import Calibration, MeasuredNovelty
 from fcac.persistence.pack_many import pack_many, unpack_many
@@ -25,7 +26,7 @@ from fcac.tables.schema import schema_in
 _FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
 
 
-class Stored(ReadsRows):
+class Stored(FittedFederation):
     """The part of `fcac.FCAC` that turns a model into values and arrays, and back."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -40,6 +41,17 @@ class Stored(ReadsRows):
             if private:
                 state["_last_labels"] = None
         return state
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, atomically; :func:`fcac.load` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        from fcac.model.models import save
+
+        save(self, path)
 
     def _storable_params(self) -> dict[str, Any]:
         # settings that 0.1.0 did not have are stored only if they were touched, so that its files stay as they are
@@ -77,8 +89,8 @@ class Stored(ReadsRows):
             meta["site_column"] = self._site_column
         if self.schema_ is not None:
             meta["schema"] = self.schema_.to_toml()
-        if self._by_schema:
-            meta["by_schema"] = True  # tables are read by the schema even if its columns are named like the features
+        if self.guessed_:
+            meta["guessed"] = dict(self.guessed_)
         if self.runs_:  # only the commands know what was read, and files without it stay as they are
             meta["runs"] = [run.to_json() for run in self.runs_]
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
@@ -98,14 +110,15 @@ class Stored(ReadsRows):
         server = Server.from_parts(meta["server"], under("server."))
         condenser: Condenser = CA_PLUS if not meta.get("sample_rows") else condenser_for("ca-plus")
         if "max_nodes" in meta:
-            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting)
+            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting, scale=self.scale)
         sites = {}
         for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
             raise ValueError("the server in this file does not fit its parameters")
-        self.schema_, self._by_schema = schema_in(meta), bool(meta.get("by_schema", False))
+        self.schema_ = schema_in(meta)
+        self.guessed_ = {str(name): str(why) for name, why in meta.get("guessed", {}).items()}
         if self.schema_ is not None and self.schema_.n_features != meta["n_features"]:
             raise ValueError("the schema in this file does not fit its nodes")
         names = meta["feature_names"]

@@ -62,21 +62,10 @@ _TOP = ("fcac_schema", "bounds_are_public", "id_form", "columns", *_DEFAULTS)
 
 
 class Converted(NamedTuple):
-    """A batch converted to numbers.
+    """A batch converted to numbers; `kept` says which rows are in the block, None that all are.
 
-    Attributes
-    ----------
-    block : ndarray of shape (kept rows, features)
-    kept : ndarray of bool, or None
-        Which rows of the batch are in the block; None means all.
-    missing : dict of str to int
-        Number of missing or infinite values per column that the schema does not allow.
-    unknown : dict of str to int
-        Number of values per column that the schema does not know and does not allow.
-    gaps : dict of str to int
-        Number of values per column that are missing or mean nothing, and that the schema allows.
-    other : dict of str to int
-        Number of values per column that are not among its levels and count as "other".
+    The others are counts of values by column: `missing` and `unknown` ones the schema does not allow; `gaps`, which it
+    allows, are missing or mean nothing; `other` ones are levels that are not listed.
     """
 
     block: Floats
@@ -355,9 +344,9 @@ class Schema:
         ward = { kind = "category", missing = "native" }
         <BLANKLINE>
         """
-        from fcac.tables.draft import guess_schema
+        from fcac.tables.draft import guess_tables
 
-        return guess_schema(table)
+        return cls([guess.column for guess in guess_tables([table]).guesses])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain values; :meth:`from_dict` reads them."""
@@ -439,11 +428,25 @@ def as_batch(table: Any) -> Any:
     import pyarrow as pa
 
     if hasattr(table, "iloc") and hasattr(table, "columns"):
-        table = pa.Table.from_pandas(table, preserve_index=False)
-    elif type(table).__module__.partition(".")[0] == "polars" and hasattr(table, "to_arrow"):
+        names = [str(name) for name in table.columns]
+        return pa.Table.from_arrays([_as_arrow(table.iloc[:, place]) for place in range(len(names))], names=names)
+    if type(table).__module__.partition(".")[0] == "polars" and hasattr(table, "to_arrow"):
         table = table.to_arrow()
     if isinstance(table, pa.RecordBatch):
         return table
     if isinstance(table, pa.Table):
         return table.combine_chunks()
     raise TypeError(f"a table must be a pyarrow Table, a RecordBatch or a DataFrame, got {type(table).__name__}")
+
+
+def _as_arrow(column: Any) -> Any:
+    """A column of a pandas frame as an Arrow array; values of several types are read as text."""
+    import pyarrow as pa
+
+    try:
+        array = pa.Array.from_pandas(column)
+    except (pa.ArrowException, TypeError, ValueError):
+        from fcac._rows import is_missing
+
+        array = pa.array([None if is_missing(value) else str(value) for value in column], pa.string())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -9,7 +9,7 @@ import typer
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
 from fcac.cli.console import BadUse, check_out
-from fcac.cli.learn import learn_and_save
+from fcac.cli.learning import guess, learn_and_save
 
 
 def fit(
@@ -43,6 +43,7 @@ def fit(
         ),
     ] = None,
     forgetting: opt.Forgetting = "none",
+    scale: opt.Scale = "auto",
     epsilon: opt.Epsilon = None,
     delta: opt.Delta = 1e-6,
     ledger: opt.LedgerPath = None,
@@ -56,9 +57,13 @@ def fit(
     report: opt.ReportPath = None,
     force: opt.Force = False,
 ) -> None:
-    """Learn clusters from tables: the first round of a federation in one process.
+    """Learn clusters from tables.
+
+    Without --schema it is guessed what each column means, and said; ids, dates, constants and free text are left out.
 
     [bold]Examples[/bold]
+
+    fcac fit table.csv --out model.fcac --report report.html
 
     fcac fit clinics/ --out model.fcac --report report.html   [dim]each file is a site[/dim]
 
@@ -83,7 +88,7 @@ def fit(
     if n_clusters is not None and not readouts.find(server).accepts_n_clusters:
         raise BadUse(f"--clusters: the {server} server determines the number itself; use --server communities")
     try:
-        condenser_for(readouts.find(server).condenser, max_nodes, forgetting=forgetting)
+        condenser_for(readouts.find(server).condenser, max_nodes, forgetting=forgetting, scale=scale)
     except ValueError as error:  # before any table is read
         raise BadUse(f"--{str(error).replace('max_nodes', 'max-nodes', 1)}") from None
     if forgetting != "none" and epsilon is not None:
@@ -101,10 +106,15 @@ def fit(
     if on_spark:
         settings = {
             "server": server, "n_clusters": n_clusters, "max_nodes": max_nodes, "forgetting": forgetting,
-            "privacy": privacy, "record_id": record_id, "random_state": seed,
+            "scale": scale, "privacy": privacy, "record_id": record_id, "random_state": seed,
         }  # fmt: skip
         spark_engine.fit_on_spark(data, master, out, known, site_column, drop, settings)
         return
+    reasons: dict[str, str] = {}
+    if known is None and privacy is None:
+        apart = [name for name in (site_column, *(drop or [])) if name is not None]
+        known, reasons = guess(data, apart, query, read)
+        drop = drop if known is None else None
     tables = opt.open_data(
         data, known, drop=drop, site_column=site_column, site=site, record_id=record_id, query=query, read=read
     )
@@ -116,7 +126,8 @@ def fit(
         n_clusters=n_clusters,
         max_nodes=max_nodes,
         forgetting=forgetting,
+        scale=scale,
         n_jobs=jobs,
         random_state=seed,
     )
-    learn_and_save(model, tables, known, out, record_id=record_id, report=report)
+    learn_and_save(model, tables, known, out, record_id=record_id, report=report, guessed=reasons)

@@ -45,6 +45,7 @@ def describe(path: Path) -> dict[str, Any]:
         "bytes": path.stat().st_size,
         "holds": type(model).__name__,
         "versions": meta.get("versions", {}),
+        "columns": columns_of(model) if schema is None else schema.columns,
         "features": columns_of(model),
         "schema": None if schema is None else schema.to_dict(),
         "site_states": False,
@@ -147,7 +148,8 @@ def show(facts: dict[str, Any]) -> None:
     say(f"  clusters     {facts['clusters']:,} in {counted(facts['nodes'], 'node')}{server}")
     if "rounds" in facts:
         say(f"  rounds       {facts['rounds']:,}")
-    say(f"  features     {facts['n_features']:,}{_names(facts['features'])}")
+    known = facts["columns"]
+    say(f"  columns      {facts['n_features'] if known is None else len(known):,}{_names(known)}")
     if facts["schema"] is not None:
         say("  schema       included; update and predict use it")
     if "sites" in facts:

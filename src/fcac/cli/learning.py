@@ -13,6 +13,7 @@ from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:
     from fcac.tables import Tables
+    from fcac.tables.schema import Schema
 
 
 # Sites whose spending is shown, the dearest first.
@@ -27,6 +28,7 @@ def learn_and_save(
     *,
     record_id: str | None,
     report: Path | None,
+    guessed: dict[str, str] | None = None,
 ) -> None:
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
@@ -42,10 +44,12 @@ def learn_and_save(
             progress.now("clustering the sites' nodes")
 
         model.play_stream(pieces(), tables.n_features, tables.feature_names, schema=schema)
+    if guessed:
+        model.guessed_ = guessed
     seconds = time.monotonic() - started
     if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
         left_out = tables.n_dropped, dict(tables.dropped_for)
-        model.runs_ = (*model.runs_, Run(model.n_rounds_, tables.n_read, *left_out, seconds))
+        model.runs_ = (*model.runs_, Run(model.n_rounds_, tables.n_read, *left_out))
     save(model, out)
     _summarise(model, tables, seconds)
     say(f"Model: {out}")
@@ -59,6 +63,24 @@ def learn_and_save(
         note(f"Next: fcac report {out} --out report.html")
     for line in model.verdict_.lines():
         say(line)
+
+
+def guess(
+    data: list[str], apart: list[str], query: str | None, read: list[str] | None
+) -> tuple[Schema | None, dict[str, str]]:
+    """Guess what columns mean, as `FCAC.fit` does, and print it; None for numbers as they are."""
+    from fcac.tables import ReadOptions
+    from fcac.tables.draft import guess_files
+    from fcac.tables.guess import taken_for
+
+    with Progress("looking at the columns") as progress:
+        found = guess_files(data, apart=apart, progress=progress, options=ReadOptions.parse(read or [], query=query))
+    schema = found.schema
+    if schema is None:
+        return None, {}
+    for line in taken_for(schema, found.reasons):
+        say(line)
+    return schema, found.reasons
 
 
 def check_records(mechanism: Any, record_id: str | None) -> None:
@@ -83,7 +105,7 @@ def _summarise(model: Any, tables: Tables, seconds: float) -> None:
     sent = sum(len(item.nodes) for item in latest)
     rows = tables.n_read - tables.n_dropped
     say(
-        f"Round {model.n_rounds_}: learned {counted(rows, 'row')} of {counted(tables.n_features, 'feature')} "
+        f"Round {model.n_rounds_}: learned {counted(rows, 'row')} of {counted(len(tables.schema.columns), 'column')} "
         f"at {counted(len(latest), 'site')} in {duration(seconds)}."
     )
     if tables.n_dropped:
