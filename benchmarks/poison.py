@@ -1,7 +1,7 @@
-"""What one poisoned site can do to the clusters of the others, field by field, private and not, among 2, 3 and 10 sites.
+"""What one poisoned site can do to the clusters of the others, field by field, private and not, among 2, 3 and 10.
 
-Run ``python benchmarks/poison.py`` for the table of docs/threat-model.md (digits), ``--data blobs`` for made-up data, on
-which nothing was tuned either. Bar: with three sites or more, an attack of one costs the others at most .05 AMI by
+Run ``python benchmarks/poison.py`` for the tables of docs/threat-model.md (digits), ``--data blobs`` for made-up data,
+on which nothing was tuned either. Bar: with three sites or more, an attack of one costs the others at most .05 AMI by
 default; what exceeds it is listed. "No limits" is a server that takes every contribution as it comes.
 """
 
@@ -40,6 +40,11 @@ def sent(item: Contribution, nodes: np.ndarray, counts: np.ndarray) -> Contribut
     counts = np.maximum(counts, int(2 * noise) + 1)
     deviation = np.full(nodes.shape, 0.1 * noise) / counts[:, None]
     return Contribution(item.site, item.round, nodes, counts, item.privacy, deviation, np.full(len(nodes), noise))
+
+
+def nothing(item: Contribution, X: np.ndarray, rng: np.random.Generator) -> Contribution:
+    """As if the site were not there."""
+    return Contribution(item.site, item.round, item.nodes[:0], np.empty(0, np.int64))
 
 
 def anywhere(n: int, rows: int) -> Attack:
@@ -204,7 +209,7 @@ def main() -> None:
     for kind in ["plain", "private"] if chosen.kind is None else [chosen.kind]:
         private = kind == "private"
         honest: dict[int, float] = {}
-        for label, attack in [("honest", None), *BOTH, *(PRIVATE if private else [])]:
+        for label, attack in [("honest", None), ("nothing", nothing), *BOTH, *(PRIVATE if private else [])]:
             cells = {}
             for n_sites in chosen.sites:
                 score = quality(private, n_sites, attack, True, chosen.data, chosen.runs)
@@ -216,7 +221,7 @@ def main() -> None:
                     cells[f"{n_sites} sites, no limits"] = round(
                         quality(private, n_sites, attack, False, chosen.data, chosen.runs), 3
                     )
-            results.setdefault(chosen.data, {}).setdefault(kind, {}).setdefault(label, {}).update(cells)
+            results.setdefault(chosen.data, {}).setdefault(kind, {})[label] = cells
             print(f"| {kind}: {label} | " + " | ".join(f"{cell:.2f}" for cell in cells.values()) + " |", flush=True)
             path.write_text(json.dumps(results, indent=1) + "\n")
     print("Over the bar:", *(over or ["none"]), sep="\n  ")

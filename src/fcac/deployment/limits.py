@@ -62,7 +62,9 @@ def cap_round(batch: Sequence[Contribution], limits: Limits, others: Sequence[Am
     capped = [_keep_heaviest(item, int(cap)) for item, cap in zip(capped, caps, strict=True)]
     if limits.min_spacing is not None:
         capped = _thin_crowds(capped, limits.min_spacing)
-    caps = _caps([int(item.counts.sum()) for item in capped], [other.n_rows for other in others], limits.max_count_share)
+    caps = _caps(
+        [int(item.counts.sum()) for item in capped], [other.n_rows for other in others], limits.max_count_share
+    )
     return [_scale_counts(item, cap) for item, cap in zip(capped, caps, strict=True)]
 
 
