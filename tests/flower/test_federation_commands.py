@@ -11,10 +11,11 @@ import pyarrow.parquet
 import pytest
 
 from fcac.cli import run
-from fcac.cli.commands.federation.consent import OPEN
+from fcac.cli.commands.federation.consent import OPEN, consent
+from fcac.cli.console import BadUse
 from fcac.deployment import study as study_directory
 from fcac.deployment.audit_log import AuditLog
-from fcac.deployment.settings import FederationSettings, Limits
+from fcac.deployment.settings import FederationSettings, Limits, SiteSettings
 from fcac.flower.service import remember_state, site_settings, state_of, store_settings
 from fcac.model import models
 from testing.data import blobs, write_csv
@@ -245,7 +246,23 @@ def test_a_site_says_what_is_wrong_before_it_starts(
     said = capsys.readouterr()
     assert "has no node.key: has the site been revoked?" in said.err
     assert "privacy" not in (said.out + said.err).lower()
-    assert AuditLog(tmp_path / "state").entries()[-1]["typed"] == OPEN
+
+
+def test_what_leaves_without_noise_has_to_be_typed(
+    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SiteSettings("a", str(tmp_path), str(tmp_path / "state"), str(schema))
+    for typed in ("", "yes\n", "single rows may leave\n"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        with pytest.raises(BadUse, match="not typed"):
+            consent(settings, yes=True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{OPEN}.\n"))
+    assert consent(settings, yes=False).columns
+    assert [entry["typed"] for entry in AuditLog(tmp_path / "state").entries()] == [OPEN]
+    said = capsys.readouterr()
+    assert "protects nobody" in said.out
+    assert "privacy" not in (said.out + said.err).lower()
+    consent(settings, yes=True)  # what was agreed to is not asked again
 
 
 def test_a_server_listens_where_it_can_reach_itself(
