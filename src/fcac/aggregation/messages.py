@@ -164,7 +164,7 @@ def survivors_text(step: bytes, survivors: Sequence[int]) -> bytes:
 
 
 def share_of(bundle: bytes, step: int, of_own_mask: bool) -> bytes:
-    """Return one share from those that a site sent for all steps: of the seed of its own mask, or of its masking key."""
+    """Return one of the shares that a site sent for all steps: of the seed of its own mask, or of its masking key."""
     start = (2 * (step - 1) + (0 if of_own_mask else 1)) * SHARE_BYTES
     return bundle[start : start + SHARE_BYTES]
 

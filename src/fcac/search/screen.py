@@ -171,7 +171,7 @@ class Screen:
         return turned if self._axes is None else np.ascontiguousarray(turned[:, : self._n_axes + 1])
 
     def nearest(self, queries: Floats, own: Integers, out_i: Integers, out_d: Floats) -> None:
-        """Write the nearest points of each query, nearest first, and the squared distances to them; `own` is left out."""
+        """Write the points nearest to each query, in order, and the squared distances to them; `own` is left out."""
         if self._may_turn and len(queries) >= _QUERIES_FROM:
             self._may_turn = False
             with one_blas_thread():
