@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
+from numpy.typing import NDArray
 from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from fcac._sites import SiteName, plain_site, site_order
-from fcac._typing import Floats, Integers
+from fcac._typing import Integers
 from fcac.codebook import Codebook
-from fcac.federation import Server, Site, readouts
-from fcac.federation.aggregation_setting import parse_aggregation
-from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
-from fcac.federation.in_process import InProcess
-from fcac.federation.rounds import Engine, Round, first_server
+from fcac.federation import Server, Site
+from fcac.federation.condenser import Condenser
+from fcac.federation.rounds import Engine, Round
+from fcac.model import storage
 from fcac.model.calibrating import Calibrated
 from fcac.model.columns import warn_of_names
 from fcac.model.frames import are_tables, as_schema, encoded, guessed
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
-from fcac.model.site_rows import SiteRows, rows_by_site
-from fcac.model.storage import Stored
+from fcac.model.settings import condenser_of, engine_of, is_summed, server_of, trails_of
+from fcac.model.site_rows import SiteRows
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
-from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 from fcac.privacy.record_ids import refuse_removed
 from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
 
-class FCAC(Calibrated, Stored):
+class FCAC(Calibrated):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
     Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
@@ -283,10 +283,10 @@ class FCAC(Calibrated, Stored):
             raise ValueError(
                 f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
             )
-        trails = self._trails_for(data, weights) if reset else None
+        trails = trails_of(self, data, weights) if reset else None
         self._play_round(
-            data, data.n_features, known,
-            reset=reset, record_ids=ids, weights=weights, trails=trails,
+            lambda sites, condenser: engine_of(self, sites, condenser, data, ids, weights, trails),
+            data.n_features, known, reset=reset,
         )  # fmt: skip
         self._trails = None if trails is None else (trails, data.places())
         if reset:
@@ -331,88 +331,39 @@ class FCAC(Calibrated, Stored):
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        self._play_round(pieces, n_features, schema, reset=not started)
+        self._play_round(
+            lambda sites, condenser: engine_of(self, sites, condenser, pieces), n_features, schema, reset=not started
+        )
         if not started:
             self._keep_columns(schema, feature_names)
         self._last_rows = None
         return self
 
-    def _tolerance(self) -> int | None:
-        """Sites that may vanish or collude under secure aggregation (None: the usual share); -1 without it."""
-        return -1 if self.aggregation == "plain" else parse_aggregation(self.aggregation)
-
     def _play_round(
         self,
-        data: Any,
+        bring: Callable[[dict[SiteName, Site], Condenser], Engine],
         n_features: int,
         schema: Schema | None,
         *,
         reset: bool,
-        engine: Callable[[dict[SiteName, Site]], Engine] | None = None,
-        **settings: Any,
     ) -> None:
         """Play one round, whatever brings its contributions, and only then take over what came of it.
 
         Parameters
         ----------
-        data : mapping of name to rows, or iterator of (name, rows, ...)
+        bring : callable
+            Makes the round's engine, given the sites so far and how new ones condense.
         n_features : int
         schema : Schema or None
             What the rows of a new model come through.
         reset : bool
             Whether a new model begins.
-        engine : callable, optional
-            Makes the engine, given the sites so far; by default that of sites in this process.
-        **settings
-            Those of the engine.
         """
-        server = self._first_server(schema) if reset else self.server_
+        server = server_of(self, schema) if reset else self.server_
+        condenser = condenser_of(self) if reset else self._site_condenser
         sites = {} if reset else dict(self.sites_)
-        condenser = self._condenser(reset)
-        if engine is not None:
-            brought = engine(sites)
-        elif self._tolerance() == -1:
-            brought = InProcess(
-                sites, data,
-                new_site=lambda name: Site(name, self.privacy, condenser=condenser), n_jobs=self.n_jobs, **settings,
-            )  # fmt: skip
-        else:
-            brought = self._summed(sites, data, **settings)
-        played = Round.play(server, brought)
+        played = Round.play(server, bring(sites, condenser))
         self._adopt(server, sites, n_features, condenser, played.told_before)
-
-    def _first_server(self, schema: Schema | None) -> Server:
-        if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
-            raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
-        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes, self.scale)
-
-    def _summed(
-        self,
-        sites: dict[SiteName, Site],
-        data: Any,
-        weights: Any = None,
-        trails: None = None,
-        record_ids: Any = None,
-        **settings: Any,
-    ) -> Engine:
-        from fcac.federation.pooled import Summed
-
-        if weights is not None:
-            raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
-        if not isinstance(data, Mapping):
-            data, record_ids = rows_by_site(data)
-        return Summed(sites, data, self.privacy, tolerance=self._tolerance(), record_ids=record_ids, **settings)
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _trails_for(self, data: SiteRows, weights: Mapping[SiteName, Floats] | None) -> dict[SiteName, Trail] | None:
-        """Return what notes which node counts each row, where sites can tell; rows without weight are in none."""
-        counted = weights is None or all((own > 0).all() for own in weights.values())
-        followed = self.privacy is None and isinstance(self._condenser(True), ReservoirCondenser) and counted
-        return {name: Trail() for name in data} if followed else None
 
     def _keep_columns(
         self,
@@ -430,17 +381,6 @@ class FCAC(Calibrated, Stored):
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-
-    def _condenser(self, reset: bool) -> Condenser:
-        """How new sites condense: as the model began, or, in a new model, as its server and settings ask."""
-        if not reset:
-            return self._site_condenser
-        if self.site is not None:
-            if self.max_nodes is not None or self.forgetting != "none":
-                raise ValueError("site: max_nodes and forgetting are settings of the usual condenser; leave them out")
-            return self.site
-        kind = readouts.find(self.server).condenser
-        return condenser_for(kind, self.max_nodes, forgetting=self.forgetting, scale=self.scale)
 
     def _adopt(
         self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser, told: tuple[int, int]
@@ -468,7 +408,7 @@ class FCAC(Calibrated, Stored):
         """
         check_is_fitted(self, "server_")
         name = plain_site(site)
-        if self._tolerance() != -1:
+        if is_summed(self):
             raise ValueError(
                 f"site {name!r} cannot be forgotten: under secure aggregation the server has only sums over all sites, "
                 "and a summed round cannot be unsummed. Fit again without the site; that costs each other site a new "
@@ -512,3 +452,37 @@ class FCAC(Calibrated, Stored):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "server_")
+
+    # ------------------------------------------------------------ storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, atomically; :func:`fcac.load` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        from fcac.model.models import save
+
+        save(self, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles carry labels, not the caller's rows; under `NodeRelease` not even labels."""
+        private = isinstance(self.privacy, NodeMechanism)
+        if getattr(self, "_last_rows", None) is not None and not private:
+            _ = self.labels_
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_last_rows" in state:
+            state["_last_rows"] = state["_trails"] = None
+            if private:
+                state["_last_labels"] = None
+        return state
+
+    def _storable_params(self) -> dict[str, Any]:
+        return storage.storable_params(self)
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return storage.to_parts(self)
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        storage.restore(self, meta, arrays)
