@@ -17,15 +17,14 @@ from fcac._typing import Integers
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site
 from fcac.federation.condenser import Condenser
-from fcac.federation.rounds import Engine, Round
+from fcac.federation.rounds import Engine, Round, restate
 from fcac.model import storage
-from fcac.model.calibrating import Calibrated
-from fcac.model.columns import warn_of_names
-from fcac.model.frames import are_tables, as_schema, encoded, guessed
+from fcac.model.calibrating import measured_novelty
+from fcac.model.frames import first_rows, next_rows
+from fcac.model.reading import FittedFederation
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
 from fcac.model.settings import condenser_of, engine_of, is_summed, server_of, trails_of
-from fcac.model.site_rows import SiteRows
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
@@ -34,7 +33,7 @@ from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
 
-class FCAC(Calibrated):
+class FCAC(FittedFederation):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
     Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
@@ -230,17 +229,7 @@ class FCAC(Calibrated):
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or dict of site name to array
-            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
-        y : ignored
-        groups : array-like of shape (n,) or str, optional
-            Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
-        sample_weight : array-like of shape (n,), or dict of site name to weights, optional
-            How many rows each row stands for; zero leaves a row out.
-        record_ids : array-like of shape (n,), or dict of site name to ids, optional
-            With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
-            as much as one row, and a ledger adds up per person, at all sites together.
-        **removed
+        X, y, groups, sample_weight, record_ids, **removed
             As in :meth:`fit`.
 
         Returns
@@ -262,27 +251,13 @@ class FCAC(Calibrated):
         columns: Mapping[str, Any] | None = None,
     ) -> Self:
         self._validate_params()
-        names = None if reset else getattr(self, "feature_names_in_", None)
         site_column = groups if isinstance(groups, str) else None
-        known, reasons = None if schema is None else as_schema(schema), dict[str, str]()
-        if columns is not None and (schema is not None or self.privacy is not None):
-            why = "nothing is guessed beside a schema" if self.privacy is None else "under privacy nothing is guessed"
-            raise ValueError(f"columns: {why}: describe all columns in the schema")
-        if reset and known is None and self.privacy is None:
-            known, reasons = guessed(X, groups, columns)
-        elif not reset and are_tables(X):
-            known = self.schema_
-        if known is not None:
-            X, groups = encoded(X, groups, known)
-        data = SiteRows(X, groups, self, None if names is None else list(names), known)
+        if reset:
+            data, known, reasons = first_rows(self, X, groups, schema, columns)
+        else:
+            data, known, reasons = next_rows(self, X, groups), self.schema_, {}
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.weights(sample_weight)
-        if not reset and self.schema_ is None:
-            warn_of_names(self, data.feature_names)
-        if not reset and data.n_features != self.n_features_in_:
-            raise ValueError(
-                f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
-            )
         trails = trails_of(self, data, weights) if reset else None
         self._play_round(
             lambda sites, condenser: engine_of(self, sites, condenser, data, ids, weights, trails),
@@ -291,9 +266,8 @@ class FCAC(Calibrated):
         self._trails = None if trails is None else (trails, data.places())
         if reset:
             self.runs_ = ()
-            self._keep_columns(known, data.feature_names)
-            self.guessed_ = reasons
-        if reset or site_column is not None:
+            self._keep_columns(known, data.feature_names, reasons, site_column)
+        elif site_column is not None:
             self._site_column = site_column
         self._last_rows: Any = data.table
         return self
@@ -369,14 +343,11 @@ class FCAC(Calibrated):
         self,
         schema: Schema | None,
         names: Sequence[str] | None,
-        *,
+        guessed: Mapping[str, str] = MappingProxyType({}),
         site_column: str | None = None,
     ) -> None:
         """Keep what the columns of the first table mean, and how later tables are matched with them."""
-        self.schema_, self._site_column, self.guessed_ = schema, site_column, {}
-        self._keep_names(names)
-
-    def _keep_names(self, names: Sequence[str] | None) -> None:
+        self.schema_, self.guessed_, self._site_column = schema, guessed, site_column
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -389,11 +360,63 @@ class FCAC(Calibrated):
         self._told = told
         self._site_condenser = condenser
         self.sites_ = {name: sites[name] for name in site_order(sites)}
+        if isinstance(self.privacy, NodeMechanism):
+            restate(server, self.sites_)
         self.n_features_in_ = n_features
         self._last_labels: Integers | None = None
         self._calibration: tuple[Calibration | Codebook | None] | None = None
         self._measured = None
         self._trails = None
+
+    def calibrate_novelty(
+        self,
+        X: Any,
+        groups: Any = None,
+        *,
+        epsilon: float | None = None,
+        record_ids: Any = None,
+    ) -> Self:
+        """Measure how far usual rows lie from the nodes, so that `is_novel` keeps its rate of false alarms.
+
+        With `NodeRelease` this is a second, small release: every site counts its rows by their distance to the nearest
+        node, in public bins, and adds noise; the noised counts of all sites are added up and smoothed. It is charged
+        to the ledger like a round, and the rows may be those learned or fresh ones like them; docs/results/noisy.md
+        says how well the rate is kept. Without privacy, sites keep a sample of their rows anyway. If it is called,
+        distances are taken as they are: pass *fresh* rows, since rows that were learned lie nearer to the nodes.
+
+        What was measured holds until the model learns or forgets something; it is saved and exported with the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+            Usual rows, in the forms that :meth:`fit` takes; tables are read by the model's columns and schema.
+        groups : array-like of shape (n,) or str, optional
+            Site of each row, or the name of the column of X that holds it; None: one site.
+        epsilon : float, optional
+            With `NodeRelease`: what this release costs each site, at the delta of the mechanism.
+        record_ids : array-like of shape (n,), or dict of site name to ids, optional
+            With `NodeRelease`: the id (person) of each row. The rows of a person weigh as much as one row.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fcac import FCAC
+        >>> from fcac.privacy import NodeRelease
+        >>> from fcac.privacy.samplers import InsecureTestSampler  # repeatable, for this example only
+        >>> rng = np.random.default_rng(0)
+        >>> X, fresh = rng.normal(size=(2, 5000, 2))
+        >>> privacy = NodeRelease(2.0, bounds=[[-5, 5], [-5, 5]], sampler=InsecureTestSampler(0))
+        >>> model = FCAC(privacy=privacy, random_state=0).fit(X).calibrate_novelty(X, epsilon=0.5)
+        >>> bool(0.003 < model.is_novel(fresh, alpha=0.01).mean() < 0.03)
+        True
+        """
+        check_is_fitted(self, "server_")
+        self._measured = measured_novelty(self, X, groups, epsilon, record_ids)
+        return self
 
     def forget(self, site: Any) -> Self:
         """Drop a site: the server becomes what it would have been without it, exactly.
@@ -437,12 +460,8 @@ class FCAC(Calibrated):
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or dict of site name to array
-        y : ignored
-        groups : array-like of shape (n,), optional
-        sample_weight : array-like of shape (n,), optional
-        schema : Schema or path, optional
-        columns : dict of str to str or dict, optional
+        X, y, groups, sample_weight, schema, columns
+            As in :meth:`fit`.
 
         Returns
         -------

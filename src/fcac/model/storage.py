@@ -96,17 +96,17 @@ def restore(model: FCAC, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) 
         sites[site.name] = site
     if server.kind != model.server or server.n_features not in (None, meta["n_features"]):
         raise ValueError("the server in this file does not fit its parameters")
-    model.schema_ = schema_in(meta)
-    model.guessed_ = {str(name): str(why) for name, why in meta.get("guessed", {}).items()}
-    if model.schema_ is not None and model.schema_.n_features != meta["n_features"]:
+    schema, names, column = schema_in(meta), meta["feature_names"], meta.get("site_column")
+    if schema is not None and schema.n_features != meta["n_features"]:
         raise ValueError("the schema in this file does not fit its nodes")
-    names = meta["feature_names"]
-    if names is not None:
-        if not isinstance(names, list) or len(names) != meta["n_features"]:
-            raise ValueError("the feature names in this file do not fit its nodes")
-        model._keep_names([str(name) for name in names])
-    column = meta.get("site_column")
-    model._site_column = None if column is None else str(column)
+    if names is not None and (not isinstance(names, list) or len(names) != meta["n_features"]):
+        raise ValueError("the feature names in this file do not fit its nodes")
+    model._keep_columns(
+        schema,
+        None if names is None else [str(name) for name in names],
+        {str(name): str(why) for name, why in meta.get("guessed", {}).items()},
+        None if column is None else str(column),
+    )
     server.readout.moves = moves_from_json(meta.get("moves", []))
     model._adopt(server, sites, int(meta["n_features"]), condenser, told_before_latest(server.readout))
     if "novelty" in meta:
