@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac.clusters import Communities
 from fcac.nodes import Reservoir, Trail
-from fcac.nodes.coarsen import merge_small
+from fcac.nodes.condense import merge_small
 from fcac.nodes.reservoir import BLOCK
 from fcac.search.seeds import SeedIndex, pivots_for
 

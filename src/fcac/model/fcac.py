@@ -25,6 +25,7 @@ from fcac.model.reading import FittedFederation
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
 from fcac.model.settings import condenser_of, engine_of, is_summed, server_of, trails_of
+from fcac.model.site_rows import warn_of_open_nodes
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
@@ -258,6 +259,8 @@ class FCAC(FittedFederation):
             data, known, reasons = next_rows(self, X, groups), self.schema_, {}
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.weights(sample_weight)
+        if self.privacy is None and len(data) > 1 and (reset or len(self.sites_) < 2):
+            warn_of_open_nodes(len(data))
         trails = trails_of(self, data, weights) if reset else None
         self._play_round(
             lambda sites, condenser: engine_of(self, sites, condenser, data, ids, weights, trails),
