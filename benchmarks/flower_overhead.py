@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fcac.flower.in_process import InProcessGrid
+from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings
 from flwr.app import Context, RecordDict
 
 from fcac.deployment import study
@@ -26,8 +28,6 @@ from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.federation import Contribution, Server, Site
 from fcac.flower import processes, server_app
-from fcac.flower.in_process import InProcessGrid
-from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings
 
 N_FEATURES = 8
 ROWS_PER_SITE = 200

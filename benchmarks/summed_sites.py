@@ -29,6 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fcac.flower.processes import free_port, stopped_by_signals, wait_until
+from fcac.flower.service import ServerProcess, last_words, site_settings, store_settings
+from fcac.flower.site_node import SiteNode
 
 # everything that a site loads, before the first fork; no channel is opened and no noise drawn in this process
 import fcac.deployment.pooled_agent
@@ -38,9 +41,6 @@ from fcac.deployment import study
 from fcac.deployment.aggregated_study import summing_for
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
-from fcac.flower.processes import free_port, stopped_by_signals, wait_until
-from fcac.flower.service import ServerProcess, last_words, site_settings, store_settings
-from fcac.flower.site_node import SiteNode
 from fcac.privacy import Ledger
 from fcac.privacy.samplers import OpenDPSampler
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from fcac import persistence
-from fcac.deployment import legacy, seen
+from fcac.deployment import seen
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Limits, Member
 from fcac.deployment.store import HubStore, StoreError
@@ -26,7 +25,6 @@ from testing.data import nodes_and_counts
 
 pytestmark = pytest.mark.usefixtures("_no_report")
 
-OLD = Path(__file__).parents[1] / "data" / "hub_0_1_0"
 KINDS = ("cae-fc", "communities")
 
 
@@ -278,76 +276,3 @@ def test_kill_9_at_any_moment_loses_and_doubles_nothing(tmp_path: Path, n_kills:
     for number in range(1, in_all + 1):
         expected.absorb([sent(site, number) for site in "ab"])
     assert_same_server(Hub(tmp_path / "state", settings_of(sites="ab")).snapshot().server, expected)
-
-
-# ------------------------------------------------------------ directories of 0.1.0
-
-
-def old_server(state: Path) -> tuple[dict[str, Any], Server]:
-    meta, arrays = persistence.read(state / legacy.SERVER_FILE, kind="federation")
-    return meta, Server.from_parts(meta["server"], arrays)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_directory_of_0_1_0_is_taken_over_and_goes_on(tmp_path: Path, kind: str) -> None:
-    state = tmp_path / "state"
-    shutil.copytree(OLD / kind, state)
-    meta, expected = old_server(state)
-    hub = Hub(state, settings_of(kind))
-    assert_same_server(hub.snapshot().server, expected)
-    assert {site: list(held) for site, held in hub.snapshot().newest.items()} == meta["newest"]
-    assert (hub.open_round, hub.arrived()) == (4, ["a"])
-    assert hub.journal()[-1]["event"] == "taken over"
-    # repeats are answered as before, what waits is counted once, and the forgotten site may come back
-    assert hub.receive("b", sent("b", 3).to_bytes()).outcome == "duplicate"
-    assert hub.receive("a", sent("a", 4).to_bytes()).outcome == "duplicate"
-    assert hub.receive("b", sent("b", 2).to_bytes()).outcome == "rejected"
-    assert hub.receive("c", sent("c", 4).to_bytes()).outcome == "accepted"
-    hub.close_round()
-    expected.absorb([sent("a", 4), sent("c", 4)])
-    assert_same_server(hub.snapshot().server, expected)
-    snapshots = replay(hub.snapshot().server)
-    assert snapshots is not None
-    assert [snapshot.round for snapshot in snapshots] == [1, 2, 3, 4]
-    assert not legacy.is_pending(state)
-
-
-def test_0_1_0_refuses_a_directory_that_was_taken_over(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    shutil.copytree(OLD / "cae-fc", state)
-    Hub(state, settings_of())
-    with pytest.raises(ValueError, match="upgrade fcac"):
-        persistence.read(state / legacy.SERVER_FILE, kind="federation")
-
-
-@pytest.mark.parametrize("step", ["before the commit", "after the commit", "before the marker"])
-def test_a_crash_while_taking_over_is_made_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    state = tmp_path / "state"
-    shutil.copytree(OLD / "cae-fc", state)
-    expected = old_server(state)[1]
-    commit = HubStore._commit
-
-    def crash(*args: Any) -> None:
-        if step == "after the commit":
-            commit(*args)
-        raise Crash
-
-    with monkeypatch.context() as patch:
-        if step == "before the marker":
-            patch.setattr(persistence, "write_atomic", crash)
-        else:
-            patch.setattr(HubStore, "_commit", crash)
-        with pytest.raises(Crash):
-            Hub(state, settings_of())
-    hub = Hub(state, settings_of())
-    assert_same_server(hub.snapshot().server, expected)
-    assert not legacy.is_pending(state)
-
-
-def test_two_federations_in_one_directory_are_refused(tmp_path: Path) -> None:
-    hub = Hub(tmp_path, settings_of())
-    play(hub, 1)
-    shutil.copy(OLD / "cae-fc" / legacy.SERVER_FILE, tmp_path)
-    with pytest.raises(StoreError, match="two different federations"):
-        Hub(tmp_path, settings_of())

@@ -1,15 +1,15 @@
-"""The hub: keeps the server of a federation on disk and checks what sites send. Nothing here depends on Flower.
+"""The hub: keeps the server of a federation on disk and checks what sites send, however it travels.
 
 The state directory contains:
 
 - ``inbox/ROUND/SITE.fcac``: contributions to the open round, stored as soon as they arrive;
 - ``hub.db``: the hub's store (:mod:`fcac.deployment.store`): the contributions of closed rounds, the state of the
-  server after every round, and the number of the last closed round;
+  server after every round, the number of the last closed round, and the messages that wait for sites;
 - ``global.fcac``: the model that sites may fetch (a codebook); ``journal.jsonl``: what happened; ``report.html``.
 
 A round is closed by one transaction of the store. Before it, the inbox shows which sites need not be asked again; after
 it, the inbox is obsolete. A crash at any moment therefore neither loses a contribution that has arrived nor counts one
-twice. A directory of fcac 0.1.0 is migrated when it is first used.
+twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import numpy as np
 
 from fcac import persistence
 from fcac._text import plain
-from fcac.deployment import legacy
 from fcac.deployment.inbox import Inbox
 from fcac.deployment.incoming import check_statement
 from fcac.deployment.limits import Amount, cap_round, unusual
@@ -103,13 +102,6 @@ class Hub:
         self.state.mkdir(parents=True, exist_ok=True)
         self.store = HubStore(self.state / _STORE_FILE)
         self._inbox = Inbox(self.state / "inbox")
-        if legacy.is_pending(self.state):
-            self._take_over()
-
-    def _take_over(self) -> None:
-        with self._alone():
-            if legacy.is_pending(self.state):  # another process may have done it meanwhile
-                self.note("taken over", contributions=legacy.take_over(self.state, self.store))
 
     # ------------------------------------------------------------ reading
 
@@ -255,9 +247,7 @@ class Hub:
             number = self.open_round
             if item.round != number:
                 raise ValueError(f"round {item.round} was summed, but round {number} is open")
-            from fcac.federation import Server
-
-            server = self.store.server() or Server(self.settings.server, self.settings.seed)
+            server = self.store.server() or self._first_server()
             accepted = server.absorb([item])
             self.store.close_round(number, server, accepted, {str(item.site): item.digest()})
             self.note("closed", round=number, sites=[item.site], summed=item.privacy.get("sites"))
