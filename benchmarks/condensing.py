@@ -23,7 +23,6 @@ from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from fcac.clusters import Communities
 from fcac.nodes import Reservoir
-from fcac.nodes.nearest import NearestPoint
 
 Set = tuple[str, Any, list[Any]]
 
@@ -248,8 +247,7 @@ def speed(options: Any) -> None:
         condense = time.process_time() - started
         model = Communities().update({0: (nodes, counts)}).fit()
         read = time.process_time() - started - condense
-        near = NearestPoint(nodes * model.feature_scales).nearest(X * model.feature_scales)[0]
-        found = model.node_labels[near]
+        found = model.predict(X)
         whole = time.process_time() - started
         print(
             f"nodes {how}: condense {condense:.2f}, read-out {read:.2f}, predict {whole - condense - read:.2f}, "
@@ -259,25 +257,8 @@ def speed(options: Any) -> None:
         )
 
 
-def search(options: Any) -> None:
-    """Microseconds per row of the nearest-seed search, by boxes and by matrix products."""
-    rng = np.random.default_rng(0)
-    for kind in ("clusters", "one Gaussian"):
-        for d in (1, 2, 5, 10, 20, 50, 100, 300):
-            for how in options.nodes:
-                X = gaussians(rng, 20_000, d, 20 if kind == "clusters" else 1)[0]
-                line = []
-                for boxes in (True, False):
-                    index = NearestPoint(X[:how], by_boxes=boxes)
-                    index.nearest(X[:10])
-                    started = time.process_time()
-                    index.nearest(X)
-                    line.append((time.process_time() - started) / len(X) * 1e6)
-                print(f"{kind:14s} d {d:3d} seeds {how}: boxes {line[0]:.2f}, products {line[1]:.2f}", flush=True)
-
-
 def main() -> None:
-    programs = {f.__name__: f for f in (quality, orders, unequal, least, merge, speed, search)}
+    programs = {f.__name__: f for f in (quality, orders, unequal, least, merge, speed)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", choices=programs)
     parser.add_argument("--nodes", type=int, nargs="+", default=[2000, 4000])

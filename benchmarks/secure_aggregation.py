@@ -1,7 +1,7 @@
 """Secure aggregation measured: quality of the clusters, what a step costs, and a hundred sites over TLS.
 
     python benchmarks/secure_aggregation.py quality [--sets digits] [--sites 10] [--seeds 16] [--data-dir DATA]
-    python benchmarks/secure_aggregation.py quality --sites 180 --equal --seeds 8 --sampler test
+    python benchmarks/secure_aggregation.py quality --sites 100 --equal --seeds 8 --sampler test
     python benchmarks/secure_aggregation.py cost [--sites 100]
 
 Every figure goes through the whole protocol: keys, masks, shares and totals of ``FCAC(aggregation="secure")``, with the
@@ -96,11 +96,10 @@ def cost(n_sites: int, say: Say, n_cells: int = 24, n_features: int = 64) -> Non
     """
     mechanism = NodeRelease(1, [[0, 1]] * n_features)
     tolerance = usual_tolerance(n_sites)
-    study = SigningKey.new()
     keys = {f"site-{i:05d}": SigningKey.new() for i in range(n_sites)}
-    roster = Roster("cost", 1, {n: k.public for n, k in keys.items()}, tolerance, fewest_sites(tolerance))
-    members = {n: Member(n, key, study.public, terms(mechanism)) for n, key in keys.items()}
-    hub = Collector(roster, roster.signed_by(study), 1, 1, 6, terms(mechanism))
+    roster = Roster("cost", {n: k.public for n, k in keys.items()}, tolerance, fewest_sites(tolerance))
+    members = {n: Member(n, key, roster, terms(mechanism)) for n, key in keys.items()}
+    hub = Collector(roster, 1, 1, 6, terms(mechanism))
     rng = np.random.default_rng(0)
     rows = to_grid(rng.random((10, n_features)))
     request = PooledGrowth(mechanism, None, 1).request

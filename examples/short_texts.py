@@ -19,7 +19,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac import FCAC
 from fcac.report import write_report
-from fcac.tables.telling_words import words_from_rows, words_from_vocabulary
+from fcac.tables.telling_words import words_from_vocabulary
 from fcac.tables.text_encoder import encoder
 
 DESKS = ("north", "south", "west")
@@ -61,14 +61,13 @@ def main(folder: Path) -> None:
     # The vectors are condensed and clustered like any other rows.
     model = FCAC(random_state=0).fit(vectors, groups=desks)
 
-    # Words for each cluster: from the texts, and from a public vocabulary.
+    # Words for each cluster, from a public vocabulary.
     print(f"{len(texts)} texts at {len(DESKS)} desks: {model.n_clusters_} clusters for {len(TOPICS)} topics")
     print(f"agreement with the topics (AMI): {adjusted_mutual_info_score(topics, model.labels_):.2f}")
-    from_rows = words_from_rows(texts, model.labels_.tolist(), 4)
-    from_public = words_from_vocabulary(model.cluster_centers_, known, VOCABULARY.split(), 3)
-    for cluster, public in zip(model.cluster_ids_, from_public, strict=True):
+    words = words_from_vocabulary(model.cluster_centers_, known, VOCABULARY.split(), 3)
+    for cluster, telling in zip(model.cluster_ids_, words, strict=True):
         size = (model.labels_ == cluster).sum()
-        print(f"  cluster {cluster}, {size} texts: {', '.join(from_rows.get(cluster, []))} | {', '.join(public)}")
+        print(f"  cluster {cluster}, {size} texts: {', '.join(telling)}")
     write_report(model, folder / "short_texts.html", title="Three help desks")
     print(f"Report: {folder / 'short_texts.html'}")
 

@@ -249,19 +249,11 @@ def test_architecture_names_every_package() -> None:
     named = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     there = {info.name for info in pkgutil.iter_modules(fcac.__path__) if not info.name.startswith("_")}
     assert set(named) == there
-    imports = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw_imports.py"))
-    packages = imports["packages"]()
-    assert [name for name in named if name in packages] == packages[::-1], "list packages from the bottom up"
-
-
-@pytest.mark.slow
-def test_architecture_shows_the_imports_and_files_there_are() -> None:
-    imports = runpy.run_path(str(ROOT / "docs" / "pictures" / "draw_imports.py"))
-    page = imports["PAGE"].read_text("utf-8")
-    assert imports["filled"](page) == page, "run python docs/pictures/draw_imports.py"
-    picture = (ROOT / "docs" / "pictures" / "imports.svg").read_text("utf-8")
-    drawn = set(re.findall(r'id="(\w+)-imports-(\w+)"', picture))
-    assert drawn == set(imports["imports"]()), "run python docs/pictures/draw_imports.py"
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    layers = next(found["layers"] for found in settings["tool"]["importlinter"]["contracts"] if "layers" in found)
+    order = {name.strip(): -height for height, line in enumerate(layers) for name in line.split("|")}
+    heights = [order[name] for name in named if name in order]
+    assert heights == sorted(heights), "list packages from the bottom up"
 
 
 def test_python_blocks_are_python() -> None:

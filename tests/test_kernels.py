@@ -195,10 +195,12 @@ def test_a_changed_inner_kernel_reaches_its_callers_in_other_files(tmp_path):
     package = copied_package(tmp_path)
     code = (
         "import numpy as np\n"
-        "from fcac.search.nn_descent import _measured\n"
-        "order, near, found = np.arange(2), np.array([[1], [0]]), np.full((2, 1), np.inf)\n"
-        "_measured(np.array([[0.0], [3.0]]), order, near, 0, 2, found, np.zeros((2, 1), dtype=np.int64))\n"
-        "print(found.ravel().tolist(), sum(_measured.stats.cache_hits.values()))\n"
+        "from fcac.search.exact import nearest\n"
+        "from fcac.search.screen import _pick\n"
+        "points = np.zeros((2, 30))\n"
+        "points[1, 0] = 3.0\n"
+        "found = nearest(points, points, 1, np.arange(2))[1]\n"
+        "print(found.ravel().tolist(), sum(_pick.stats.cache_hits.values()))\n"
     )
     assert run(code, tmp_path).stdout == "[9.0, 9.0] 0\n"
     assert run(code, tmp_path).stdout == "[9.0, 9.0] 1\n"

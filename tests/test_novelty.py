@@ -17,7 +17,7 @@ from fcac.clusters import Communities
 from fcac.codebook import Codebook
 from fcac.deployment.shared_codebook import for_sites
 from fcac.federation import Server, Site
-from fcac.model import CAPlusCommunities, models
+from fcac.model import models
 from fcac.report.data import gather
 from fcac.tables.schema import Column, Schema
 
@@ -137,19 +137,6 @@ def test_an_export_measures_as_the_model_does_to_the_last_bit(seed: int) -> None
         model = FCAC(server=server, random_state=0).fit(X)
         book = models.from_bytes(models.to_bytes(model.export(share_nodes=True)))
         np.testing.assert_array_equal(book.nearest(rows)[1], -model.score_samples(rows))
-
-
-def test_communities_and_their_estimators_agree(tmp_path: Path) -> None:
-    X, rows = learned(), mixed()
-    single = CAPlusCommunities().fit(X)
-    novel = single.is_novel(rows)
-    assert 100 < novel.sum() < len(rows) - 100
-    np.testing.assert_array_equal(single.predict(rows, novelty=True) == -1, novel)
-    np.testing.assert_array_equal(single.communities_.is_novel(rows), novel)
-    told = told_by_the_command(single, rows, tmp_path)
-    assert told["novel"].to_pylist() == novel.tolist()
-    assert told["label"].to_pylist() == single.predict(rows).tolist()
-    np.testing.assert_array_equal(told["distance"].to_numpy(), -single.score_samples(rows))
 
 
 @pytest.mark.parametrize("kind", [CAPlus, CAEFC])

@@ -118,7 +118,6 @@ def side_by_side(path: Path) -> None:
     from sklearn.datasets import make_blobs, make_circles, make_moons
 
     from fcac import FCAC
-    from fcac.model import CAPlusCommunities
 
     rng = np.random.default_rng(0)
     sheared = make_blobs(1200, random_state=170)[0] @ np.array([[0.6, -0.6], [-0.4, 0.8]])
@@ -129,7 +128,7 @@ def side_by_side(path: Path) -> None:
         "unequal": (make_blobs(1200, cluster_std=[1.0, 2.5, 0.5], random_state=170)[0], 3),
         "one square": (rng.random((1200, 2)), 1),
     }
-    figure, grid = plt.subplots(len(sets), 5, figsize=(8.4, 8.4), gridspec_kw={"wspace": 0.06, "hspace": 0.06})
+    figure, grid = plt.subplots(len(sets), 4, figsize=(6.8, 8.4), gridspec_kw={"wspace": 0.06, "hspace": 0.06})
     for lines, (name, (rows, k)) in zip(grid, sets.items(), strict=True):
         low, high = rows.min(axis=0), rows.max(axis=0)
         rows = rng.permutation((rows - low) / (high - low))
@@ -137,7 +136,6 @@ def side_by_side(path: Path) -> None:
             lines,
             {
                 "FCAC": FCAC(),
-                "CAPlusCommunities": CAPlusCommunities(),
                 "FCAC, server cae-fc": FCAC(server="cae-fc", random_state=0),
                 "HDBSCAN": HDBSCAN(min_cluster_size=15, copy=True),
                 "k-means, told k": KMeans(k, n_init=10, random_state=0),

@@ -77,5 +77,4 @@ __getattr__, __dir__ = _lazy.attach(
         "save": "fcac.model",
     },
 )
-_lazy.keep_old_modules_working()
 del _lazy

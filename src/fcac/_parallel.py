@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
+_ROWS_PER_THREAD = 4096
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -25,6 +27,11 @@ def n_cores() -> int:
 def n_workers(n_jobs: int | None) -> int:
     """Return the number of workers that `n_jobs` requests; None and negative numbers request one per core."""
     return n_cores() if n_jobs is None or n_jobs < 0 else max(1, n_jobs)
+
+
+def threads_for(n_rows: int) -> int:
+    """Return how many threads reading so many rows is worth; starting a thread for a few costs more than it saves."""
+    return max(1, min(n_cores(), n_rows // _ROWS_PER_THREAD))
 
 
 def in_ranges(work: Callable[[int, int], None], n: int) -> None:

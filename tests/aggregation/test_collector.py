@@ -122,7 +122,7 @@ def test_same_closed_stages_give_the_same_total_after_a_restart():
         parties.hub.close_stage()
     total = parties.hub.total
     again = Parties(4, 1)
-    again.hub = type(parties.hub)(parties.roster, parties.signed, 1, 1, 2, b"terms of the study")
+    again.hub = type(parties.hub)(parties.roster, 1, 1, 2, b"terms of the study")
     for answers in kept:
         if again.hub.stage == "mask":
             again.hub.begin_step(b"task 1")

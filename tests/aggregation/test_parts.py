@@ -1,4 +1,4 @@
-"""Keys, masks, shares, neighbourhoods, rosters and shares of noise."""
+"""Keys, masks, shares, messages and shares of noise."""
 
 import itertools
 import math
@@ -6,15 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from fcac.aggregation import Roster, SigningKey
 from fcac.aggregation.keys import AgreementKey, new_seed, seal, unseal
 from fcac.aggregation.masks import expand, from_residues, most_rows, to_residues
+from fcac.aggregation.member import certain_shares, threshold, witnesses_needed
 from fcac.aggregation.messages import REQUEST, Message, MessageError, as_bits
-from fcac.aggregation.neighbours import FAILURE_BITS, circle_for, neighbourhoods
 from fcac.aggregation.noise import distance_to_gaussian, share_scale, summed_rho
-from fcac.aggregation.roster import fewest_sites
 from fcac.aggregation.shares import PRIME, combine, split
-from fcac.exceptions import AggregationRefused
 from fcac.privacy.cell_statistics import UNIT, WEIGHT
 from fcac.privacy.zcdp import gaussian_scale
 
@@ -73,42 +70,16 @@ def test_fewer_shares_say_nothing():
     assert all(pow(a, PRIME - 1, PRIME) == 1 for a in (2, 3, 5, 7, 11, 13))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n_sites", "tolerance"), [(4, 1), (10, 3), (100, 10), (100, 33), (1000, 100), (3000, 30)])
-def test_circles_bear_what_they_must(n_sites, tolerance):
-    circle = circle_for(n_sites, tolerance)
-    assert circle.n_neighbours - circle.n_bad >= circle.threshold > circle.n_bad
-    if circle.n_neighbours < n_sites - 1:
-        assert 2 * circle.threshold > circle.n_neighbours + circle.n_bad
-    rng = np.random.default_rng(0)
-    near = neighbourhoods(n_sites, circle.n_neighbours, b"seed")
-    bad = set(rng.choice(n_sites, tolerance, replace=False).tolist())
-    assert max(len(bad.intersection(others)) for others in near) <= circle.n_bad
-    assert 2.0**-FAILURE_BITS < 1e-12
-
-
-def test_too_few_sites_for_a_circle():
-    with pytest.raises(ValueError, match="more than three times"):
-        circle_for(6, 2)
-
-
-def test_rosters():
-    study, keys = SigningKey.new(), {name: SigningKey.new().public for name in "dcba"}
-    roster = Roster("trial", 3, keys, 1, 4)
-    data = roster.signed_by(study)
-    assert Roster.read(data, study.public) == roster
-    assert roster.names == list("abcd")
-    with pytest.raises(AggregationRefused, match="cannot be read"):
-        Roster.read(data[:-3], study.public)
-    for broken, message in [
-        ({"tolerance": 0}, "tolerance must be"),
-        ({"least": 3}, "at least 4"),
-        ({"least": 5}, "4 sites cannot"),
-        ({"keys": dict.fromkeys("abcd", b"short")}, "32 bytes"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            Roster(**{"study": "x", "version": 1, "keys": keys, "tolerance": 1, "least": 4, **broken})
-    assert fewest_sites(10) == 31
+@pytest.mark.parametrize("tolerance", range(1, 34))
+def test_numbers_of_shares_and_witnesses_bear_what_they_must(tolerance):
+    for n_sites in range(3 * tolerance + 1, 101):
+        # those that remain suffice, and colluders alone do not
+        assert n_sites - tolerance >= threshold(n_sites, tolerance) > tolerance
+        needed = witnesses_needed(n_sites, tolerance)
+        assert n_sites - tolerance >= needed
+        # honest sites sign one list, colluders two
+        assert 2 * needed > n_sites + tolerance
+        assert certain_shares(n_sites, tolerance) > tolerance
 
 
 def test_messages_are_checked():

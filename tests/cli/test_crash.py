@@ -65,14 +65,15 @@ class Killing:
 
     def __init__(self, folder: Path) -> None:
         rng = np.random.default_rng(0)
-        np.savez(folder / "day1.npz", X=rng.normal(size=(4_000, 4)))
-        np.savez(folder / "day2.npz", X=rng.normal(size=(4_000, 4)) + 3)
+        for name, shift in (("day1", 0), ("day2", 3)):
+            rows = rng.normal(size=(4_000, 4)) + shift
+            np.savez(folder / f"{name}.npz", X=rows, site=np.arange(4_000) % 3)
         self.folder, self.model = folder, folder / "model.fcac"
         self.forking = subprocess.Popen(
             [sys.executable, "-c", _FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.fit = ["fit", folder / "day1.npz", "--sites", 3, "-o", self.model]
-        self.update = ["update", self.model, folder / "day2.npz", "--sites", 3]
+        self.fit = ["fit", folder / "day1.npz", "--site-column", "site", "-o", self.model]
+        self.update = ["update", self.model, folder / "day2.npz", "--site-column", "site"]
         assert self.run(self.fit) == 0
         self.old = self.model.read_bytes()
         started = time.monotonic()

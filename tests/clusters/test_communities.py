@@ -8,18 +8,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_wine, make_moons
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcac import CAPlus
 from fcac.clusters import Change, Communities
-from fcac.clusters.snn_graph import neighbours_for, shared_neighbour_graph
+from fcac.clusters.snn_graph import neighbours_for
 from fcac.clusters.tracking import match_clusters
-from fcac.model import CAPlusCommunities
 from fcac.paper.splits import paper_dirichlet
-from fcac.search.exact import Searcher, distinct, nearest
-from fcac.search.knn_lists import build_lists, update_lists
-from fcac.search.nn_descent import nearest_approximate
+from fcac.search.exact import distinct, nearest
 from testing.data import sites_with_nodes
+from testing.graphs import shared_neighbour_graph
 
 
 def contributions(X, y, n_sites, seed=0):
@@ -58,36 +55,6 @@ def test_neighbours_equal_brute_force_with_ties_to_the_lower_position(n_features
     found, squared = nearest(points, points, 9, own)
     assert np.array_equal(found, brute_force(points, points, 9, own))
     assert (np.diff(squared, axis=1) >= 0).all()
-
-
-@pytest.mark.parametrize("n_features", [3, 25])
-def test_updated_lists_equal_lists_made_anew(n_features):
-    generator = np.random.default_rng(2)
-    old = np.round(generator.normal(size=(400, n_features)), 1)
-    before = build_lists(Searcher(old), 8)
-    stays = np.sort(generator.choice(400, 350, replace=False))
-    # new points fall between the old ones, whose order stays
-    places = np.sort(generator.choice(390, 350, replace=False))
-    points = np.round(generator.normal(size=(390, n_features)), 1)
-    points[places] = old[stays]
-    position_of_old = np.full(400, -1)
-    position_of_old[stays] = places
-    found = update_lists(Searcher(old).updated(points, position_of_old), before, position_of_old)
-    anew = build_lists(Searcher(points), 8)
-    assert np.array_equal(found.near, anew.near)
-    assert np.array_equal(found.squared, anew.squared)
-    was, now = before.near[stays], found.near[places]
-    same = (np.sort(position_of_old[was], axis=1) == np.sort(now, axis=1)).all(axis=1)
-    assert np.array_equal(found.changed[places], ~same)
-
-
-@pytest.mark.slow
-def test_approximate_neighbours_are_mostly_the_exact_ones():
-    points = np.concatenate([np.random.default_rng(s).normal(3 * s, 1, size=(1500, 12)) for s in range(4)])
-    near, _ = nearest_approximate(points, 15)
-    exact, _ = nearest(points, points, 15, np.arange(len(points)))
-    assert np.mean([len(set(a) & set(b)) / 15 for a, b in zip(near, exact, strict=True)]) > 0.9
-    assert not (near == np.arange(len(points))[:, None]).any()
 
 
 def test_distinct_points_do_not_depend_on_order_and_zero_has_no_sign():
@@ -240,7 +207,7 @@ def test_given_number_of_clusters_is_kept():
 def test_ten_rounds_of_coming_going_and_drift_equal_one_shot():
     generator = np.random.default_rng(5)
     held = sites_with_nodes(5, n_sites=20)
-    model = Communities(neighbors="exact").update(held).fit()
+    model = Communities().update(held).fit()
     for number in range(10):
         leaving, changing = generator.choice(list(held), 2, replace=False)
         model.drop_site(leaving)
@@ -248,12 +215,17 @@ def test_ten_rounds_of_coming_going_and_drift_equal_one_shot():
         held[changing] = held[changing][0] + generator.normal(0, 0.3, size=held[changing][0].shape), held[changing][1]
         held[100 + number] = sites_with_nodes(5 + number, n_sites=1)[0]
         model.update({site: held[site] for site in (changing, 100 + number)}).fit()
-    anew = Communities(neighbors="exact").update(dict(reversed(held.items()))).fit()
+    anew = Communities().update(dict(reversed(held.items()))).fit()
     assert np.array_equal(model.nodes, anew.nodes)
     assert np.array_equal(model._result().near()[0], anew._result().near()[0])
     assert adjusted_rand_score(model.node_labels, anew.node_labels) == 1
     X = generator.normal(size=(500, 3)) * 6
     assert adjusted_rand_score(model.predict(X), anew.predict(X)) == 1
+
+
+def label_of_nodes(model, held):
+    sites = [site for site in model.sites for _ in held[site][0]]
+    return dict(zip(zip(sites, map(tuple, model.nodes), strict=True), model.node_labels, strict=True))
 
 
 @pytest.mark.slow
@@ -263,13 +235,12 @@ def test_ids_stay_while_sites_come_and_go():
     held = {site: pool[site] for site in range(15)}
     model = Communities().update(held).fit()
     for number in range(10):
-        before = dict(zip(zip(model.node_sites, map(tuple, model.nodes), strict=True), model.node_labels, strict=True))
+        before = label_of_nodes(model, held)
         leaving = generator.choice(list(held))
         del held[leaving]
         held[15 + number] = pool[15 + number]
         model.drop_site(leaving).set_site(15 + number, *pool[15 + number]).fit()
-        now = zip(zip(model.node_sites, map(tuple, model.nodes), strict=True), model.node_labels, strict=True)
-        kept = [before[node] == label for node, label in now if node in before]
+        kept = [before[node] == label for node, label in label_of_nodes(model, held).items() if node in before]
         assert np.mean(kept) > 0.9  # a border may come or go with a site
 
 
@@ -405,8 +376,8 @@ def test_damaged_state_is_refused(damage):
 def test_wrong_input_is_named():
     with pytest.raises(ValueError, match="n_clusters"):
         Communities(n_clusters=0)
-    with pytest.raises(ValueError, match="neighbors"):
-        Communities(neighbors="some")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_nodes"):
+        Communities(max_nodes=1)
     model = Communities()
     with pytest.raises(ValueError, match="no nodes"):
         model.fit()
@@ -426,36 +397,3 @@ def test_wrong_input_is_named():
         model.predict([[np.inf]])
     with pytest.raises(ValueError, match="level"):
         model.clusters_at(5)
-
-
-# ---------------------------------------------------------------- the estimator
-
-
-@parametrize_with_checks([CAPlusCommunities()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-def test_estimator_learns_on_and_keeps_names():
-    generator = np.random.default_rng(0)
-    first = generator.permutation(np.concatenate([generator.normal(c, 0.5, size=(3000, 4)) for c in (0, 6)]))
-    model = CAPlusCommunities().partial_fit(first)
-    a, b = model.predict([[0] * 4, [6] * 4])
-    model.partial_fit(generator.normal(12, 0.5, size=(3000, 4)))
-    again_a, again_b, c = model.predict([[0] * 4, [6] * 4, [12] * 4])
-    assert (a, b) == (again_a, again_b)
-    assert c not in (a, b)
-    assert set(model.labels_) == {c}
-    assert model.n_samples_seen_ == 9000
-    assert ("born", c) in {(change.kind, change.cluster) for change in model.lineage_}
-
-
-@pytest.mark.slow
-def test_estimator_parts_round_trip():
-    X = load_digits().data
-    model = CAPlusCommunities(neighbors="exact").fit(X)
-    again = CAPlusCommunities(neighbors="exact")
-    meta, arrays = model._to_parts()
-    again._restore(json.loads(json.dumps(meta)), arrays)
-    assert np.array_equal(again.predict(X), model.predict(X))
-    assert np.array_equal(again.partial_fit(X[:50]).node_labels_, model.partial_fit(X[:50]).node_labels_)

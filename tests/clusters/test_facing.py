@@ -7,8 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 from fcac import FCAC
 from fcac.clusters.facing import facing_parts
 from fcac.clusters.snn_graph import neighbours_for
-from fcac.search.exact import Searcher
-from fcac.search.knn_lists import build_lists
+from fcac.search.exact import Searcher, build_lists
 
 
 def spirals(arms, per_arm, turns=1.1):
@@ -26,7 +25,7 @@ def lines(per_line):
 
 def parts_of(points, mass=None):
     mass = np.ones(len(points)) if mass is None else mass
-    near, _, _ = build_lists(Searcher(points), neighbours_for(len(points)))
+    near, _ = build_lists(Searcher(points), neighbours_for(len(points)))
     return facing_parts(points, mass, near, 1.2)
 
 

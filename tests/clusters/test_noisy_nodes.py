@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fcac.clusters import Communities
-from fcac.clusters.noisy_nodes import cluster_noisy_nodes
+from fcac.clusters import noisy_nodes as noisy_nodes_room
+from fcac.clusters.cluster_tree import Tree
 from fcac.federation import Contribution, Server, Site
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
@@ -37,7 +39,8 @@ def ring(n: int, radius: float, noise: float, rng: np.random.Generator) -> np.nd
 
 def test_ten_noisy_nodes_are_enough_whatever_the_units() -> None:
     nodes, counts, deviation, of_counts, truth = noisy_nodes(3, 4, 0.12, seed=0)
-    labels, places = cluster_noisy_nodes(nodes, counts, deviation, of_counts)
+    model = Communities().set_site("a", nodes, counts, deviation, of_counts).fit()
+    labels, places = model.node_labels, model.nodes
     assert agree(labels, truth)
     centres = np.array([nodes[truth == g].mean(axis=0) for g in range(3)])[truth]
     assert np.abs((places - centres) / deviation).mean() < np.abs((nodes - centres) / deviation).mean()
@@ -47,8 +50,9 @@ def test_ten_noisy_nodes_are_enough_whatever_the_units() -> None:
 def test_shapes_are_found_by_the_graph_once_noise_is_small() -> None:
     rng = np.random.default_rng(1)
     nodes = np.concatenate([ring(120, 1.0, 0.02, rng), ring(160, 2.5, 0.02, rng)])
-    labels, _ = cluster_noisy_nodes(nodes, np.full(280, 40.0), np.full(280, 0.02), 2.0)
-    assert agree(labels, np.repeat([0, 1], [120, 160]))
+    noise = np.full((280, 2), 0.02), np.full(280, 2.0)
+    model = Communities().set_site("a", nodes, np.full(280, 40.0), *noise).fit()
+    assert agree(model.node_labels, np.repeat([0, 1], [120, 160]))
 
 
 def test_the_number_of_clusters_can_be_told() -> None:
@@ -93,6 +97,17 @@ def test_fitting_twice_and_storing_change_nothing() -> None:
     model.drop_site(2).fit()
     assert model.n_rounds == rounds + 1
     assert len(model.nodes) == 16
+
+
+@pytest.mark.parametrize(("inside", "each", "firm"), [(0.95, 9, True), (0.95, 8, False), (0.7, 9, False)])
+def test_a_graph_of_few_nodes_is_believed_if_it_is_very_modular(inside: float, each: int, firm: bool) -> None:
+    """Ten clusters with this share of the weight inside have a modularity of it less a tenth: .85, or .6."""
+    labels, apart = np.repeat(np.arange(10), each), (1 - inside) / 90
+    weights = np.full((10, 10), apart) + np.diag(np.full(10, inside / 10 - apart))
+    graph = Tree(labels, weights, [np.array([a]) for a in range(10)], stability=np.full(10, np.nan))
+    one = SimpleNamespace(labels=np.zeros(10 * each, dtype=int))  # merging finds nothing
+    now = SimpleNamespace(places=SimpleNamespace(first=np.arange(10 * each)))
+    assert noisy_nodes_room._is_firm(graph, now, one) == firm
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,19 @@
-"""Many nodes: searching in boxes, approximate lists, graphs in memory order, and what continual use does to them."""
+"""Many nodes: searching in boxes, and condensing what would be too many to read."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
+from sklearn.metrics import adjusted_mutual_info_score
 
-from fcac.clusters import Communities, cluster_tree, leiden
+from fcac.clusters import Communities
 from fcac.clusters.cluster_tree import relabel_consecutive
-from fcac.clusters.snn_graph import dimension_of, shared_neighbour_graph
-from fcac.search import morton_order as readout_places
+from fcac.clusters.snn_graph import dimension_of
 from fcac.search.box_tree import BoxTree, spatial_order
-from fcac.search.exact import Searcher, nearest
-from fcac.search.morton_order import MortonOrder, grid_of
-from fcac.search.nn_descent import nearest_approximate
+from fcac.search.exact import nearest
 from testing.data import mixture
-
-
-def recall(found, exact):
-    return np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(found.tolist(), exact.tolist(), strict=True)])
+from testing.graphs import shared_neighbour_graph
 
 
 def plain_lists(points, queries, k, own):
@@ -48,51 +42,12 @@ def test_boxes_find_exactly_the_nearest_with_ties_to_the_lower_position(n, n_fea
     assert np.array_equal(squared, expected_squared)
 
 
-def test_boxes_tell_who_reaches_a_query():
-    points, queries = mixture(1500, 4, 1), mixture(60, 4, 2)
-    reach = np.random.default_rng(0).uniform(-1, 6, size=1500)
-    asker, asked, squared = BoxTree(points).reverse_neighbors(queries, reach)
-    gaps = ((queries[:, None] - points[None]) ** 2).sum(axis=2)
-    assert set(zip(asker.tolist(), asked.tolist(), strict=True)) == set(
-        zip(*(part.tolist() for part in np.nonzero(gaps <= reach)), strict=True)
-    )
-    assert np.allclose(squared, gaps[asker, asked])
-
-
 def test_order_in_space_keeps_neighbours_together_and_leaves_nobody_out():
     points = mixture(4000, 3, 3)
     order = spatial_order(points)
     assert np.array_equal(np.sort(order), np.arange(4000))
     step = np.linalg.norm(np.diff(points[order], axis=0), axis=1).mean()
     assert step < 0.4 * np.linalg.norm(np.diff(points, axis=0), axis=1).mean()
-
-
-@pytest.mark.parametrize("points", [mixture(6000, 24, 4), np.zeros((500, 3)), np.repeat(mixture(300, 5, 5), 4, axis=0)])
-def test_approximate_lists_are_whole_without_the_point_itself_and_repeatable(points):
-    near, squared = nearest_approximate(points, 15)
-    assert (np.sort(near, axis=1)[:, 1:] != np.sort(near, axis=1)[:, :-1]).all()
-    assert not (near == np.arange(len(points))[:, None]).any()
-    assert near.min() >= 0
-    assert near.max() < len(points)
-    assert (np.diff(squared, axis=1) >= 0).all()
-    again, _ = nearest_approximate(points.copy(), 15)
-    assert np.array_equal(near, again)
-
-
-@pytest.mark.slow
-def test_approximate_lists_mended_after_a_change_are_as_good_as_new_ones():
-    points = mixture(8000, 16, 6)
-    near, _ = nearest_approximate(points, 18)
-    changed = np.random.default_rng(7).choice(8000, 200, replace=False)
-    points = points.copy()
-    points[changed] = mixture(200, 16, 8)
-    known = np.where(np.isin(near, changed), -1, near)
-    known[changed] = -1
-    mended, _ = nearest_approximate(points, 18, known)
-    exact, _ = nearest(points, points, 18, np.arange(8000))
-    assert recall(mended[changed], exact[changed]) > 0.95
-    assert recall(mended, exact) > 0.95
-    assert recall(mended, exact) > recall(nearest_approximate(points, 18)[0], exact) - 0.01
 
 
 def test_compiled_graph_equals_its_definition():
@@ -116,154 +71,75 @@ def test_compiled_graph_equals_its_definition():
     assert graph.has_sorted_indices
 
 
-@pytest.mark.slow
-def test_order_in_memory_does_not_show_in_the_result(monkeypatch):
-    nodes, counts = mixture(3000, 6, 10), np.ones(3000)
-    plain = Communities().set_site(0, nodes, counts).fit()
-    monkeypatch.setattr(readout_places, "ORDER_FROM", 100)
-    ordered = Communities().set_site(0, nodes, counts).fit()
-    assert adjusted_mutual_info_score(plain.node_labels, ordered.node_labels) > 0.99
+# ---------------------------------------------------------------- more nodes than are read
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("neighbors", ["approximate", "exact"])
-def test_rounds_of_many_nodes_are_close_to_one_shot(neighbors, monkeypatch):
-    """Sites join, leave and drift; lists are mended every round, the graph is put in memory order as with very many."""
-    monkeypatch.setattr(readout_places, "ORDER_FROM", 1000)
-    held = {site: (mixture(120, 14, site), np.full(120, 1.0 + site % 3)) for site in range(25)}
-    model = Communities(neighbors=neighbors).update(held).fit()
-    generator = np.random.default_rng(0)
-    for number in range(4):
-        leaving, *drifting = generator.choice(list(held), 3, replace=False).tolist()
-        model.drop_site(leaving)
-        del held[leaving]
-        for site in drifting:
-            held[site] = held[site][0] + generator.normal(0, 0.3, size=held[site][0].shape), held[site][1]
-        held[100 + number] = mixture(120, 14, 100 + number), np.ones(120)
-        model.update({site: held[site] for site in (*drifting, 100 + number)}).fit()
-    assert model._result().exact == (neighbors == "exact")
-    anew = Communities(neighbors=neighbors).update(held).fit()
-    assert adjusted_mutual_info_score(model.node_labels, anew.node_labels) >= 0.99
-    if neighbors == "exact":
-        assert np.array_equal(model._result().near()[0], anew._result().near()[0])
-        assert adjusted_rand_score(model.node_labels, anew.node_labels) == 1
-    else:
-        truth = Communities(neighbors="exact").update(held).fit()
-        assert adjusted_mutual_info_score(model.node_labels, truth.node_labels) >= 0.99
+def blobs_of_sites(n_sites, n=400, n_features=3):
+    """Nodes of sites, and the blob of each."""
+    generator = np.random.default_rng(3)
+    centres = generator.uniform(-12, 12, size=(6, n_features))
+    held, blobs = {}, []
+    for site in range(n_sites):
+        blob = generator.integers(6, size=n)
+        nodes = centres[blob] + generator.normal(size=(n, n_features))
+        held[site] = nodes, np.ceil(generator.pareto(1.5, size=n)).clip(1, 100)
+        blobs.append(blob)
+    return held, np.concatenate(blobs)
 
 
-# ---------------------------------------------------------------- many nodes, in an order that lasts
+def test_more_nodes_than_are_read_are_condensed_and_nothing_is_lost():
+    held, blobs = blobs_of_sites(8)
+    model = Communities(max_nodes=600).update(held).fit()
+    counted_in = model.counted_in
+    counts = np.concatenate([counts for _, counts in held.values()])
+    assert len(model.nodes) == 600
+    assert np.allclose(np.bincount(counted_in, weights=counts), model.counts)
+    nodes = np.concatenate([nodes for nodes, _ in held.values()])
+    assert np.allclose(model.counts @ model.nodes, counts @ nodes)
+    assert adjusted_mutual_info_score(blobs, model.node_labels[counted_in]) > 0.98
+    assert Communities(max_nodes=3200).update(held).fit().counted_in is None
 
 
-@pytest.fixture(params=[6_000, pytest.param(24_000, marks=pytest.mark.soak)])
-def many(request, monkeypatch):
-    """A number of nodes that is treated as many; the small form has the limits moved down to it."""
-    if request.param < readout_places.ORDER_FROM:
-        limit = request.param * 5 // 6
-        monkeypatch.setattr(readout_places, "ORDER_FROM", limit)
-        for module in (leiden, cluster_tree):
-            monkeypatch.setattr(module, "PIECES_FROM", limit)
-    return request.param
+def test_a_condensed_model_forgets_a_site_exactly():
+    held, _ = blobs_of_sites(8)
+    model = Communities(max_nodes=600).update(held).fit().drop_site(3).fit()
+    rest = {site: part for site, part in held.items() if site != 3}
+    anew = Communities(max_nodes=600).update(dict(reversed(rest.items()))).fit()
+    assert np.array_equal(model.nodes, anew.nodes)
+    assert np.array_equal(model.counts, anew.counts)
+    assert np.array_equal(relabel_consecutive(model.node_labels), relabel_consecutive(anew.node_labels))
 
 
-def many_sites(n, n_features, n_sites=50, lattice=False):
-    generator = np.random.default_rng(n_features)
-    nodes = mixture(n, n_features, 20, n_blobs=12)
-    nodes = np.rint(nodes * 50) if lattice else nodes
-    counts = np.ceil(generator.pareto(1.5, size=n)).clip(1, 100)
-    return dict(enumerate(zip(np.split(nodes, n_sites), np.split(counts, n_sites), strict=True)))
+def test_clusters_keep_their_names_when_nodes_become_too_many_to_be_read():
+    held, _ = blobs_of_sites(8)
+    model = Communities(max_nodes=600).update({0: held[0]}).fit()
+    before = {label: model.nodes[model.node_labels == label].mean(axis=0) for label in model.cluster_ids}
+    model.update(held).fit()
+    assert set(model.cluster_ids) == set(before)
+    for label, centre in before.items():
+        assert np.linalg.norm(model.nodes[model.node_labels == label].mean(axis=0) - centre) < 1
 
 
-def play_rounds(model, held, n_rounds, lattice=False):
-    """Each round one site leaves, one joins, one drifts and one has other counts."""
-    generator = np.random.default_rng(0)
-    for number in range(n_rounds):
-        leaving, drifting, counting = generator.choice(list(held), 3, replace=False).tolist()
-        model.drop_site(leaving)
-        nodes, counts = held.pop(leaving)
-        step = generator.normal(0, 0.3, size=nodes.shape)
-        held[1000 + number] = nodes + (np.rint(step * 10) if lattice else step), counts
-        held[drifting] = held[drifting][0] + (np.rint(step * 3) if lattice else step), held[drifting][1]
-        held[counting] = held[counting][0], held[counting][1] + 1
-        model.update({site: held[site] for site in (drifting, counting, 1000 + number)}).fit()
+def test_a_condensed_model_survives_storage():
+    held, _ = blobs_of_sites(8)
+    model = Communities(max_nodes=600).update(held).fit()
+    again = Communities.from_parts(*model.to_parts())
+    assert again.max_nodes == 600
+    assert np.array_equal(again.nodes, model.nodes)
+    assert np.array_equal(again.node_labels, model.node_labels)
+    meta, _ = again.to_parts()
+    assert meta["fitted"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n_features", "lattice"), [(2, False), (2, True), (8, False)])
-def test_many_nodes_after_changes_equal_one_shot_in_every_bit(n_features, lattice, many):
-    held = many_sites(many, n_features, lattice=lattice)
-    model = Communities().update(held).fit()
-    assert len(model._result().points) >= readout_places.ORDER_FROM
-    play_rounds(model, held, 2, lattice)
-    mended, anew = model._result(), Communities().update(held).fit()._result()
-    # nothing was made from nothing: every part comes from the fit before
-    assert mended.exact
-    assert mended.lists().changed is not None
-    assert 0 < mended.lists().changed.sum() < 0.9 * len(mended.points)
-    assert np.array_equal(mended.points, anew.points)
-    assert np.array_equal(mended.point_of, anew.point_of)
-    assert np.array_equal(mended.near()[0], anew.near()[0])
-    assert np.array_equal(mended.near()[1], anew.near()[1])
-    for ours, theirs in zip(mended._edges, anew._edges, strict=True):
-        assert np.array_equal(ours, theirs)
-    assert np.array_equal(mended.tree().atom_of, anew.tree().atom_of)
-    assert np.array_equal(mended.tree().block_weights, anew.tree().block_weights)
-    assert np.array_equal(relabel_consecutive(mended.ids), relabel_consecutive(anew.ids))
-
-
-@pytest.mark.slow
-def test_growing_beyond_and_shrinking_below_the_order_of_many_equals_one_shot(many):
-    held = many_sites(many * 11 // 12, 3, n_sites=10)
-    few = {site: held[site] for site in range(9)}
-    model = Communities().update(few).fit()
-    assert len(model.nodes) < readout_places.ORDER_FROM
-    assert np.array_equal(relabel_consecutive(model.update(held).fit().node_labels), labels_of_one_shot(held))
-    assert np.array_equal(relabel_consecutive(model.drop_site(9).fit().node_labels), labels_of_one_shot(few))
-
-
-def labels_of_one_shot(held):
-    return relabel_consecutive(Communities().update(held).fit().node_labels)
-
-
-@pytest.mark.slow
-def test_many_nodes_with_approximate_lists_stay_close_to_one_shot(many):
-    held = many_sites(many, 16)
-    model = Communities(neighbors="approximate").update(held).fit()
-    play_rounds(model, held, 2)
-    result = model._result()
-    assert not result.exact
-    assert result.lists().changed is not None
-    anew = Communities(neighbors="approximate").update(held).fit()
-    assert adjusted_mutual_info_score(model.node_labels, anew.node_labels) >= 0.99
-    some = np.random.default_rng(0).choice(len(result.points), 500, replace=False)
-    exact, _ = Searcher(result.points).nearest(result.points[some], result.near()[0].shape[1], own=some)
-    assert recall(result.near()[0][some], exact) > 0.97
-
-
-def test_places_do_not_depend_on_who_sent_them():
-    nodes = np.rint(mixture(30_000, 2, 21) * 30)
-    grid = grid_of(nodes.mean(axis=0), nodes.var(axis=0), np.ones(2))
-    places = MortonOrder(nodes, grid)
-    assert len(places.first) == len(np.unique(nodes, axis=0)) >= readout_places.ORDER_FROM
-    assert np.array_equal(nodes[places.first][places.point_of], nodes)
-    shuffled = np.random.default_rng(1).permutation(len(nodes))
-    again = MortonOrder(nodes[shuffled], grid)
-    assert np.array_equal(nodes[shuffled][again.first], nodes[places.first])
-    step = np.linalg.norm(np.diff(nodes[places.first], axis=0), axis=1).mean()
-    assert step < 0.1 * np.linalg.norm(np.diff(nodes, axis=0), axis=1).mean()
-
-
-def test_boxes_left_as_they_are_search_like_new_ones():
-    points = np.rint(mixture(3000, 3, 22) * 3)
-    moved = np.full(3000, -1)
-    stays = np.sort(np.random.default_rng(0).choice(3000, 2900, replace=False))
-    places = np.sort(np.random.default_rng(1).choice(3000, 2900, replace=False))
-    moved[stays] = places
-    later = np.rint(mixture(3000, 3, 23) * 3)
-    later[places] = points[stays]
-    mended = Searcher(points).updated(later, moved)
-    assert mended.boxes is not None
-    assert len(mended.boxes.names()) == 2900
-    own = np.arange(3000)
-    for ours, theirs in zip(mended.nearest(later, 9, own), Searcher(later).nearest(later, 9, own), strict=True):
-        assert np.array_equal(ours, theirs)
+def test_noise_of_nodes_goes_on_where_they_are_condensed():
+    held, _ = blobs_of_sites(4, n=100)
+    model = Communities(max_nodes=90)
+    for site, (nodes, counts) in held.items():
+        model.set_site(site, nodes, counts, np.full(nodes.shape, 0.5), np.ones(100))
+    given = model._bounded()
+    (deviation, of_counts), (nodes, counts) = given.noise["all sites"], given.held["all sites"]
+    heaviest = np.argmax(np.bincount(given.counted_in))
+    own = np.concatenate([counts for _, counts in held.values()])[given.counted_in == heaviest]
+    assert np.allclose(deviation[heaviest], 0.5 * np.sqrt((own**2).sum()) / own.sum())
+    assert np.isclose(of_counts[heaviest], np.sqrt(len(own)))
+    assert len(nodes) == len(counts) == 90

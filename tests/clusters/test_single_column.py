@@ -80,3 +80,12 @@ def test_clusters_that_differ_in_two_columns_or_in_a_number_stay():
         (level[:, None], [Block(1, "category")]),
     ):
         assert join_single_columns(tree_of(labels), rows, np.ones(400), blocks).n_clusters == 2
+
+
+@pytest.mark.parametrize(("n", "n_clusters"), [(10, 1), (1000, 2)])
+def test_a_difference_that_few_rows_show_by_chance_is_none(n, n_clusters):
+    """Means of two clusters lie .8 standard deviations apart: ten rows each may show that by chance, 1,000 do not."""
+    labels = np.repeat([0, 1], n)
+    number = np.tile([-1.0, 1.0], n) + 0.8 * labels
+    rows, blocks = np.column_stack([number, labels == 1]), [Block(1, "number"), Block(1, "category")]
+    assert join_single_columns(tree_of(labels), rows, np.ones(2 * n), blocks).n_clusters == n_clusters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,9 @@ def test_with_privacy_a_least_number_of_rows_is_refused_whatever_the_rows(tmp_pa
     assert not (tmp_path / "state" / "ledger.db").exists()
     with pytest.raises(click.ClickException, match="Write new_rows = 0"):
         consent(agent_of(tmp_path, **private).settings, yes=True)
+
+
+def test_a_site_begins_with_an_hour_between_rounds_that_cost_something() -> None:
+    private, plain = Policy.cautious(private=True), Policy.cautious(private=False)
+    assert (private.least_interval, private.rounds_per_day, private.least_count) == (3600.0, 48, 5)
+    assert plain == replace(private, least_interval=0.0)

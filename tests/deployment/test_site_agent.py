@@ -16,6 +16,7 @@ from fcac.deployment.site_setup import budget_of
 from fcac.deployment.wire import Reply, Request
 from fcac.federation import Contribution
 from fcac.privacy import Ledger
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 from testing.data import blobs
 from testing.federation_study import Study
 
@@ -228,39 +229,27 @@ def test_without_ids_or_parts_rounds_add_up(tmp_path: Path) -> None:
     assert spent[1] > spent[0]
 
 
-@pytest.mark.slow
-def test_parts_do_not_add_up_until_they_meet(tmp_path: Path) -> None:
-    study = Study(tmp_path, names="a", epsilon=2.0, budget=20.0, part_column="tag")
-    days = [["mon"] * 80, ["tue"] * 80, [], ["wed"] * 40 + ["tue"] * 40, ["mon"] * 20 + ["wed"] * 60]
-    spent = play_tagged(study, days)
-    assert spent[0] == spent[1] == spent[2]
-    assert spent[3] > spent[2]  # tuesday a second time
-    assert spent[4] > spent[3]  # two parts that were charged apart: everybody pays
-    entries = ledger(study, "a").entries("a")
-    assert [entry["partition"] for entry in entries] == ["mon", "tue", "round 3, no rows", "tue", None]
+def test_the_same_rows_in_another_file_cost_again(tmp_path: Path) -> None:
+    """A nightly export of everything, with the date in its name."""
+    study = Study(tmp_path, names="a", epsilon=1.0, budget=2.0)
+    codes = []
+    for number in range(1, 6):
+        study.give({"a": blobs(80, 1)}, file=f"day-{number}.csv")
+        codes.append(ask(study, "a", number, have=number - 1).code)
+    n_sent = codes.count(wire.CONTRIBUTION)
+    assert 1 < n_sent < 5
+    assert codes[:n_sent] == [wire.CONTRIBUTION] * n_sent
+    assert 2.0 >= ledger(study, "a").spent("a") >= epsilon_from_rho(n_sent * rho_from_epsilon(1.0, 1e-6), 1e-6) - 1e-6
 
 
-def test_every_file_is_a_part(tmp_path: Path) -> None:
-    study = Study(tmp_path, names="a", epsilon=2.0, budget=9.0, part_by_file=True)
-    for number in (1, 2):
-        study.give({"a": blobs(80, number)}, file=f"day-{number}.csv")
-        assert ask(study, "a", number, have=number - 1).code == wire.CONTRIBUTION
-    assert [entry["partition"] for entry in ledger(study, "a").entries("a")] == ["day-1.csv", "day-2.csv"]
-    assert ledger(study, "a").spent("a") == pytest.approx(2.0, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"record_id": "tag"},
-        {"part_by_file": True},
-        {"epsilon": 1.0, "record_id": "tag", "part_column": "tag"},
-        {"epsilon": 1.0, "part_by_file": True, "part_column": "tag"},
-    ],
-)
-def test_what_cannot_be_meant_is_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"need an epsilon|one of the three"):
-        SiteSettings("a", "data", "state", "schema.toml", **settings)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="need an epsilon"):
+        SiteSettings("a", "data", "state", "schema.toml", record_id="tag")
+    SiteSettings("a", "data", "state", "schema.toml").save(tmp_path / "site.json")
+    stored = json.loads((tmp_path / "site.json").read_text())
+    (tmp_path / "site.json").write_text(json.dumps(stored | {"part_by_file": True}))
+    with pytest.raises(ValueError, match="record_ids"):
+        SiteSettings.load(tmp_path / "site.json")
 
 
 def test_a_site_keeps_the_budget_of_its_ledger(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The hub's store: exact, all or nothing under kill -9, and filled by itself from a directory of 0.1.0."""
+"""The hub's store: exact, all or nothing under kill -9."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sent(site: str, round: int, n_nodes: int = 25, privacy: dict[str, Any] | None = None) -> Contribution:
-    """Return what a site sends to a round; the directories of 0.1.0 were made from the same."""
+    """Return what a site sends to a round."""
     nodes, counts = nodes_and_counts(n_nodes, [ord(site), round], 9)
     return Contribution(site, round, nodes, counts, privacy or {})
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fcac.aggregation import SigningKey
+from fcac.aggregation import Roster, SigningKey
 from fcac.aggregation.messages import REQUEST, Message, as_bits
 from fcac.aggregation.pooled import POOLED
 from fcac.deployment import study as studies
 from fcac.deployment import wire
-from fcac.deployment.aggregated_study import read_key, read_roster, summing_for
+from fcac.deployment.aggregated_study import read_roster, summing_for
 from fcac.deployment.pooled_agent import PooledAgent
 from fcac.deployment.pooled_hub import PooledHub
 from fcac.deployment.settings import SiteSettings
@@ -185,14 +185,14 @@ def test_an_answer_that_was_lost_is_asked_for_again(summed):
     assert len(_ledger(summed, "c").entries()) == 6
 
 
-def test_site_refuses_a_forged_roster_and_says_why(summed):
-    roster, _ = read_roster(summed.root)
-    forged = roster.signed_by(SigningKey.new())
-    (summed.root / "server" / "roster.fcac").write_bytes(forged)
-    (summed.root / "ca" / "study.key").unlink()  # as it should be: the hub does not have it
+def test_site_refuses_a_roster_that_it_has_not_agreed_to_and_says_why(summed):
+    roster = read_roster(summed.root)
+    keys = {**roster.keys, "sybil": SigningKey.new().public}
+    with_sybil = Roster(roster.study, keys, roster.tolerance, roster.least)
+    (summed.root / "server" / "roster.fcac").write_bytes(with_sybil.to_bytes())
     summed.play()
     assert summed.server.n_rounds == 0
-    assert "not signed by the key of this study" in _log(summed, "a")
+    assert "site sybil is new" in _log(summed, "a")
     assert {event[0] for event in summed.events("unavailable")} == {"unavailable"}
     assert _ledger(summed, "a").entries() == []
 
@@ -232,10 +232,7 @@ def test_site_refuses_a_hub_that_tampers_and_says_why(summed, attempt, monkeypat
     assert len(_ledger(summed, "a").entries()) == (attempt != "two sites")
 
 
-def test_site_refuses_an_older_roster_and_a_replayed_round(summed):
-    """The study has revoked a site; a hub that brings back the old list, or asks a round again, is refused."""
-    roster = summed.root / "server" / "roster.fcac"
-    old = roster.read_bytes()
+def test_site_refuses_a_replayed_round(summed):
     studies.revoke(summed.root, "e")
     del summed.sites["e"]
     joins = []
@@ -248,12 +245,6 @@ def test_site_refuses_an_older_roster_and_a_replayed_round(summed):
     summed.fault = fault
     summed.play()
     assert summed.server.latest()[POOLED].privacy["sites"] == 4
-    new = roster.read_bytes()
-    roster.write_bytes(old)
-    summed.play()
-    assert summed.server.n_rounds == 1
-    assert "the roster has version 1, this site has seen 2" in _log(summed, "a")
-    roster.write_bytes(new)
     summed.play()
     assert summed.server.n_rounds == 2
     agent = PooledAgent(SiteAgent(SiteSettings.load(summed.state("a") / "settings.json")))
@@ -263,7 +254,7 @@ def test_site_refuses_an_older_roster_and_a_replayed_round(summed):
 
 
 def test_a_site_is_revoked_while_a_round_is_open(summed, monkeypatch):
-    """The hub stops in the middle, the study signs another list of sites: the round begins anew under that list."""
+    """The hub stops in the middle and a site leaves: the round begins anew, and its cost is not forgotten."""
     close = PooledHub.close_stage
 
     def dying(self):
@@ -281,6 +272,8 @@ def test_a_site_is_revoked_while_a_round_is_open(summed, monkeypatch):
     assert summed.server.latest()[POOLED].privacy["sites"] == 4
     assert [entry["attempt"] for entry in summed.hub.journal() if entry["event"] == "summing"] == [1, 2]
     assert len(_ledger(summed, "a").entries()) == 1 + 6
+    # the hub does not know how far the sites had come, and says the most it can have cost
+    assert summed.server.latest()[POOLED].privacy["spent"] > 5.5
 
 
 def test_with_record_ids_people_are_counted_and_charged(tmp_path):
@@ -326,11 +319,12 @@ def test_forget_revoke_and_add(summed):
     with pytest.raises(ValueError, match="cannot be unsummed"):
         studies.forget(summed.root, "a")
     studies.add(summed.root, "f")
-    assert read_roster(summed.root)[0].names == [*NAMES, "f"]
-    assert read_roster(summed.root)[0].version == 2
-    assert len(read_key(summed.root / "bundles" / "f" / "summing.key").secret) == 32
+    assert read_roster(summed.root).names == [*NAMES, "f"]
+    assert SigningKey.at(summed.root / "bundles" / "f" / "summing.key").public == read_roster(summed.root).keys["f"]
+    summed.play()
+    assert "site f is new" in _log(summed, "a")
     studies.revoke(summed.root, "a")
-    assert read_roster(summed.root)[0].names == ["b", "c", "d", "e", "f"]
+    assert read_roster(summed.root).names == ["b", "c", "d", "e", "f"]
     studies.revoke(summed.root, "b")
     with pytest.raises(ValueError, match="cannot take part in a round of at least 4"):
         studies.revoke(summed.root, "c")
@@ -345,6 +339,18 @@ def test_the_sites_must_agree_to_the_studys_epsilon(tmp_path):
         summing_for(3, 1.0, 1e-6, None, None)
 
 
+def test_a_restored_ledger_stops_the_round(summed):
+    path = summed.state("a") / "ledger.db"
+    summed.play()
+    before = path.read_bytes()
+    summed.play()
+    path.write_bytes(before)
+    summed.play()
+    assert summed.server.latest()[POOLED].privacy["sites"] == 4
+    assert "older" in _log(summed, "a")
+    assert len(_ledger(summed, "a").entries()) == 6
+
+
 def test_the_budget_ends_the_rounds(tmp_path):
     made = Study(
         tmp_path, NAMES, server="communities", summing=summing_for(5, 4.0, 1e-6, 1, 4), epsilon=4.0, budget=4.0
@@ -356,3 +362,39 @@ def test_the_budget_ends_the_rounds(tmp_path):
     assert "would exceed the budget" in _log(made, "a")
     with pytest.raises(TooFewSites, match="0 sites take part"):
         PooledHub(made.hub, made.root).close_stage()
+
+
+MIXED = """\
+fcac_schema = 1
+bounds_are_public = true
+
+[columns]
+x = { min = -8, max = 8 }
+ward = { kind = "category", categories = ["ear", "medicine", "surgery"] }
+"""
+
+
+def test_a_summed_study_of_mixed_columns_measures_like_a_plain_one(tmp_path):
+    """Categories count by what they share with other columns, whether sites are summed or not."""
+    wards = np.array(["ear", "medicine", "surgery"])
+    maps = {}
+    for kind in ("plain", "summed"):
+        summing = summing_for(len(NAMES), 8.0, 1e-6, 1, 4) if kind == "summed" else None
+        (tmp_path / kind).mkdir()
+        made = Study(
+            tmp_path / kind, NAMES, server="communities", summing=summing, schema=MIXED, epsilon=8.0, budget=20.0
+        )
+        for seed, name in enumerate(NAMES):
+            rng = np.random.default_rng(seed)
+            group = rng.integers(3, size=400)
+            lines = [
+                f"{4.0 * g - 4 + 0.4 * v:.6f},{wards[g]}" for g, v in zip(group, rng.normal(size=400), strict=True)
+            ]
+            (made.data(name) / "rows.csv").write_text("\n".join(["x,ward", *lines, ""]))
+        made.play()
+        readout = made.server.readout
+        assert readout.blocks == made.settings.schema.blocks
+        maps[kind] = readout.model.feature_map
+    assert maps["plain"] is not None
+    assert maps["summed"] is not None
+    assert maps["summed"].shape == maps["plain"].shape

@@ -282,3 +282,24 @@ def test_sites_are_listed_as_people_read_them():
     model = FCAC().fit({f"Site {number}": rng.normal(size=(20, 2)) for number in (10, 2, 1)})
     assert [site.name for site in gather(model, stability=False).sites] == ["Site 1", "Site 2", "Site 10"]
     assert in_reading_order(["b", "a01", "a1", 7, "A2", "a10"]) == [7, "a01", "a1", "A2", "a10", "b"]
+
+
+def test_a_server_beyond_its_budget_reads_no_more_and_forgets_exactly():
+    rng = np.random.default_rng(4)
+    data = {name: rng.normal(rng.choice([-6.0, 0.0, 6.0], size=(400, 1)), 1.0, size=(400, 2)) for name in "abcde"}
+    sent = [Site(name).contribute(rows) for name, rows in data.items()]
+    server = Server(max_nodes=500)
+    server.absorb(sent)
+    assert len(server.nodes) == 500
+    assert sum(len(item.nodes) for item in server.log[0]) == 2000
+    assert server.n_clusters == 3
+    again = Server.from_parts(*server.to_parts())
+    again.absorb([Contribution("f", 2, [[0.0, 1.0]], [3])])
+    again.forget("f")
+    assert np.array_equal(again.nodes, server.nodes)
+    server.forget("b")
+    without = Server(max_nodes=500)
+    without.absorb([item for item in sent if item.site != "b"])
+    assert np.array_equal(server.nodes, without.nodes)
+    assert np.array_equal(server.counts, without.counts)
+    assert server.blank().readout.max_nodes == 500

@@ -1,16 +1,21 @@
 """Rounds in one process whose sites are summed before anyone sees."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fcac import FCAC
-from fcac.aggregation.pooled import POOLED, PooledGrowth, site_vector
-from fcac.exceptions import BudgetExceeded, TooFewSites
+from fcac.aggregation import Assignment
+from fcac.aggregation.pooled import POOLED, PooledGrowth, site_vector, step_cost
+from fcac.exceptions import BudgetExceeded, LedgerError, TooFewSites
 from fcac.federation import Server
-from fcac.federation.pooled import play_pooled_round, tolerance_for
+from fcac.federation.pooled import PooledRows, Summed, tolerance_for
+from fcac.federation.rounds import Round
 from fcac.model import models
 from fcac.privacy import Ledger, NodeRelease
-from fcac.privacy.cell_statistics import to_grid
+from fcac.privacy.cell_statistics import WEIGHT, to_grid
 from fcac.privacy.samplers import InsecureTestSampler
 
 BOUNDS = [[0, 1], [0, 1]]
@@ -26,6 +31,11 @@ def _rows(n=600, seed=0):
 def _sites(n_sites, n=600, seed=0):
     rows, _ = _rows(n, seed)
     return {f"s{i}": rows[i::n_sites] for i in range(n_sites)}
+
+
+def play_summed_round(server, sites, data, privacy, **settings):
+    (sent,) = Round.play(server, Summed(sites, data, privacy, **settings)).sent
+    return sent
 
 
 def _mechanism(seed=1, **more):
@@ -61,7 +71,7 @@ def test_totals_equal_those_of_one_site_with_the_same_rows_and_noise():
     """Bit for bit: the protocol adds nothing and loses nothing."""
     n_sites, sampler = 5, _Recorded(3)
     data, sites = _sites(n_sites), {}
-    play_pooled_round(Server(), sites, data, NodeRelease(4, BOUNDS, sampler=sampler))
+    play_summed_round(Server(), sites, data, NodeRelease(4, BOUNDS, sampler=sampler))
     alone = _Replayed(0)
     drawn = iter(sampler.noise)
     for step in range(6):
@@ -71,12 +81,12 @@ def test_totals_equal_those_of_one_site_with_the_same_rows_and_noise():
     mechanism = NodeRelease(4, BOUNDS, sampler=alone)
     rows, growth = to_grid(np.vstack(list(data.values()))), PooledGrowth(mechanism, None, 1)
     while growth.request is not None:
-        growth.take(site_vector(rows, growth.request, 4, alone), n_sites, 4)
-    assert sites[POOLED].model == growth.released
+        growth.take(site_vector(rows, growth.request, 3, alone), n_sites, 3)
+    assert replace(sites[POOLED].model, account=None) == growth.released
 
 
 @pytest.mark.slow
-def test_sites_that_vanish_are_left_out_and_pay_only_for_what_they_drew(tmp_path):
+def test_sites_that_vanish_are_left_out(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db", 4, 1e-6)
     mechanism = _mechanism(ledger=ledger)
 
@@ -85,13 +95,11 @@ def test_sites_that_vanish_are_left_out_and_pay_only_for_what_they_drew(tmp_path
             return None
         return answer
 
-    sent = play_pooled_round(Server(), {}, _sites(7), mechanism, tolerance=2, fault=fault)
+    sent = play_summed_round(Server(), {}, _sites(7), mechanism, tolerance=2, fault=fault)
     assert sent.privacy["sites"] == 5
-    spent = {name: ledger.spent_rho(name) for name in ("s0", "s1", "s4")}
-    assert spent["s1"] == 0
-    assert spent["s0"] == pytest.approx(mechanism.rho)
-    assert spent["s4"] == pytest.approx(0.15 * mechanism.rho)
-    assert ledger.spent("s0") <= 4
+    # the sites are one owner's: a step that any of them drew is charged, once for all
+    assert len(ledger.entries()) == 6
+    assert ledger.spent_rho() == pytest.approx(mechanism.rho)
 
 
 def test_too_many_vanish():
@@ -100,7 +108,7 @@ def test_too_many_vanish():
 
     server, sites = Server(), {}
     with pytest.raises(TooFewSites, match="3 of 5 sites have sent"):
-        play_pooled_round(server, sites, _sites(5), _mechanism(), fault=fault)
+        play_summed_round(server, sites, _sites(5), _mechanism(), fault=fault)
     assert server.n_rounds == 0
     assert sites == {}
 
@@ -109,11 +117,11 @@ def test_too_many_vanish():
 def test_budget_is_checked_before_anybody_pays(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db", 4, 1e-6)
     mechanism, sites = _mechanism(ledger=ledger), {}
-    play_pooled_round(Server(), sites, _sites(4), mechanism)
+    play_summed_round(Server(), sites, _sites(4), mechanism)
     before = len(ledger.entries())
     with pytest.raises(BudgetExceeded, match="s0"):
-        play_pooled_round(Server(), sites, _sites(4, seed=2), mechanism)
-    assert len(ledger.entries()) == before == 24
+        play_summed_round(Server(), sites, _sites(4, seed=2), mechanism)
+    assert len(ledger.entries()) == before == 6
     assert all(entry["completed"] for entry in ledger.entries())
 
 
@@ -158,6 +166,8 @@ def test_settings_that_do_not_fit():
     with pytest.raises(ValueError, match="sample_weight"):
         FCAC(privacy=_mechanism(), aggregation="secure").fit(np.vstack(list(data.values())), sample_weight=np.ones(40))
     assert tolerance_for(100, None) == 10
+    with pytest.raises(ValueError, match="up to 100 sites, got 101"):
+        tolerance_for(101, None)
 
 
 @pytest.mark.slow
@@ -167,3 +177,120 @@ def test_rows_in_pieces_are_joined():
     streamed = FCAC(privacy=_mechanism(7), aggregation="secure", random_state=0).play_stream(iter(pieces), 2)
     at_once = FCAC(privacy=_mechanism(7), aggregation="secure", random_state=0).fit(data)
     assert np.array_equal(streamed.server_.nodes, at_once.server_.nodes)
+
+
+class _Watched(Ledger):
+    """Takes note of charges and draws in their order."""
+
+    def admit(self, *given, **named):
+        admission = super().admit(*given, **named)
+        self.told.append("charged")
+        return admission
+
+
+class TestWhatARoundCosts:
+    """People with rows at several sites of one ledger, ledgers that were put back, and the order of charge and draw."""
+
+    def _pooled(self, tmp_path, budget=8.0, seed=1):
+        ledger = Ledger(tmp_path / "ledger.db", budget, 1e-6)
+        return ledger, NodeRelease(4, BOUNDS, ledger=ledger, sampler=InsecureTestSampler(seed))
+
+    def _people(self, mechanism, prepared):
+        pooled = PooledRows(mechanism, prepared)
+        growth = PooledGrowth(mechanism, None, 1)
+        assigned = Assignment(growth.task(), 1, growth.n_steps, 2)
+        return pooled, growth, assigned
+
+    def test_a_person_at_four_sites_is_one_person(self, tmp_path):
+        """Their rows weigh one row together, and they are charged once, under whatever spelling."""
+        ledger, mechanism = self._pooled(tmp_path)
+        spelled = ["Ann", "ann", " ANN ", "\uff21nn"]
+        rows = np.array([[0.9, 0.9]])
+        silent = InsecureTestSampler(0, factor=0.0)
+        mechanism.sampler = silent
+        prepared = {
+            f"s{i}": mechanism.prepare(rows, site=f"s{i}", round=1, record_ids=[name]) for i, name in enumerate(spelled)
+        }
+        pooled, growth, assigned = self._people(mechanism, prepared)
+        total = sum(pooled(name, assigned) for name in prepared)
+        n_cells, d = growth.request.codebook.shape
+        counts, sums = total[:n_cells], total[n_cells : n_cells * (d + 1)].reshape(n_cells, d)
+        assert counts.sum() == WEIGHT
+        assert np.linalg.norm(sums) <= WEIGHT * growth.request.radius
+        assert len(ledger.entries()) == 1
+        assert ledger.people() == [pytest.approx(ledger.spent())]
+        assert ledger.spent_rho() == pytest.approx(step_cost(mechanism, 1, growth.n_steps))
+
+    def test_people_who_have_spent_all_are_left_out_at_every_site(self, tmp_path):
+        ledger, mechanism = self._pooled(tmp_path, budget=4.0)
+        mechanism.sampler = InsecureTestSampler(0, factor=0.0)
+        ledger.charge("before", mechanism.rho, record_ids=["ann"], accounting="gaussian")
+        rows = np.array([[0.9, 0.9], [0.1, 0.1]])
+        prepared = {
+            f"s{i}": mechanism.prepare(rows, site=f"s{i}", round=1, record_ids=["ann", f"bob{i}"]) for i in range(3)
+        }
+        pooled, growth, assigned = self._people(mechanism, prepared)
+        total = sum(pooled(name, assigned) for name in prepared)
+        assert total[: len(growth.request.codebook)].sum() == 3 * WEIGHT
+        assert ledger.spent() <= 4.0
+
+    def test_charged_before_anybody_draws_and_once_a_step(self, tmp_path):
+        told = []
+
+        class Sampler(InsecureTestSampler):
+            def add_noise(self, values, scale):
+                told.append("drawn")
+                return super().add_noise(values, scale)
+
+        ledger = _Watched(tmp_path / "ledger.db", 8.0, 1e-6)
+        ledger.told = told
+        mechanism = NodeRelease(4, BOUNDS, ledger=ledger, sampler=Sampler(1))
+        play_summed_round(Server(), {}, _sites(4, 80), mechanism)
+        assert told == [*(["charged", *["drawn"] * 12] * 5), "charged", *["drawn"] * 8]
+
+    def test_nothing_is_drawn_if_the_charge_is_refused(self, tmp_path):
+        ledger, mechanism = self._pooled(tmp_path, budget=0.01)
+        sampler = mechanism.sampler = _Recorded(1)
+        rows = mechanism.prepare(_rows(20)[0], site="s0", round=1)
+        pooled, _, assigned = self._people(mechanism, {"s0": rows})
+        with pytest.raises(BudgetExceeded):
+            pooled("s0", assigned)
+        assert sampler.noise == []
+        assert ledger.entries() == []
+
+    def test_a_ledger_that_was_put_back_or_deleted_stops_the_round(self, tmp_path):
+        ledger, mechanism = self._pooled(tmp_path, budget=30.0)
+        sites, server = {}, Server()
+        play_summed_round(server, sites, _sites(4, 80), mechanism)
+        old = Path(ledger.path).read_bytes()
+        play_summed_round(server, sites, _sites(4, 80, seed=1), mechanism)
+        for put_back in (lambda: Path(ledger.path).write_bytes(old), lambda: Path(ledger.path).unlink()):
+            put_back()
+            with pytest.raises(LedgerError, match=r"older|is missing but its key exists"):
+                play_summed_round(server, sites, _sites(4, 80, seed=2), mechanism)
+            assert server.n_rounds == 2
+
+    def test_an_attempt_in_vain_is_counted(self, tmp_path):
+        ledger, mechanism = self._pooled(tmp_path, budget=30.0)
+        sites, server = {}, Server()
+        play_summed_round(server, sites, _sites(5, 80), mechanism)
+        told = sites[POOLED].model.account
+
+        def fault(site, stage, step, answer):
+            return None if stage == "mask" and step == 2 and site in ("s0", "s1") else answer
+
+        with pytest.raises(TooFewSites):
+            play_summed_round(server, sites, _sites(5, 80, seed=1), mechanism, fault=fault)
+        after = sites[POOLED].model.account
+        assert after.rho == pytest.approx(ledger.spent_rho())
+        assert after.spent == pytest.approx(ledger.spent())
+        assert after.rho > 1.3 * told.rho
+
+    def test_ids_at_some_sites_only_are_refused(self, tmp_path):
+        _, mechanism = self._pooled(tmp_path)
+        prepared = {
+            name: mechanism.prepare(_rows(3)[0], site=name, round=1, record_ids=ids)
+            for name, ids in (("a", list("xyz")), ("b", None))
+        }
+        with pytest.raises(ValueError, match="or none does"):
+            PooledRows(mechanism, prepared)

@@ -25,23 +25,21 @@ def mechanism(folder: Path, epsilon: float = 1.0, budget: float = 20.0) -> NodeR
     return NodeRelease(epsilon, BOUNDS, ledger=Ledger(folder / "site.db", budget), sampler=InsecureTestSampler(0))
 
 
-def charges(privacy: NodeRelease) -> list[tuple[str, str | None]]:
+def charges(privacy: NodeRelease) -> list[str]:
     assert privacy.ledger is not None
-    return [(entry["counted"], entry["partition"]) for entry in privacy.ledger.entries()]
+    return [entry["counted"] for entry in privacy.ledger.entries()]
 
 
 @pytest.mark.parametrize("with_state", [False, True])
-def test_a_site_names_people_and_parts(tmp_path: Path, with_state: bool) -> None:
+def test_a_site_names_people(tmp_path: Path, with_state: bool) -> None:
     privacy = mechanism(tmp_path)
     site = Site("A", privacy, tmp_path / "state" if with_state else None)
     site.contribute(rows(1), record_ids=PEOPLE)
     site.contribute(rows(2), record_ids=np.arange(40))
     site.contribute(rows(3), record_ids=PEOPLE)  # the same people again
-    site.contribute(rows(4), partition="monday")
-    site.contribute(rows(5), partition="tuesday")
-    assert charges(privacy) == [("ids", None)] * 3 + [("partition", "monday"), ("partition", "tuesday")]
-    # the dearest person (two releases) and the dearest day (one)
-    assert privacy.ledger.spent_rho("A") == pytest.approx(3 * privacy.rho)
+    assert charges(privacy) == ["ids"] * 3
+    # the dearest person
+    assert privacy.ledger.spent_rho("A") == pytest.approx(2 * privacy.rho)
 
 
 def test_ids_may_come_in_pieces_or_all_at_the_end(tmp_path: Path) -> None:
@@ -52,7 +50,7 @@ def test_ids_may_come_in_pieces_or_all_at_the_end(tmp_path: Path) -> None:
     site.contribute()
     site.observe(rows(2))
     site.contribute(record_ids=["p", *PEOPLE[1:]])
-    assert charges(privacy) == [("ids", None)] * 2
+    assert charges(privacy) == ["ids"] * 2
     assert privacy.ledger.spent_rho("A") == pytest.approx(2 * privacy.rho)
 
 
@@ -61,7 +59,7 @@ def test_an_empty_round_named_by_ids_costs_nobody_anything(tmp_path: Path) -> No
     site = Site("A", privacy)
     assert len(site.contribute(np.empty((0, 2)), record_ids=[]).nodes)
     assert len(site.contribute(record_ids=[]).nodes)
-    assert charges(privacy) == [("ids", None)] * 2
+    assert charges(privacy) == ["ids"] * 2
     assert privacy.ledger.spent("A") == 0.0
 
 
@@ -106,9 +104,6 @@ def test_a_round_asked_again_is_not_charged_again(tmp_path: Path) -> None:
         ({"record_ids": [*PEOPLE[:39], None]}, "empty id"),
         ({"record_ids": [*PEOPLE[:39], ("a", "b")]}, "numbers or texts"),
         ({"record_ids": "x" * 40}, "sequence"),
-        ({"record_ids": PEOPLE, "partition": "monday"}, "not both"),
-        ({"partition": ""}, "non-empty name"),
-        ({"partition": 3}, "non-empty name"),
     ],
 )
 def test_bad_names_are_refused_before_anything_is_charged(tmp_path: Path, kwargs: dict[str, Any], words: str) -> None:
@@ -126,27 +121,21 @@ def test_rows_with_and_without_ids_do_not_mix(tmp_path: Path) -> None:
     privacy = mechanism(tmp_path)
     site = Site("A", privacy)
     site.observe(rows(1), record_ids=PEOPLE)
-    with pytest.raises(ValueError, match="leave out partition"):
-        site.contribute(partition="monday")
-    site.observe(rows(1), record_ids=PEOPLE)
     site.observe(rows(2))
     with pytest.raises(ValueError, match="40 ids for this round's 80 rows"):
         site.contribute()
     assert charges(privacy) == []
 
 
-def test_ids_need_no_ledger_but_parts_do() -> None:
+def test_ids_need_no_ledger() -> None:
     privacy = NodeRelease(1, BOUNDS, sampler=InsecureTestSampler(0))
     assert Site("A", privacy).contribute(rows(1), record_ids=PEOPLE).round == 1
-    with pytest.raises(ValueError, match="ledger="):
-        Site("A", privacy).contribute(rows(1), partition="monday")
 
 
 @pytest.mark.parametrize("privacy", [None, LocalNoise(64, BOUNDS)])
-def test_ids_and_parts_need_a_release(privacy: Any) -> None:
-    for kwargs in ({"record_ids": PEOPLE}, {"partition": "monday"}):
-        with pytest.raises(ValueError, match="ledger="):
-            Site("A", privacy).contribute(rows(1), **kwargs)
+def test_ids_need_a_release(privacy: Any) -> None:
+    with pytest.raises(ValueError, match="ledger="):
+        Site("A", privacy).contribute(rows(1), record_ids=PEOPLE)
 
 
 def test_a_round_checks_all_ids_before_the_first_site_is_charged(tmp_path: Path) -> None:
@@ -162,7 +151,7 @@ def test_a_round_checks_all_ids_before_the_first_site_is_charged(tmp_path: Path)
     assert [privacy.ledger.spent_rho(site) for site in "AB"] == pytest.approx([privacy.rho] * 2)
 
 
-def test_the_estimator_passes_ids_and_parts_on(tmp_path: Path) -> None:
+def test_the_estimator_passes_ids_on(tmp_path: Path) -> None:
     privacy = mechanism(tmp_path)
     model = FCAC(privacy=privacy, random_state=0, n_jobs=1)
     groups = np.arange(40) % 2
@@ -170,12 +159,12 @@ def test_the_estimator_passes_ids_and_parts_on(tmp_path: Path) -> None:
     model.partial_fit({0: rows(2, 3), 1: rows(3, 2)}, record_ids={0: ["p", "q", PEOPLE[0]], 1: ["p", PEOPLE[0]]})
     # person 0 was at site 0 only, so at site 1 that name is new there
     assert [privacy.ledger.spent_rho(site) for site in "01"] == pytest.approx([2 * privacy.rho, privacy.rho])
-    model.partial_fit(rows(4), groups=groups, partition="monday")
-    model.partial_fit(rows(5), groups=groups, partition="tuesday")
     model.play_stream(iter([(0, rows(6), PEOPLE)]), 2)
-    model.play_stream(iter([(0, rows(7))]), 2, partition="wednesday")
-    kinds = [counted for counted, _ in charges(privacy)]
-    assert kinds == ["ids"] * 4 + ["partition"] * 4 + ["ids", "partition"]
+    model.play_stream(iter([(0, rows(7))]), 2)
+    assert charges(privacy) == ["ids"] * 5 + ["all"]
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(TypeError, match="record_ids"):
+            method(rows(1), partition="monday")
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,6 @@ def test_errors_say_what_to_do_and_change_nothing(tmp_path: Path) -> None:
         (X, {"epsilon": -1}, "epsilon"),
         (X[:, :2], {"epsilon": 1}, "2 features"),
         (X, {"epsilon": 1, "record_ids": ["a"]}, "record_ids"),
-        (X, {"epsilon": 1, "record_ids": ["a"] * len(X), "partition": "monday"}, "not both"),
         (np.full((3, 3), np.nan), {"epsilon": 1}, "NaN"),
     ]
     for given, options, message in wrong:

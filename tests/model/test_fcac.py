@@ -304,3 +304,16 @@ def test_confidence_is_for_communities() -> None:
         model.clusters_at(2)
     assert model.lineage_ == []
     assert model.is_novel([[500.0, 500.0], model.server_.nodes[0]]).tolist() == [True, False]
+
+
+def test_labels_and_novelty_where_the_server_condenses():
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
+    X = centres[rng.integers(3, size=6000)] + rng.normal(size=(6000, 2))
+    fresh = centres[rng.integers(3, size=6000)] + rng.normal(size=(6000, 2))
+    model = FCAC(max_server_nodes=1000, random_state=0).fit(X, groups=np.arange(6000) % 10)
+    assert len(model.server_.nodes) == 1000
+    assert (model.labels_ == model.predict(X)).mean() > 0.99
+    assert 0.002 < model.is_novel(fresh, alpha=0.01).mean() < 0.03
+    with pytest.raises(ValueError, match="max_server_nodes"):
+        FCAC(server="cae-fc", max_server_nodes=1000).fit(X)

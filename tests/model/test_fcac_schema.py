@@ -45,16 +45,6 @@ def test_schema_is_saved_loaded_and_exported(tmp_path: Path) -> None:
     assert again.play_stream(iter([("x", rows(3))]), 2, schema=SCHEMA).schema_ == SCHEMA
 
 
-def test_schema_of_a_file_in_the_older_way(tmp_path: Path) -> None:
-    """Earlier versions of the command line put the schema into the header of a finished file."""
-    model = streamed(schema=None)
-    for stored in (model, model.export()):
-        meta, arrays = persistence.unpack(models.to_bytes(stored), kind="model")
-        assert "schema" not in meta
-        old = persistence.pack("model", {**meta, "schema": SCHEMA.to_dict()}, arrays)
-        assert schema_of(models.from_bytes(old)) == SCHEMA
-
-
 @pytest.mark.slow
 def test_a_schema_that_does_not_fit_is_refused() -> None:
     wide = Schema(["a", "b", "c"])

@@ -10,7 +10,8 @@ from sklearn.metrics import adjusted_mutual_info_score as ami
 
 import fcac
 from fcac import FCAC
-from fcac.exceptions import DataError
+from fcac.cli import run
+from fcac.exceptions import DataError, ReadWarning
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.tables.column import Column
@@ -80,14 +81,88 @@ def test_neither_numbers_nor_categories_drown_the_others(told_by):
     assert ami(group, model.labels_) > 0.9
 
 
-def test_without_a_schema_the_columns_are_named_and_two_lines_help(table):
+@pytest.mark.slow
+def test_without_a_schema_the_same_is_guessed_in_python_and_in_the_shell(table, model, tmp_path, capfd):
+    rows = table[0]
+    guessed = FCAC(random_state=0).fit(rows, groups="hospital")
+    assert np.array_equal(guessed.labels_, model.labels_)
+    said = str(guessed.summary())
+    assert "Left out: patient_id (text, every value different: it names records), admitted (dates" in said
+    assert "Taken as categories: sex (2 levels), diagnosis (9 levels)" in said
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    assert run(["fit", str(tmp_path / "rows.csv"), "--site-column", "hospital", "-o", str(tmp_path / "m.fcac")]) == 0
+    told = capfd.readouterr().out
+    for line in guessed.summary().taken:
+        assert line in told
+    assert guessed.verdict_.headline in told
+    again = fcac.load(tmp_path / "m.fcac")
+    assert again.schema_ == guessed.schema_
+    assert dict(again.guessed_) == dict(guessed.guessed_)
+    assert np.array_equal(again.predict(rows), guessed.predict(rows))
+
+
+@pytest.mark.slow
+def test_what_is_told_of_columns_replaces_the_guess(table):
+    rows = table[0].drop(columns="hospital")
+    model = FCAC().fit(rows, columns={"sex": "ignore", "admitted": "date", "diagnosis": {"prefix": 1}})
+    assert "sex" not in model.schema_.columns
+    assert "admitted" in model.schema_.columns
+    assert next(field for field in model.schema_.fields if field.name == "diagnosis").prefix == 1
+    with pytest.raises(DataError, match="no column 'sxe'"):
+        FCAC().fit(rows, columns={"sxe": "category"})
+    with pytest.raises(ValueError, match="beside a schema"):
+        FCAC().fit(rows, columns={"sex": "category"}, schema=model.schema_)
+    with pytest.raises(TypeError, match="no columns with names"):
+        FCAC().fit(np.zeros((9, 2)), columns={"sex": "category"})
+
+
+def test_plain_numbers_need_no_schema_and_are_clustered_as_the_array_is():
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["a", "b", "c"])
+    model = FCAC().fit(rows)
+    assert model.schema_ is None
+    assert np.array_equal(model.labels_, FCAC().fit(rows.to_numpy()).labels_)
+
+
+@pytest.mark.slow
+def test_ids_dates_years_and_constants_change_nothing():
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(
+        np.concatenate([rng.normal(place, 1, size=(300, 3)) for place in (0.0, 8.0)]), columns=["a", "b", "c"]
+    )
+    wide = rows.assign(
+        id=rng.permutation(600) + 5000,
+        visit_number=rng.permutation(10_000)[:600],
+        seen=pd.date_range("2024-01-01", periods=600, freq="h"),
+        year=rng.choice([1999, 2005, 2011], size=600),
+        unit="mm",
+        scale=7.3,
+        order=np.arange(600) * 3,
+    )
+    model = FCAC().fit(wide)
+    assert model.schema_.columns == ["a", "b", "c"]
+    assert np.array_equal(model.labels_, FCAC().fit(rows).labels_)
+
+
+@pytest.mark.slow
+def test_levels_unknown_to_the_model_are_counted(table, model):
+    rows = table[0].head(50).assign(sex="x")
+    with pytest.warns(ReadWarning, match=r"count as other: sex \(50\)"):
+        model.predict(rows)
+
+
+def test_under_privacy_nothing_is_guessed(table):
     rows = table[0].drop(columns=["hospital", "patient_id"])
-    with pytest.raises(ValueError, match="'sex', 'diagnosis', 'admitted' hold text") as caught:
-        FCAC().fit(rows)
-    assert "Schema.guess(X)" in str(caught.value)
-    with pytest.raises(ValueError, match="'haemoglobin'") as caught:
-        FCAC().fit(rows[["age", "haemoglobin"]])
-    assert "fit(X, schema=schema)" in str(caught.value)
+    private = FCAC(privacy=NodeRelease(4, [[0, 1]] * 8))
+    with pytest.raises(ValueError, match="'sex', 'diagnosis', 'admitted' hold text"):
+        private.fit(rows)
+    with pytest.raises(ValueError, match="under privacy nothing is guessed"):
+        private.fit(rows, columns={"sex": "category"})
+
+
+def test_values_of_several_types_are_read_as_text():
+    rows = pd.DataFrame({"size": np.tile([1.0, 9.0], 60), "code": ["a", 1, 2.5] * 40})
+    model = FCAC().fit(rows)
+    assert model.schema_.fields[1].categories == ("1", "2.5", "a")
 
 
 def test_what_a_frame_cannot_show_is_an_error():

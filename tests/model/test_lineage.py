@@ -74,7 +74,7 @@ def test_without_pandas_it_is_a_list(model: FCAC, monkeypatch: pytest.MonkeyPatc
 def test_the_lineage_shows_itself_as_a_table_and_is_still_a_list(model: FCAC) -> None:
     head, first, *rest = str(model.lineage_).splitlines()
     assert head.split() == ["round", "event", "cluster", "others", "rows", "before", "rows", "after", "moved"]
-    assert first.split() == ["1", "born", "0", "0", "400"]
+    assert first.split() == ["1", "born", "0", "0", "800"]
     assert len(rest) == len(model.lineage_table()) - 1
     assert repr(model.lineage_) == str(model.lineage_)
     assert model.lineage_._repr_html_().count("<tr>") == 1 + len(model.lineage_table())

@@ -78,8 +78,8 @@ def mechanism(ledger=None):
     return NodeRelease(4.0, BOUNDS, ledger=ledger, sampler=InsecureTestSampler(1))
 
 
-def release(model, batch, part=None):
-    return play_release(model, plan_for(model, SCHEMA, None), batch, SCHEMA, partition=part, keep_schema=True)
+def release(model, batch):
+    return play_release(model, plan_for(model, SCHEMA, None), batch, SCHEMA, keep_schema=True)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def table(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_a_later_report_knows_what_was_read_and_why_rows_were_left_out(table: Path) -> None:
     schema, rows, out = table / "schema.toml", table / "rows.csv", table / "m.fcac"
-    assert run(["fit", str(rows), "--schema", str(schema), "--sites", "2", "--out", str(out)]) == 0
+    assert run(["fit", str(rows), "--schema", str(schema), "--out", str(out)]) == 0
     assert run(["update", str(out), str(rows), "--site", "late"]) == 0
     model = load(out)
     assert [(one.round, one.rows_read, one.rows_dropped) for one in model.runs_] == [(1, 303, 3), (2, 303, 3)]
@@ -43,7 +43,6 @@ def test_a_later_report_knows_what_was_read_and_why_rows_were_left_out(table: Pa
     told = dict(data.done.rows)
     assert told["Rows read"] == "606 in 2 rounds (303, 303)"
     assert told["Rows left out"] == "6: a value was missing in age (4), dose (4), which the schema drops"
-    assert told["Sites"] == "2 sites simulated, iid, seed 0"
     assert "Time to learn" not in told, "files do not hold it"
     assert any("6 rows of 606 had missing values" in caution for caution in data.cautions)
     assert model.forget("late").runs_ == (), "the counts include the rows of the site"
@@ -77,7 +76,7 @@ def test_equal_commands_write_equal_files(table: Path) -> None:
     written = []
     for name in ("a", "b"):
         out, page = table / f"{name}.fcac", table / f"{name}.html"
-        words = ["--schema", str(table / "schema.toml"), "--sites", "3"]
+        words = ["--schema", str(table / "schema.toml")]
         assert run(["fit", str(table / "rows.csv"), *words, "--out", str(out), "--report", str(page)]) == 0
         assert "Time to learn" in page.read_text("utf-8")
         assert run(["update", str(out), str(table / "rows.csv"), "--site", "late"]) == 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import html
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from fcac import FCAC
@@ -53,8 +57,9 @@ def test_summary_counts_rows_and_says_what_sets_clusters_apart(model: FCAC) -> N
 @pytest.mark.slow
 def test_summary_prints_a_table(model: FCAC) -> None:
     lines = str(model.summary()).splitlines()
-    assert lines[0] == "3 clusters in 1,000 rows (1,000 nodes, 2 sites, 1 round)"
-    assert lines[1].split() == ["cluster", "rows", "share", "stability", "centre", "what", "sets", "it", "apart"]
+    assert lines[0] == "3 clusters in 1,000 rows, as asked"
+    assert lines[1].startswith("- height makes up more than 80%")
+    assert lines[2].split() == ["cluster", "rows", "share", "sure", "centre", "what", "sets", "it", "apart"]
     largest = next(line for line in lines if " 600 " in line)
     assert "60.0 %" in largest
     assert "height 1" in largest
@@ -71,7 +76,7 @@ def test_features_without_names_and_many_clusters_stay_readable() -> None:
     assert "x0 " in text
     assert "x5 " in text
     assert ", ..." in text
-    assert max(map(len, text.splitlines())) < 160
+    assert max(len(line) for line in text.splitlines() if not line.startswith("-")) < 160
 
 
 @pytest.mark.slow
@@ -91,7 +96,7 @@ def test_centres_are_told_in_the_units_of_the_table() -> None:
 
 def test_categories_stay_shares() -> None:
     schema = Schema([Column("sex", categories=("f", "m")), Column("age", min=0, max=50, scaling="range")])
-    rows = np.array([[1.0, 0.0, 0.5]])
+    rows = schema.apply(pd.DataFrame({"sex": ["f"], "age": [25.0]}))
     assert schema.unscaled(rows).tolist() == [[1.0, 0.0, 25.0]]
 
 
@@ -104,16 +109,13 @@ def test_the_papers_server_and_private_releases_are_summarised() -> None:
 
 
 @pytest.mark.slow
-def test_stability_is_shown_and_is_the_score(model: FCAC, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read-out offers stability per cluster, as a dict or in the order of ids, and one number for all."""
-    ids = model.cluster_ids_.tolist()
-    for told in ({k: 0.1 * k + 0.5 for k in ids}, np.array([0.1 * k + 0.5 for k in ids])):
-        monkeypatch.setattr(CommunityReadOut, "stability", told, raising=False)
-        monkeypatch.setattr(CommunityReadOut, "stability_score", 0.75, raising=False)
-        assert [c.stability for c in model.summary()] == pytest.approx([0.1 * k + 0.5 for k in ids])
-        assert "stability" in str(model.summary())
-        assert "0.50" in str(model.summary())
-        assert model.score() == model.score(FRAME) == model.score(FRAME, None) == 0.75
+def test_how_sure_clusters_are_is_shown_and_is_the_score(model: FCAC, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {k: 0.1 * k + 0.5 for k in model.cluster_ids_.tolist()}
+    monkeypatch.setattr(CommunityReadOut, "stability", told)
+    monkeypatch.setattr(CommunityReadOut, "stability_score", 0.75)
+    assert {c.cluster: c.sure for c in model.summary()} == pytest.approx(told)
+    assert "50 %" in str(model.summary())
+    assert model.score() == model.score(FRAME) == model.score(FRAME, None) == 0.75
 
 
 def test_the_papers_server_has_no_score() -> None:
@@ -143,11 +145,11 @@ def test_reprs_say_what_is_there(model: FCAC) -> None:
 def test_clusters_that_are_there_are_stable_and_forced_ones_are_not(model: FCAC) -> None:
     assert model.stability_ == model.score() > 0.9
     assert sorted(model.cluster_stability_) == model.cluster_ids_.tolist()
-    assert model.summary().caution == ""
+    assert model.verdict_.certain
     forced = FCAC(n_clusters=8).fit(FRAME)
     assert forced.stability_ < model.stability_
-    assert "not stable" in forced.summary().caution
-    assert str(forced.summary()).endswith(forced.summary().caution)
+    assert "unstable" in [caution.kind for caution in forced.verdict_.cautions]
+    assert str(forced.summary()).startswith(str(forced.verdict_))
 
 
 def test_servers_that_cannot_tell_have_no_stability() -> None:
@@ -173,5 +175,42 @@ def test_in_a_notebook_the_summary_is_a_table():
     shown = found._repr_html_()
     assert shown.count("<tr>") == 1 + len(found)
     assert found.headline in shown
-    assert found.caution in shown
-    assert found.caution in str(found)
+    assert found.headline == found.verdict.lines()[0]
+    for line in found.verdict.lines():
+        assert html.escape(line) in shown
+
+
+@pytest.mark.slow
+def test_the_summary_speaks_the_words_of_the_table() -> None:
+    rng = np.random.default_rng(3)
+    n = 300
+    kind = np.repeat([0, 1], n // 2)
+    table = pa.table(
+        {
+            "length": rng.normal(10.0 * kind, 1.0),
+            "colour": np.array(["red", "blue"])[kind],
+            "fresh": np.array(["yes", "no"])[kind],
+            "picked": np.datetime64("2024-05-01") + (100 * kind + rng.integers(5, size=n)).astype("timedelta64[D]"),
+            "always": np.full(n, 7.3),
+        }
+    )
+    schema = Schema(
+        [
+            "length",
+            Column("colour", kind="category", categories=("red", "blue")),
+            Column("fresh", kind="boolean"),
+            Column("picked", kind="date"),
+            "always",
+        ]
+    )
+    found = FCAC(n_clusters=2).fit(table, schema=schema).summary()
+    first = next(c for c in found if c.centre["colour"] == "red")
+    assert first.centre["fresh"] == 1.0
+    assert datetime.date(2024, 5, 1) <= first.centre["picked"] <= datetime.date(2024, 5, 5)
+    assert first.differences["always"] == 0.0
+    assert "colour red 100 % (of all 50 %)" in first.apart or "colour blue 0 % (of all 50 %)" in first.apart
+    text = str(found)
+    assert "=" not in text
+    assert "~" not in text
+    assert found.to_frame().columns.tolist()[4:] == ["length", "colour", "fresh", "picked", "always"]
+    assert "always has one value only and cannot tell clusters apart." in text

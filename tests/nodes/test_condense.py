@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial import cKDTree
 from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac.clusters import Communities
 from fcac.nodes import Reservoir, Trail
 from fcac.nodes.coarsen import merge_small
-from fcac.nodes.nearest import NearestPoint
 from fcac.nodes.reservoir import BLOCK
 from fcac.nodes.seeds import SeedIndex, pivots_for
 
@@ -154,7 +154,7 @@ def test_sorted_rows_are_as_good_as_shuffled(d: int) -> None:
         found.append(adjusted_mutual_info_score(y, model.predict(rows)))
         # nodes go with rows, whatever came first
         share = np.bincount(y, minlength=10) / len(y)
-        near = NearestPoint(rows).nearest(np.ascontiguousarray(state.nodes))[0]
+        near = cKDTree(rows).query(state.nodes)[1]
         assert np.abs(np.bincount(y[near], minlength=10) / len(near) - share).max() < 0.04
     assert min(found) > 0.8
     # two of ten overlapping clusters in two dimensions may be read as one in either order
@@ -311,39 +311,6 @@ def test_damaged_parts_are_refused() -> None:
 # ---------------------------------------------------------------- the search
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.integers(1, 200), st.integers(0, 70), st.integers(1, 40), st.booleans(), st.integers(0, 2**31), st.booleans())
-def test_nearest_point_is_exact(n: int, more: int, d: int, boxes: bool, seed: int, lattice: bool) -> None:
-    rng = np.random.default_rng(seed)
-    scale = 10.0 ** rng.integers(-3, 4, size=d)
-    points, rows = rng.normal(size=(n + more, d)) * scale + 100, rng.normal(size=(50, d)) * scale + 100
-    if lattice:  # many ties
-        points, rows = np.rint(points / scale / 2), np.rint(rows / scale / 2)
-    if rng.random() < 0.3:
-        points[rng.integers(n)] = 1e9
-        rows[0] = 1e30
-    index = NearestPoint(points[:n], n + more, by_boxes=boxes)
-    index.add(points[n:])
-    near, squared = index.nearest(rows)
-    expected = np.zeros((len(rows), n + more))
-    for j in range(d):
-        expected += (rows[:, j, None] - points[:, j]) ** 2
-    assert np.array_equal(near, expected.argmin(axis=1))
-    assert np.array_equal(squared, expected.min(axis=1))
-
-
-@pytest.mark.parametrize("boxes", [True, False])
-@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1.0, 1e140])
-def test_nearest_point_of_tiny_and_huge_values(boxes: bool, scale: float) -> None:
-    rng = np.random.default_rng(0)
-    points, rows = rng.normal(size=(300, 5)), rng.normal(size=(100, 5))
-    near = NearestPoint(points * scale, by_boxes=boxes).nearest(rows * scale)[0]
-    assert np.array_equal(near, NearestPoint(points).nearest(rows)[0])
-    equal = NearestPoint(np.ones((100, 3)), by_boxes=boxes).nearest(np.ones((5, 3)))
-    assert equal[0].tolist() == [0] * 5
-    assert equal[1].tolist() == [0.0] * 5
-
-
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 300), st.integers(0, 70), st.integers(1, 40), st.integers(0, 2**31), st.booleans())
 def test_seeds_found_do_not_depend_on_how_the_index_came_about(n: int, more: int, d: int, seed: int, far: bool) -> None:
@@ -366,7 +333,7 @@ def test_seeds_found_do_not_depend_on_how_the_index_came_about(n: int, more: int
 def test_seeds_found_are_nearly_the_nearest(d: int, ratio: float) -> None:
     rows = blobs(6000, d, 10)[0]
     found = SeedIndex(rows[:2000], pivots_for(2000), 2000).nearest(rows[2000:])
-    _, least = NearestPoint(rows[:2000]).nearest(np.ascontiguousarray(rows[2000:]))
+    least = cKDTree(rows[:2000]).query(rows[2000:])[0] ** 2
     squared = ((rows[2000:] - rows[found]) ** 2).sum(axis=1)
     assert squared.mean() < ratio**2 * least.mean()
 

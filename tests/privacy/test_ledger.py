@@ -14,6 +14,7 @@ import pytest
 
 from fcac.privacy import BudgetExceeded, Ledger, LedgerError
 from fcac.privacy.ledger import Admission
+from fcac.privacy.ledger_sums import insert
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 from testing.waiting import PATIENCE
 
@@ -67,12 +68,12 @@ class TestAddingUp:
     def test_entries_say_when_and_what(self, ledger: Ledger) -> None:
         number = ledger.charge("A", ONE, round=7, what="a test")
         ledger.complete(number)
-        ledger.charge("B", ONE, partition="monday")
+        ledger.charge("B", ONE)
         first, second = ledger.entries()
         assert (first["site"], first["round"], first["what"], first["completed"]) == ("A", 7, "a test", True)
         assert first["epsilon"] == pytest.approx(1.0)
         assert first["time"].startswith("20")
-        assert (second["counted"], second["partition"], second["completed"]) == ("partition", "monday", False)
+        assert (second["counted"], second["completed"]) == ("all", False)
 
     @pytest.mark.parametrize("rho", [0.0, -1.0, np.nan, np.inf, "1"])
     def test_a_charge_must_cost_something(self, ledger: Ledger, rho: Any) -> None:
@@ -134,18 +135,12 @@ class TestDisjointData:
             ledger.charge("A", ONE, record_ids=["ann", value])
         assert ledger.entries() == []
 
-    def test_the_dearest_part_counts(self, ledger: Ledger) -> None:
-        for day in ("monday", "tuesday", "wednesday"):
-            ledger.charge("A", ONE, partition=day)
-        assert ledger.spent_rho("A") == ONE
-        ledger.charge("A", ONE, partition="monday")
-        assert ledger.spent_rho("A") == 2 * ONE
-
     def test_kinds_of_charges_add_up_between_them(self, tmp_path: Path) -> None:
         ledger = GaussianLedger(tmp_path / "site.db", budget=16.0)
         ledger.charge("A", ONE)
         ledger.charge("A", ONE, record_ids=["ann"])
-        ledger.charge("A", ONE, partition="monday")
+        with ledger._transaction() as (connection, _):  # a part of the data, as fcac 0.1.0 charged it
+            insert(connection, site="A", rho=ONE, what="release", counted="partition", part="monday", batch=None)
         assert ledger.spent_rho("A") == 3 * ONE
 
     def test_an_overdraft_by_one_id_is_refused_whole(self, ledger: Ledger) -> None:
@@ -166,10 +161,6 @@ class TestDisjointData:
         ledger.charge("A", ONE, record_ids=[])
         assert (ledger.spent_rho("A"), len(ledger.entries("A"))) == (0.0, 1)
 
-    def test_ids_or_partition(self, ledger: Ledger) -> None:
-        with pytest.raises(ValueError, match="not both"):
-            ledger.charge("A", ONE, record_ids=["ann"], partition="monday")
-
 
 class TestRepeats:
     def test_exactly_the_same_rows_are_noticed_and_charged(self, ledger: Ledger) -> None:
@@ -179,6 +170,22 @@ class TestRepeats:
         assert again.repeated
         assert ledger.spent_rho() == 1.5 * ONE
         assert not ledger.admit("A", ONE / 4, batch=np.vstack([ROWS, [9, 9]])).repeated
+
+    def test_the_same_rows_under_other_ids_are_charged_to_everybody(self, ledger: Ledger) -> None:
+        people = [[f"{day}-{n}" for n in range(len(ROWS))] for day in range(3)]
+        for ids in (people[0], people[1], people[0], people[1]):
+            ledger.charge("A", ONE / 8, batch=ROWS, record_ids=ids)
+        assert [entry["counted"] for entry in ledger.entries()] == ["ids", "all", "all", "all"]
+        ledger.charge("A", ONE / 8, batch=ROWS[1:], record_ids=people[2][1:])
+        assert ledger.spent_rho() == 4 * ONE / 8
+        assert ledger.unit() == "record"
+
+    def test_the_same_rows_with_the_same_ids_are_charged_to_these(self, ledger: Ledger) -> None:
+        ids = np.arange(len(ROWS))
+        for order in (ids, ids[::-1], ids):
+            ledger.charge("A", ONE / 8, batch=ROWS, record_ids=order)
+        assert {entry["counted"] for entry in ledger.entries()} == {"ids"}
+        assert ledger.spent_rho() == 3 * ONE / 8
 
     def test_a_charge_that_was_never_completed_may_be_made_again_and_costs_again(self, ledger: Ledger) -> None:
         ledger.charge("A", ONE, batch=ROWS, round=1)

@@ -10,10 +10,10 @@ from fcac import FCAC
 from fcac.federation import Contribution, Server
 from fcac.privacy import NodeRelease
 from fcac.report import render_report
-from fcac.report.columns import ReportColumn, columns_of
 from fcac.report.data import gather
 from fcac.report.profiles import make_profiles
 from fcac.tables.schema import Column, Schema
+from fcac.tables.shown_column import ShownColumn, columns_of
 
 SCHEMA = Schema(
     [
@@ -76,7 +76,7 @@ def test_columns_that_matter_come_first(model):
 def test_dates_are_shown_as_months_and_days():
     rng = np.random.default_rng(0)
     days = np.concatenate([rng.uniform(19_000, 19_090, 300), rng.uniform(19_500, 19_590, 300)])
-    column = ReportColumn("admitted", "date", (0,))
+    column = ShownColumn("admitted", "date", (0,))
     labels = np.repeat([0, 1], 300)
     found = make_profiles([column], days[:, None], np.ones(600), labels, [0, 1], None, 3)
     assert found.clusters[0].name.startswith("admitted around ")
@@ -260,7 +260,7 @@ def test_rows_with_gaps_and_mixed_columns_are_counted():
 
 
 def test_means_next_to_zero_are_shown_as_zero():
-    column = ReportColumn("dose", "number", (0,))
+    column = ShownColumn("dose", "number", (0,))
     assert column.shown(2.8e-05, 6.0) == "0"
     assert column.shown(-1.1e-16, 6.0) == "0"
     assert column.shown(0.02, 6.0) == "0.02"

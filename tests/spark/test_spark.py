@@ -218,8 +218,8 @@ def test_commands(spark, table, tmp_path, capfd):
     labels = tmp_path / "labels"
     fcac(capfd, "predict", "--engine", "spark", model, lake, "--out", labels)
     assert len(pd.read_parquet(labels)) == 3000
-    said = fcac(capfd, "fit", "--engine", "spark", lake, "--sites", "3", "--out", tmp_path / "x.fcac", code=2)
-    assert "--sites is not for --engine spark" in said
+    said = fcac(capfd, "fit", "--engine", "spark", lake, "--site", "s", "--out", tmp_path / "x.fcac", code=2)
+    assert "--site is not for --engine spark" in said
     said = fcac(capfd, "fit", "--engine", "spark", f"{lake}-none", "--out", tmp_path / "x.fcac", code=1)
     assert "PATH_NOT_FOUND" in said
     columns = [Column(name, min=-40, max=40) for name in COLUMNS]

@@ -89,7 +89,7 @@ def test_every_usual_word_for_a_gap_is_one_among_numbers(tmp_path):
 def test_the_same_words_are_values_among_texts(tmp_path):
     path = write(tmp_path, "a,result\n1,-\n2,+\n3,NA\n")
     schema = Schema.from_toml('fcac_schema = 1\n[columns]\nresult = { categories = ["-", "+", "NA"] }\n')
-    blocks = [block.tolist() for _, block in open_tables([path], schema).pieces()]
+    blocks = [schema.unscaled(block).tolist() for _, block in open_tables([path], schema).pieces()]
     assert blocks == [[[1, 0, 0], [0, 1, 0], [0, 0, 1]]]
 
 
@@ -191,17 +191,17 @@ def test_the_pattern_of_numbers_and_the_head():
 def test_a_european_table_needs_no_option(tmp_path):
     """Row names, semicolons, decimal commas, thousands, gap words, dates and umlauts, drafted and read as they are."""
     rows = "".join(
-        f"{i};{20 + i % 50};{'k.A.' if i % 4 == 0 else f'{1 + i % 9}.{i:03d},50'};{'-' if i % 3 else '7,25'};"
+        f"{i};{20 + i % 50};{'k.A.' if i % 4 == 0 else f'{1 + i % 9}.{i:03d},50'};{'-' if i % 3 else f'{i % 2},25'};"
         f"{'Zürich' if i % 2 else 'Köln'};2024-05-{1 + i % 28:02d}\n"
         for i in range(200)
     )
     path = write(tmp_path, ";alter;gehalt;wert;ort;aufnahme\n" + rows)
     schema = Schema.from_toml(draft_schema([path]))
     kinds = {field.name: field.kind or "number" for field in schema.fields}
-    assert kinds == {"alter": "number", "gehalt": "number", "wert": "number", "ort": "category", "aufnahme": "date"}
+    assert kinds == {"alter": "number", "gehalt": "number", "wert": "number", "ort": "category", "aufnahme": "ignore"}
     block = np.concatenate([block for _, block in open_tables([path], schema).pieces()])
     assert len(block) == 200
     columns = dict(zip(schema.feature_names, block.T, strict=True))
     assert columns["gehalt"][[1, 2]].tolist() == [2001.5, 3002.5]
     assert np.isnan(columns["gehalt"]).sum() == 50
-    assert np.nansum(columns["wert"]) == 67 * 7.25
+    assert np.nansum(columns["wert"]) == 34 * 0.25 + 33 * 1.25

@@ -22,7 +22,7 @@ KINDS = {
     "creatinine": "number",
     "crp": "number",
     "emergency": "boolean",
-    "admitted": "date",
+    "admitted": "ignore",
 }
 
 
@@ -65,11 +65,12 @@ def test_guesses_by_name_where_values_are_not_read(tmp_path, table):
         (["31/12/2024", "01/02/2024", "03/04/2024"], "%d/%m/%Y"),
     ],
 )
-def test_days_written_in_other_ways_get_their_format(tmp_path, days, form):
+def test_days_are_left_out_and_their_format_is_told(tmp_path, days, form):
     lines = [f"{day};{i};" for i, day in enumerate(days * 20) if day != "n/a"]
     (tmp_path / "a.csv").write_text("\n".join(["seen;value;empty", *lines]) + "\n")
-    schema = Schema.from_toml(draft_schema([tmp_path / "a.csv"]))
-    assert schema.fields[0].settings()["format"] == form
+    text = draft_schema([tmp_path / "a.csv"])
+    assert f'dates; write kind = "date", format = "{form}" to use them' in text
+    schema = Schema.from_toml(text.replace('{ kind = "ignore" }', f'{{ kind = "date", format = "{form}" }}', 1))
     assert check_fit([tmp_path / "a.csv"], schema).fits
     assert schema.fields[2].how.name == "ignore", "a column without values says nothing"
 

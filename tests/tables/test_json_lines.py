@@ -30,7 +30,7 @@ def test_rows_in_order_with_site_and_categories(tmp_path, name, monkeypatch):
     seen = []
     tables = open_tables([path], schema)
     pieces = list(tables.pieces(lambda done, share: seen.append(share)))
-    block = np.concatenate([block for _, block in pieces])
+    block = schema.unscaled(np.concatenate([block for _, block in pieces]))
     assert {site for site, _ in pieces} == {"north"}
     assert block[:, 0].tolist() == list(range(500))
     assert block[:3].tolist() == [[0, 1, 0, 1], [1, 0, 1, 0], [2, 1, 1, 0]]

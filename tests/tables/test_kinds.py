@@ -186,14 +186,12 @@ def test_defaults_of_the_file_reach_the_kinds_they_mean_something_to():
     assert c.max - c.min == 10957.0
 
 
-def test_a_release_gives_levels_and_dates_room_and_schemas_without_kinds_keep_their_bounds():
+def test_a_release_gives_levels_and_dates_room():
     column = Column("sex", kind="boolean")
     (low, high), (least, most) = column.bounds[0], column.value_bounds[0]
     assert (high - low) / (most - least) == pytest.approx(10 / 3)
     assert low + high == pytest.approx(least + most)
     assert Column("age", min=0, max=110).bounds == Column("age", min=0, max=110).value_bounds
-    old = Column("sex", categories=["f", "m"])
-    assert old.bounds == old.value_bounds == [(0.0, 1.0), (0.0, 1.0)]
     schema = Schema([Column("age", min=0, max=110), column], bounds_are_public=True)
     np.testing.assert_allclose(schema.value_bounds, [[0, 110], [least, most]])
     np.testing.assert_allclose(schema.require_bounds(), [[0, 110], [low, high]])

@@ -29,7 +29,7 @@ def test_columns_features_and_bounds_come_out_in_order_and_in_scaled_units():
     schema = Schema.from_toml(TEXT)
     assert schema.columns == ["age", "body mass", "ward"]
     assert schema.feature_names == ["age", "body mass", "ward=surgery", "ward=medicine"]
-    np.testing.assert_allclose(schema.bounds, [[0, 1], [-3, 7], [0, 1], [0, 1]])
+    np.testing.assert_allclose(schema.bounds[:2], [[0, 1], [-3, 7]])
 
 
 def test_rows_are_scaled_filled_dropped_and_encoded():
@@ -40,7 +40,8 @@ def test_rows_are_scaled_filled_dropped_and_encoded():
         age=[50, 100, None, 1],
         other=["a", "b", "c", "d"],
     )
-    np.testing.assert_allclose(schema.apply(rows), [[0.5, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0]])
+    level = 6**-0.5  # levels count as much as a number between 0 and 1
+    np.testing.assert_allclose(schema.apply(rows), [[0.5, 1.0, 0.0, level], [1.0, 0.0, level, 0.0]])
     assert schema.convert(rows.combine_chunks()).kept.tolist() == [True, True, False, False]
 
 
@@ -66,10 +67,14 @@ def test_missing_and_infinite_values_are_named_by_column_and_count():
         Schema(["a", "b"]).apply(table(a=[1.0, None, float("inf")], b=[float("nan"), 1.0, 1.0]))
 
 
-def test_values_outside_the_categories_are_counted_and_not_quoted():
-    with pytest.raises(DataError, match=r"categories of column ward \(2\)") as caught:
-        Schema([Column("ward", categories=("a",))]).apply(table(ward=["a", "secret", "secret"]))
+def test_values_that_mean_nothing_are_counted_and_not_quoted():
+    with pytest.raises(DataError, match=r"column ward \(2\)") as caught:
+        Schema([Column("ward", kind="ordinal", order=("a", "b"))]).apply(table(ward=["a", "secret", "secret"]))
     assert "secret" not in str(caught.value)
+    counted = Schema([Column("ward", categories=("a",))]).convert(
+        table(ward=["a", "secret", "secret"]).combine_chunks()
+    )
+    assert counted.other == {"ward": 2}
 
 
 def test_text_where_numbers_are_needed_and_a_column_that_is_not_there():

@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fcac import FCAC
-from fcac.tables import DataError, RequestError, Schema, Split, delimited, open_tables, readers, site_from_text
+from fcac.tables import DataError, RequestError, Schema, delimited, open_tables, readers, site_from_text
 from fcac.tables.draft import draft_schema
 from fcac.tables.schema import Column
-from fcac.tables.simulate import Dealer
 from testing.data import write_table
 
 NAMES = ["a", "b", "c"]
@@ -60,9 +59,9 @@ def test_every_format_gives_the_same_rows(tmp_path, rows, ending, small_batches)
 
 
 def test_a_second_pass_gives_the_same(tmp_path, rows):
-    tables = open_tables([write(tmp_path / "x.parquet", rows)], split=Split(3))
+    tables = open_tables([write(tmp_path / "x.parquet", rows, site=np.arange(500) % 3)], site_column="site")
     first, second = joined(tables), joined(tables)
-    assert first.keys() == second.keys() == {1, 2, 3}
+    assert first.keys() == second.keys() == {0, 1, 2}
     assert all((first[site] == second[site]).all() for site in first)
 
 
@@ -96,8 +95,6 @@ def test_npz_without_names_with_labels_and_stored_by_column(tmp_path, rows):
     tables = open_tables([tmp_path / "x.npz"])
     assert tables.feature_names == ["x0", "x1", "x2"]
     np.testing.assert_array_equal(joined(tables)["x"], rows.astype(np.float32))
-    split = open_tables([tmp_path / "x.npz"], split=Split(2, "classes", n_classes=2), label_column="y")
-    assert sum(map(len, joined(split).values())) == 500
 
 
 # ------------------------------------------------------------ sites
@@ -152,40 +149,6 @@ def test_all_rows_can_belong_to_one_site(tmp_path, rows):
     assert {site: len(block) for site, block in joined(open_tables(paths, site=5)).items()} == {5: 1000}
 
 
-def test_simulated_sites_are_even_and_do_not_depend_on_batches(tmp_path, rows, monkeypatch):
-    path = write(tmp_path / "x.parquet", rows)
-    whole = joined(open_tables([path], split=Split(7, seed=3)))
-    assert sorted({len(block) for block in whole.values()}) == [71, 72]
-    monkeypatch.setattr(readers, "_BATCH_BYTES", 8 * 3 * 11)
-    pieces = joined(open_tables([path], split=Split(7, seed=3)))
-    assert all((whole[site] == pieces[site]).all() for site in whole)
-    other = joined(open_tables([path], split=Split(7, seed=4)))
-    assert any(not np.array_equal(whole[site], other[site]) for site in whole)
-
-
-def test_dealing_in_pieces_is_dealing_at_once():
-    dealt = Dealer(5, 0).deal(25)
-    other = Dealer(5, 0)
-    assert np.concatenate([other.deal(n) for n in (0, 1, 9, 15)]).tolist() == dealt.tolist()
-    assert all(sorted(hand.tolist()) == [1, 2, 3, 4, 5] for hand in dealt.reshape(5, 5))
-
-
-@pytest.mark.parametrize("partition", ["iid", "dirichlet", "classes"])
-def test_simulated_sites_follow_labels(tmp_path, rows, partition, small_batches):
-    labels = np.repeat(["cat", "dog", "cow", "hen"], 125)
-    path = write(tmp_path / "x.parquet", rows, kind=labels)
-    tables = open_tables([path], split=Split(4, partition, alpha=0.3, n_classes=1), label_column="kind")
-    found = joined(tables)
-    assert tables.feature_names == NAMES
-    assert sum(map(len, found.values())) == 500
-    if partition == "iid":
-        assert {len(block) for block in found.values()} <= set(range(124, 129))
-    if partition == "classes":
-        for block in found.values():
-            mine = {labels[np.flatnonzero((rows == row).all(axis=1))[0]] for row in block}
-            assert len(mine) == 1
-
-
 def test_record_ids_come_in_the_order_of_the_pieces(tmp_path, rows, small_batches):
     sites, ids = np.array(["s", "t"])[np.arange(500) % 2], np.arange(500)
     path = write(tmp_path / "x.parquet", rows, site=sites, person=ids)
@@ -216,9 +179,10 @@ def test_a_schema_chooses_orders_and_drops_rows(tmp_path):
 
 def test_categories_are_read_as_text_from_csv(tmp_path):
     (tmp_path / "x.csv").write_text("grade,a\n1,5\n2,6\n1,7\n")
-    tables = open_tables([tmp_path / "x.csv"], Schema([Column("grade", categories=("1", "2")), "a"]))
+    schema = Schema([Column("grade", categories=("1", "2")), "a"])
+    tables = open_tables([tmp_path / "x.csv"], schema)
     assert tables.feature_names == ["grade=1", "grade=2", "a"]
-    assert joined(tables)["x"].tolist() == [[1, 0, 5], [0, 1, 6], [1, 0, 7]]
+    assert schema.unscaled(joined(tables)["x"]).tolist() == [[1, 0, 5], [0, 1, 6], [1, 0, 7]]
 
 
 def test_dropped_rows_keep_sites_and_ids_in_step(tmp_path):
@@ -354,28 +318,20 @@ def test_wishes_that_do_not_fit(tmp_path, rows):
         ({"paths": [path], "site_column": "ward"}, r"has no column 'ward'; it has a, b, c, site"),
         ({"paths": [path], "drop": ["ward"]}, "has no column 'ward'"),
         ({"paths": [path], "site_column": "site", "site": "s"}, "only one of"),
-        ({"paths": [path], "split": Split(2, "dirichlet")}, "name the label column"),
         ({"paths": [path], "schema": Schema(["a"]), "drop": ["b"]}, "a schema says"),
-        ({"paths": [path], "drop": ["site"], "split": Split(501), "label_column": "a"}, "501 sites need"),
         ({"paths": [path, tmp_path / "deep" / "x.csv"], "drop": ["site"]}, "would both be site x"),
     ]
     for arguments, words in cases:
         with pytest.raises(RequestError, match=words):
             joined(open_tables(**arguments))
-    with pytest.raises(RequestError, match="partition must be one of"):
-        Split(2, "odd")
-    with pytest.raises(RequestError, match="at least 1"):
-        Split(0)
     with pytest.raises(DataError, match="no column left"):
         open_tables([path], drop=["a", "b", "c"], site_column="site")
 
 
-def test_rows_without_site_or_label_are_counted(tmp_path):
+def test_rows_without_site_are_counted(tmp_path):
     (tmp_path / "x.csv").write_text("a,site\n1,s\n2,\n3,\n")
     with pytest.raises(DataError, match="2 rows have no site in column 'site'"):
         joined(open_tables([tmp_path / "x.csv"], site_column="site"))
-    with pytest.raises(DataError, match="2 rows have no label in column 'site'"):
-        joined(open_tables([tmp_path / "x.csv"], split=Split(1), label_column="site"))
     pq.write_table(pa.table({"a": [1.0], "site": [1.5]}), tmp_path / "y.parquet")
     with pytest.raises(DataError, match="text or whole numbers"):
         joined(open_tables([tmp_path / "y.parquet"], site_column="site"))

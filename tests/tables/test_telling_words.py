@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fcac.tables.telling_words import words_from_rows, words_from_vocabulary
+from fcac.tables.telling_words import words_from_vocabulary
 from fcac.tables.text_encoder import encoder
-
-
-def test_words_from_rows_leave_out_what_all_clusters_share():
-    texts = ["the knee hurts", "the knee is swollen", "the bill is wrong", "the bill came twice", "the odd one"]
-    telling = words_from_rows(texts, ["a", "a", "b", "b", -1], 1)
-    assert telling == {"a": ["knee"], "b": ["bill"]}
-    assert words_from_rows(["x"], [None]) == {}
-    assert words_from_rows(["42 ?!"], [0]) == {0: []}
 
 
 @pytest.mark.slow

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from fcac import _llvm
 from fcac._kernels import kernel
 from fcac.art import simd
 
 
 @kernel
 def pairwise_sum(values, n):
-    return simd.pairwise_sum(values, n)
+    return _llvm.pairwise_sum(values, n)
 
 
 @kernel
 def dot(values, a, b, n):
-    return simd.dot(values, a, b, n)
+    return _llvm.dot(values, a, b, n)
 
 
 @kernel
@@ -61,4 +62,4 @@ def move_node(nodes, screen, shift, rank, scale, k, points, i, divisor):
 
 @kernel
 def lowest_bit(mask):
-    return simd.lowest_bit(mask)
+    return _llvm.lowest_bit(mask)

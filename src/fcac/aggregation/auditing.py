@@ -1,9 +1,9 @@
 """Attacks on secure aggregation by a hub with t colluding sites: what its transcript tells beyond the totals.
 
-The protocol is played many times between a few sites, with the shipped code. The attacker has every message that passes
-the hub, and all secrets and vectors of t sites. It tries four things:
+The protocol is played many times between four sites, with the shipped code. The attacker has every message that passes
+the hub and all secrets and vectors of one site; it drops another one once its vector has arrived. It tries:
 
-- *noise*: subtract what the colluders added from every total; is the noise that remains as wide as promised?
+- *noise*: subtract what the colluder added from every total; is the noise that remains as wide as promised?
 - *records*: do the totals that remain distinguish whether a record was there better than promised?
 - *masks*: remove from a single site's vector every mask that can be computed, and compare the vectors of two steps; is
   what remains still uniform?
@@ -30,7 +30,7 @@ from fcac.aggregation.collector import Collector
 from fcac.aggregation.keys import AgreementKey, SigningKey
 from fcac.aggregation.masks import BITS, Residues, from_residues, own_mask
 from fcac.aggregation.member import Assignment, Member, _Session, pair_mask
-from fcac.aggregation.messages import MASK, REPLY, Advert, Message
+from fcac.aggregation.messages import MASK, REPLY, Message
 from fcac.aggregation.pooled import PooledGrowth, read_task, site_vector, terms
 from fcac.aggregation.roster import Roster, fewest_sites
 from fcac.privacy.auditing import _log_ratio, _try_pair
@@ -48,6 +48,8 @@ Progress = Callable[[int, int], None]
 SiteVector = Callable[[int, Integers, Request, int, Sampler], Integers]
 
 N_SITES, TOLERANCE = 4, 1
+#: The record is at the first site; the hub says in the first step that the vector of the second has not arrived.
+DROPPED, COLLUDER = 1, 3
 
 # Probability that a sound protocol is called faulty.
 _FALSE_ALARM = 1e-6
@@ -97,7 +99,7 @@ class Fault(NamedTuple):
 def audit_aggregation(
     mechanism: NodeRelease, n_runs: int = 200, fault: Fault | None = None, progress: Progress | None = None
 ) -> AggregationAudit:
-    """Attack the transcript of a hub with one colluder among four sites.
+    """Attack the transcript of a hub that has one colluder among four sites and drops another.
 
     Parameters
     ----------
@@ -152,19 +154,19 @@ class _Watch:
         self._record = to_grid(np.array([[1.0, 1.0]]))
 
     def view(self, with_record: bool, run: int) -> Floats:
-        """Play one round; the record is at the first site, the last site colludes."""
+        """Play one round; return what the hub can compute of the totals that it gets."""
         rows = [np.vstack([self._crowd, self._record]) if with_record else self._crowd] + [self._crowd] * (N_SITES - 1)
-        played = _play(self.mechanism, rows, self.fault, run + 1)
-        honest = N_SITES - TOLERANCE
+        played = _play(self.mechanism, rows, self.fault, run + 1, DROPPED)
+        honest = [place for place in range(N_SITES) if place not in (DROPPED, COLLUDER)]
         steps = []
         for request, total, vectors in zip(played.requests, played.totals, played.vectors, strict=True):
-            remains = total - sum(vectors[honest:], np.zeros_like(total))
-            truth = _plain_vector(np.vstack(rows[:honest]), request)
+            remains = total - vectors[COLLUDER]
+            truth = _plain_vector(np.vstack([rows[place] for place in honest]), request)
             scale = _promised_scale(request)
             self._squares += (((remains - truth) / scale) ** 2).tolist()
             steps.append(_as_step(request, remains))
         self._look_at_masks(played)
-        ratio = sum(_log_ratio(step, np.vstack([self._crowd] * honest), self._record[0]) for step in steps)
+        ratio = sum(_log_ratio(step, np.vstack([self._crowd] * len(honest)), self._record[0]) for step in steps)
         seen: list[Any] = [[ratio]]
         for step in steps:
             placed = (step.sums + step.counts[:, None] * step.bases).sum(axis=0) / UNIT
@@ -172,14 +174,14 @@ class _Watch:
         return np.concatenate(seen).astype(np.float64)
 
     def noise(self) -> AttackResult:
-        """Is the noise as wide as promised after the colluders' part is gone?"""
+        """Is the noise as wide as promised without the shares of the colluder and of the site that was dropped?"""
         n, total = len(self._squares), math.fsum(self._squares)
         lowest = float(chi2.ppf(_FALSE_ALARM, n))
         found, least = math.sqrt(total / n), math.sqrt(lowest / n)
         return AttackResult(
             "noise",
             total >= lowest,
-            f"noise left without the colluders: {found:.3f} of what is promised, at least {least:.3f} expected",
+            f"noise left beside a colluder and a drop: {found:.3f} of what is promised, at least {least:.3f} expected",
         )
 
     def masks(self) -> AttackResult:
@@ -194,11 +196,12 @@ class _Watch:
         )
 
     def _look_at_masks(self, played: _Played) -> None:
-        for place in range(N_SITES - TOLERANCE):
-            raw = [played.masked[step][place] for step in range(len(played.requests))]
-            without_own = [played.without_own_mask(step, place) for step in range(len(played.requests))]
-            peeled = [played.peeled(step, place) for step in range(len(played.requests))]
-            for residues in (raw, without_own, peeled):
+        for place in range(N_SITES):
+            if place == COLLUDER:
+                continue
+            here = [step for step, masked in enumerate(played.masked) if place in masked]
+            for bare in (lambda step, place: played.masked[step][place], played.without_own_mask, played.peeled):
+                residues = [bare(step, place) for step in here]
                 for residue in residues:
                     self._count_small(residue)
                 for first, second in itertools.pairwise(residues):
@@ -211,30 +214,33 @@ class _Watch:
 
 
 class _Played(NamedTuple):
-    """One round: what the hub saw, what the colluders know, and what really happened."""
+    """One round: what the hub saw, what the colluder knows, and what really happened; vectors by place, per step."""
 
     requests: list[Request]
     totals: list[Integers]
-    vectors: list[list[Integers]]
-    masked: list[list[Residues]]
+    vectors: list[dict[int, Integers]]
+    masked: list[dict[int, Residues]]
     sessions: list[_Session]
     contexts: list[bytes]
 
     def without_own_mask(self, step: int, place: int) -> Residues:
-        """Return a site's vector without its own mask, which the hub learns."""
+        """Return a site's vector without its own mask, which the hub learns unless the site was dropped."""
         vector = self.masked[step][place].copy()
-        vector -= own_mask(self.sessions[place].own_seeds[step], self.contexts[step], len(vector))
+        if place != DROPPED:
+            vector -= own_mask(self.sessions[place].own_seeds[step], self.contexts[step], len(vector))
         return vector
 
     def peeled(self, step: int, place: int) -> Residues:
-        """Return the same without the masks that the colluders know."""
-        vector, mine = self.without_own_mask(step, place), self.sessions[place]
-        for other in range(N_SITES - TOLERANCE, N_SITES):
-            if other not in mine.near:
+        """Return the same without the masks that the hub can compute: by the colluder's key and the dropped site's."""
+        vector = self.without_own_mask(step, place)
+        for other in self.masked[step]:
+            known = other if other in (DROPPED, COLLUDER) else place
+            if other == place or known not in (DROPPED, COLLUDER):
                 continue
-            key = AgreementKey(self.sessions[other].mask_seeds[step])
-            public = Advert.from_bytes(self.sessions[other].adverts[self.sessions[other].near.index(place)])
-            mask = pair_mask(key, public.masking[step], self.contexts[step], len(vector), BITS)
+            theirs = place if known == other else other
+            key = AgreementKey(self.sessions[known].mask_seeds[step])
+            public = self.sessions[known].advert(theirs).masking[step]
+            mask = pair_mask(key, public, self.contexts[step], len(vector), BITS)
             if place < other:
                 vector -= mask
             else:
@@ -242,15 +248,16 @@ class _Played(NamedTuple):
         return vector
 
 
-def _play(mechanism: NodeRelease, rows: Sequence[Integers], fault: Fault, round: int) -> _Played:
-    study, agreed = SigningKey.new(), terms(mechanism)
+def _play(
+    mechanism: NodeRelease, rows: Sequence[Integers], fault: Fault, round: int, dropped: int | None = None
+) -> _Played:
+    agreed = terms(mechanism)
     names = [f"site-{i}" for i in range(len(rows))]
     keys = {name: SigningKey.new() for name in names}
-    public = {name: key.public for name, key in keys.items()}
-    roster = Roster("audit", 1, public, TOLERANCE, fewest_sites(TOLERANCE))
-    members = {name: fault.member(name, keys[name], study.public, agreed, fault.bits) for name in names}
+    roster = Roster("audit", {name: key.public for name, key in keys.items()}, TOLERANCE, fewest_sites(TOLERANCE))
+    members = {name: fault.member(name, keys[name], roster, agreed, fault.bits) for name in names}
     growth = PooledGrowth(mechanism, None, round)
-    collector = Collector(roster, roster.signed_by(study), round, 1, growth.n_steps, agreed, fault.bits)
+    collector = Collector(roster, round, 1, growth.n_steps, agreed, fault.bits)
     make = fault.vector or _shipped_vector
     played = _Played([], [], [], [], [], [])
 
@@ -258,7 +265,7 @@ def _play(mechanism: NodeRelease, rows: Sequence[Integers], fault: Fault, round:
         def work(assigned: Assignment) -> Integers:
             task = read_task(assigned, mechanism)
             vector = make(place, rows[place], task, assigned.certain_shares, mechanism.sampler)
-            played.vectors[-1].append(vector)
+            played.vectors[-1][place] = vector
             return vector
 
         return members[names[place]].answer(request, work)
@@ -268,7 +275,9 @@ def _play(mechanism: NodeRelease, rows: Sequence[Integers], fault: Fault, round:
             place = names.index(name)
             reply = answer(place, request)
             if collector.stage == MASK:
-                played.masked[-1].append(Message.from_bytes(reply, REPLY).arrays["masked"].view(np.uint64))
+                played.masked[-1][place] = Message.from_bytes(reply, REPLY).arrays["masked"].view(np.uint64)
+                if place == dropped:
+                    continue
             collector.take(name, reply)
         collector.close_stage()
 
@@ -278,8 +287,8 @@ def _play(mechanism: NodeRelease, rows: Sequence[Integers], fault: Fault, round:
     played.sessions.extend(copy.deepcopy(_session_of(members[name])) for name in names)
     while growth.request is not None:
         played.requests.append(growth.request)
-        played.vectors.append([])
-        played.masked.append([])
+        played.vectors.append({})
+        played.masked.append({})
         collector.begin_step(growth.task())
         stage()
         played.contexts.append(_session_of(members[names[0]]).step_context)
@@ -308,7 +317,7 @@ def _plain_vector(rows: Integers, request: Request) -> Integers:
 
 
 def _promised_scale(request: Request) -> Floats:
-    """Return the standard deviation that the noise in every component of a total must have without the colluders."""
+    """Return the standard deviation that the noise in every component of a total must have at least."""
     counts, sums, rings = noise_scales(request.radius, request.rho, request.last)
     n_cells, d = request.codebook.shape
     parts = [np.full(n_cells, counts), np.full(n_cells * d, sums)]
@@ -349,7 +358,7 @@ def _share_left_out(place: int, rows: Integers, request: Request, n_shares: int,
     return _plain_vector(rows, request) if place == 0 else site_vector(rows, request, n_shares, sampler)
 
 
-def _sized_for_all(place: int, rows: Integers, request: Request, n_shares: int, sampler: Sampler) -> Integers:
+def _sized_for_drops_only(place: int, rows: Integers, request: Request, n_shares: int, sampler: Sampler) -> Integers:
     return site_vector(rows, request, n_shares + TOLERANCE, sampler)
 
 
@@ -386,7 +395,7 @@ class _NoPairMasks(Member):
 #: Faults by name; every one is found by the attack it is named after.
 FAULTS = {
     "noise: one site leaves out its share": Fault(vector=_share_left_out),
-    "noise: shares sized for all sites, not for those that are certain": Fault(vector=_sized_for_all),
+    "noise: shares sized for drops, not for drops beside colluders": Fault(vector=_sized_for_drops_only),
     "records: one site counts a record a hundred times": Fault(vector=_exact_share),
     "masks: the same in every step": Fault(member=_ReusesMasks),
     "masks: none between sites": Fault(member=_NoPairMasks),

@@ -17,7 +17,7 @@ from fcac._typing import Integers
 from fcac.aggregation import messages
 from fcac.aggregation.keys import AgreementKey, digest, is_signed
 from fcac.aggregation.masks import BITS, Residues, from_residues, own_mask
-from fcac.aggregation.member import own_mark, pair_mask
+from fcac.aggregation.member import certain_shares, own_mark, pair_mask, threshold, witnesses_needed
 from fcac.aggregation.messages import (
     CONFIRM,
     JOIN,
@@ -30,7 +30,6 @@ from fcac.aggregation.messages import (
     Message,
     MessageError,
 )
-from fcac.aggregation.neighbours import Circle, Witnesses, circle_for, neighbourhoods, witnesses_for
 from fcac.aggregation.roster import Roster
 from fcac.aggregation.shares import SHARE_BYTES, combine
 from fcac.exceptions import TooFewSites
@@ -42,8 +41,7 @@ class Collector:
     Parameters
     ----------
     roster : Roster
-    signed_roster : bytes
-        The same, with the study's signature; sites check it.
+        Every site checks it against the one that its operator has agreed to.
     round, attempt : int
         Both together never occur twice.
     n_steps : int
@@ -57,7 +55,6 @@ class Collector:
     def __init__(
         self,
         roster: Roster,
-        signed_roster: bytes,
         round: int,
         attempt: int,
         n_steps: int,
@@ -73,16 +70,13 @@ class Collector:
         #: Sites that have joined this attempt, and those that are still there.
         self.joined: list[int] = []
         self.active: list[int] = list(range(len(roster.names)))
-        self._signed_roster, self._terms = signed_roster, terms
+        self._terms = terms
         self._session = messages.session_id(roster.digest, round, attempt, n_steps, terms)
         self._answers: dict[int, Message] = {}
         self._places = {name: place for place, name in enumerate(roster.names)}
         self._adverts: dict[int, bytes] = {}
-        self._near: dict[int, list[int]] = {}
         self._sealed: dict[int, dict[int, bytes]] = {}
         self._marks: dict[int, list[bytes]] = {}
-        self._circle: Circle | None = None
-        self._witnesses = Witnesses([], 0)
         self._context = self._step_context = self._task = b""
         self._size = 0
         self._masked: dict[int, Residues] = {}
@@ -161,14 +155,13 @@ class Collector:
 
     @property
     def certain_shares(self) -> int:
-        """Number of sites whose noise is in every total and unknown to the hub: those that joined, less t."""
-        return len(self.joined) - self.roster.tolerance
+        """Number of shares for which every site sizes its noise: those that joined, less t that vanish and t others."""
+        return certain_shares(len(self.joined), self.roster.tolerance)
 
     def _enough(self, places: list[int], what: str) -> None:
-        if len(places) < self.certain_shares:
-            raise TooFewSites(
-                f"{len(places)} of {len(self.joined)} sites {what}; at least {self.certain_shares} are needed"
-            )
+        fewest = len(self.joined) - self.roster.tolerance
+        if len(places) < fewest:
+            raise TooFewSites(f"{len(places)} of {len(self.joined)} sites {what}; at least {fewest} are needed")
 
     def _bits(self, places: list[int]) -> NDArray[np.uint8]:
         return messages.as_bits(places, len(self.roster.names))
@@ -179,7 +172,7 @@ class Collector:
         meta = {
             "round": self.round, "attempt": self.attempt, "n_steps": self.n_steps, "terms": digest(self._terms).hex()
         }  # fmt: skip
-        return Message(JOIN, 0, meta, {"roster": np.frombuffer(self._signed_roster, dtype=np.uint8)})
+        return Message(JOIN, 0, meta, {"roster": np.frombuffer(self.roster.to_bytes(), dtype=np.uint8)})
 
     def _check_join(self, place: int, reply: Message) -> None:
         (row,) = reply.rows("advert", 1, Advert.length(self.n_steps))
@@ -193,36 +186,26 @@ class Collector:
             raise TooFewSites(f"{len(answers)} sites take part; at least {self.roster.least} are needed")
         self.joined = self.active = sorted(answers)
         self._adverts = {place: answers[place].rows("advert", 1)[0] for place in self.joined}
-        self._circle = circle_for(len(self.joined), self.roster.tolerance)
-        self._context = messages.context_id(self._session, self.joined, self._adverts_mark())
-        self._witnesses = witnesses_for(self.joined, self.roster.tolerance, self._context)
-        circles = neighbourhoods(len(self.joined), self._circle.n_neighbours, self._context)
-        self._near = {
-            place: [self.joined[i] for i in circle] for place, circle in zip(self.joined, circles, strict=True)
-        }
+        self._context = messages.context_id(self._session, self.joined, messages.sorted_by_place(self._adverts))
         self.stage = SHARE
 
-    def _adverts_mark(self) -> bytes:
-        return digest(*messages.sorted_by_place(self._adverts))
-
     def _ask_share(self, place: int) -> Message:
-        adverts = [self._adverts[other] for other in self._near[place]]
         arrays: dict[str, NDArray[Any]] = {
             "joined": self._bits(self.joined),
-            "adverts": messages.as_rows(adverts),
+            "adverts": messages.as_rows(messages.sorted_by_place(self._adverts)),
         }
-        return Message(SHARE, 0, {"session": self._session.hex(), "adverts_mark": self._adverts_mark().hex()}, arrays)
+        return Message(SHARE, 0, {"session": self._session.hex()}, arrays)
 
     def _check_share(self, place: int, reply: Message) -> None:
-        reply.rows("sealed", len(self._near[place]), 2 * self.n_steps * SHARE_BYTES + 16)
+        reply.rows("sealed", len(self.joined) - 1, 2 * self.n_steps * SHARE_BYTES + 16)
         reply.rows("marks", self.n_steps, messages.KEY)
 
     def _close_share(self, answers: Mapping[int, Message]) -> None:
         self._enough(sorted(answers), "have shared their secrets")
         self.active = sorted(answers)
         for place, reply in answers.items():
-            near = self._near[place]
-            self._sealed[place] = dict(zip(near, reply.rows("sealed", len(near)), strict=True))
+            others = [other for other in self.joined if other != place]
+            self._sealed[place] = dict(zip(others, reply.rows("sealed", len(others)), strict=True))
             self._marks[place] = reply.rows("marks", self.n_steps)
         self.stage = MASK
 
@@ -234,8 +217,8 @@ class Collector:
             "task": np.frombuffer(self._task, dtype=np.uint8),
         }
         if self.step == 1:
-            senders = [other for other in self._near[place] if other in self._sealed]
-            arrays["sealed"] = messages.as_rows([self._sealed[other][place] for other in senders])
+            sealed = [self._sealed[other][place] for other in self.active if other != place]
+            arrays["sealed"] = messages.as_rows(sealed)
         return Message(MASK, self.step, {"session": self._session.hex()}, arrays)
 
     def _check_mask(self, place: int, reply: Message) -> None:
@@ -266,11 +249,10 @@ class Collector:
         return messages.survivors_text(self._step_context, self.survivors)
 
     def _close_confirm(self, answers: Mapping[int, Message]) -> None:
-        needed = self._witnesses.needed
-        present = [place for place in self._witnesses.places if place in answers]
-        if len(present) < needed:
-            raise TooFewSites(f"{len(present)} witnesses confirm the list of vectors; at least {needed} must")
-        self._signatures = {place: answers[place].rows("signature", 1)[0] for place in present[:needed]}
+        needed = witnesses_needed(len(self.joined), self.roster.tolerance)
+        if len(answers) < needed:
+            raise TooFewSites(f"{len(answers)} sites confirm the list of vectors; at least {needed} must")
+        self._signatures = {place: answers[place].rows("signature", 1)[0] for place in sorted(answers)[:needed]}
         self.stage = REVEAL
 
     def _ask_reveal(self, place: int) -> Message:
@@ -281,18 +263,17 @@ class Collector:
         return Message(REVEAL, self.step, {"session": self._session.hex()}, arrays)
 
     def _check_reveal(self, place: int, reply: Message) -> None:
-        reply.rows("shares", len(self._active_near(place)), SHARE_BYTES)
-
-    def _active_near(self, place: int) -> list[int]:
-        active = set(self.active)
-        return [other for other in self._near[place] if other in active]
+        reply.rows("shares", len(self.active), SHARE_BYTES)
 
     def _close_reveal(self, answers: Mapping[int, Message]) -> None:
+        needed, holders = threshold(len(self.joined), self.roster.tolerance), sorted(answers)
+        if len(holders) < needed:
+            raise TooFewSites(f"{len(holders)} sites have sent their shares; {needed} are needed")
         collected: dict[int, dict[int, bytes]] = {place: {} for place in self.active}
-        for holder in sorted(answers):
-            near = self._active_near(holder)
-            for owner, share in zip(near, answers[holder].rows("shares", len(near)), strict=True):
-                collected[owner][self._near[owner].index(holder)] = share
+        for holder in holders[:needed]:
+            shares = answers[holder].rows("shares", len(self.active))
+            for owner, share in zip(self.active, shares, strict=True):
+                collected[owner][self.joined.index(holder)] = share
         total = np.zeros(self._size, dtype=np.uint64)
         for place in self.survivors:
             total += self._masked[place]
@@ -313,14 +294,9 @@ class Collector:
         self.stage, self._task = MASK, b""
 
     def _secret(self, owner: int, shares: Mapping[int, bytes]) -> bytes:
-        assert self._circle is not None
-        needed = self._circle.threshold
-        name = self.roster.names[owner]
-        if len(shares) < needed:
-            raise TooFewSites(f"{len(shares)} neighbours of site {name} have answered; {needed} are needed")
-        secret = combine({index: shares[index] for index in sorted(shares)[:needed]})
+        secret = combine(shares)
         if secret is None:
-            raise TooFewSites(f"the shares of site {name} do not fit together")
+            raise TooFewSites(f"the shares of site {self.roster.names[owner]} do not fit together")
         return secret
 
     def _left_over(self, gone: int, seed: bytes) -> Residues:
@@ -329,13 +305,11 @@ class Collector:
         if key.public != Advert.from_bytes(self._adverts[gone]).masking[self.step - 1]:
             raise TooFewSites(f"the shares of site {self.roster.names[gone]} do not fit together")
         rest = np.zeros(self._size, dtype=np.uint64)
-        here = set(self.survivors)
-        for place in self._near[gone]:
-            if place in here:
-                public = Advert.from_bytes(self._adverts[place]).masking[self.step - 1]
-                mask = pair_mask(key, public, self._step_context, self._size, self.bits)
-                if place < gone:
-                    rest += mask
-                else:
-                    rest -= mask
+        for place in self.survivors:
+            public = Advert.from_bytes(self._adverts[place]).masking[self.step - 1]
+            mask = pair_mask(key, public, self._step_context, self._size, self.bits)
+            if place < gone:
+                rest += mask
+            else:
+                rest -= mask
         return rest

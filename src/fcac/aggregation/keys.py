@@ -6,10 +6,14 @@ Mersenne Twister, which a hub could search through in minutes, and its key deriv
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
+
+from fcac import persistence
 
 #: Length of a secret that is shared among neighbours. 128 bits, like the security of X25519 itself.
 SEED_BYTES = 16
@@ -91,10 +95,37 @@ class SigningKey:
         _crypto()
         return cls(os.urandom(32))
 
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> SigningKey:
+        """Return the key in a file, which is made on first use and which only its owner can read."""
+        file = Path(path)
+        if not file.exists():
+            persistence.write_atomic(file, cls.new().secret.hex().encode(), private=True)
+        try:
+            return cls(bytes.fromhex(file.read_text("ascii")))
+        except ValueError:
+            raise ValueError(f"{file} holds no key for summing: put the right file back") from None
+
     def sign(self, text: bytes) -> bytes:
         """Return the signature of a text."""
         signature: bytes = self._key.sign(text)
         return signature
+
+
+def fingerprint(public: bytes) -> str:
+    """Return by what people recognise a key, in groups that can be read aloud.
+
+    >>> from fcac.aggregation.keys import fingerprint
+    >>> fingerprint(bytes(32))
+    'PSAZ-EN35-B6FN-DPR7-KLXG-FNBD'
+    """
+    return in_groups(digest(b"fcac fingerprint", public)[:15])
+
+
+def in_groups(data: bytes) -> str:
+    """Return bytes, a multiple of five, as letters and digits in groups of four."""
+    text = base64.b32encode(data).decode()
+    return "-".join(text[start : start + 4] for start in range(0, len(text), 4))
 
 
 def is_signed(public: bytes, signature: bytes, text: bytes) -> bool:

@@ -1,14 +1,16 @@
 """The site's side of the protocol, as a state machine without input or output.
 
-A member never trusts the hub. It checks the roster, the number of sites, every signature and every earlier answer, and
-raises :class:`~fcac.exceptions.AggregationRefused` with the reason instead of going on. What it keeps between two
-requests can be stored (:meth:`Member.to_bytes`), so that a process may end after every answer.
+A member never trusts the hub. It checks the roster against the one its operator has agreed to, the number of sites,
+every site's signature and every earlier answer; instead of going on, it raises
+:class:`~fcac.exceptions.AggregationRefused` with the reason. What it keeps between two requests can be stored
+(:meth:`Member.to_bytes`), so that a process may end after every answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +20,7 @@ from fcac.aggregation import messages
 from fcac.aggregation.keys import AgreementKey, SigningKey, derive, digest, is_signed, new_seed, seal, unseal
 from fcac.aggregation.masks import Residues, expand, own_mask, to_residues
 from fcac.aggregation.messages import CONFIRM, JOIN, MASK, REPLY, REQUEST, REVEAL, SHARE, Advert, Message, MessageError
-from fcac.aggregation.neighbours import circle_for, neighbourhoods, witnesses_for
-from fcac.aggregation.roster import Roster
+from fcac.aggregation.roster import Roster, check_own
 from fcac.aggregation.shares import SHARE_BYTES, split
 from fcac.exceptions import AggregationRefused
 from fcac.persistence import pack, unpack
@@ -37,7 +38,8 @@ class Assignment(NamedTuple):
     step, n_steps : int
         Number of the step, from 1, and how many the round has.
     certain_shares : int
-        Number of sites whose noise is certainly in the total and unknown to the hub.
+        Number of sites whose noise is certainly in the total and unknown to the hub, even if as many sites as the
+        roster tolerates vanish and as many others collude.
     """
 
     task: bytes
@@ -63,7 +65,6 @@ class _Session:
     mask_seeds: list[bytes]
     sealing_seed: bytes
     joined: list[int] = field(default_factory=list)
-    near: list[int] = field(default_factory=list)
     adverts: list[bytes] = field(default_factory=list)
     context: bytes = b""
     bundles: dict[int, bytes] = field(default_factory=dict)
@@ -72,6 +73,10 @@ class _Session:
     step_context: bytes = b""
     survivors: list[int] = field(default_factory=list)
     answers: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
+
+    def advert(self, place: int) -> Advert:
+        """Return the keys of a site that has joined."""
+        return Advert.from_bytes(self.adverts[self.joined.index(place)])
 
 
 class Member:
@@ -82,19 +87,18 @@ class Member:
     name : str
     key : SigningKey
         The site's key; its public half is in the roster.
-    study_public : bytes
-        Public key of the study, which signs rosters. It comes with the site's bundle, never from the hub.
+    agreed : Roster
+        The roster that the site's operator has agreed to. A round in which anybody else takes part is refused.
     terms : bytes
         What the site has agreed to (epsilon, bounds, ...). A round under other terms is refused.
     bits : int
         Totals are computed modulo 2**bits.
     """
 
-    def __init__(self, name: str, key: SigningKey, study_public: bytes, terms: bytes, bits: int = 64) -> None:
-        self.name, self.key, self.study_public, self.terms, self.bits = name, key, study_public, terms, bits
+    def __init__(self, name: str, key: SigningKey, agreed: Roster, terms: bytes, bits: int = 64) -> None:
+        self.name, self.key, self.agreed, self.terms, self.bits = name, key, agreed, terms, bits
         self._session: _Session | None = None
         self._newest = (0, 0)
-        self._version = 0
 
     @property
     def round(self) -> int:
@@ -167,12 +171,9 @@ class Member:
         return None
 
     def _join(self, request: Message) -> Message:
-        roster_bytes = request.arrays["roster"].tobytes() if "roster" in request.arrays else b""
-        roster = Roster.read(roster_bytes, self.study_public)
-        if roster.version < self._version:
-            raise AggregationRefused(f"the roster has version {roster.version}, this site has seen {self._version}")
-        if roster.keys.get(self.name) != self.key.public:
-            raise AggregationRefused(f"the roster does not have this site's key under the name {self.name!r}")
+        roster = Roster.from_bytes(request.arrays["roster"].tobytes() if "roster" in request.arrays else b"")
+        self.agreed.check(roster)
+        check_own(roster, self.name, self.key.public)
         if request.blob("terms") != digest(self.terms):
             raise AggregationRefused(
                 "the hub asks for other terms (epsilon, delta, bounds or number of cells) than this site has agreed to"
@@ -183,14 +184,14 @@ class Member:
         number, attempt = request.number("round"), request.number("attempt")
         identity = messages.session_id(roster.digest, number, attempt, n_steps, self.terms)
         session = _Session(
-            roster_bytes, number, attempt, n_steps, identity,
+            roster.to_bytes(), number, attempt, n_steps, identity,
             [new_seed() for _ in range(n_steps)], [new_seed() for _ in range(n_steps)], new_seed(),
         )  # fmt: skip
         sealing = AgreementKey(session.sealing_seed).public
         masking = [AgreementKey(seed).public for seed in session.mask_seeds]
         signature = self.key.sign(Advert.signed_text(identity, self.name, sealing, masking))
         advert = Advert(sealing, masking, signature)
-        self._session, self._newest, self._version = session, (number, attempt), roster.version
+        self._session, self._newest = session, (number, attempt)
         return Message(JOIN, 0, {}, {"advert": messages.as_rows([advert.to_bytes()])})
 
     # ------------------------------------------------------------ sharing secrets
@@ -206,27 +207,30 @@ class Member:
             )
         if me not in joined:
             raise AggregationRefused("the list of sites that take part lacks this site, though it has joined")
-        circle = circle_for(len(joined), roster.tolerance)
-        adverts_mark = request.blob("adverts_mark")
-        context = messages.context_id(session.identity, joined, adverts_mark)
-        near = [joined[i] for i in neighbourhoods(len(joined), circle.n_neighbours, context)[joined.index(me)]]
-        rows = request.rows("adverts", len(near), Advert.length(session.n_steps))
-        for place, row in zip(near, rows, strict=True):
+        rows = request.rows("adverts", len(joined), Advert.length(session.n_steps))
+        for place, row in zip(joined, rows, strict=True):
             name, advert = roster.names[place], Advert.from_bytes(row)
             text = Advert.signed_text(session.identity, name, advert.sealing, advert.masking)
             if not is_signed(roster.keys[name], advert.signature, text):
-                raise AggregationRefused(f"the keys of site {name} are not signed by it: they may be the hub's own")
-        session.joined, session.near, session.adverts, session.context = joined, near, rows, context
-        bundles = [bytearray() for _ in near]
+                raise AggregationRefused(
+                    f"the keys of site {name} are not signed by it for this list of sites: they may be the hub's own, "
+                    "or it was shown another list"
+                )
+        context = messages.context_id(session.identity, joined, rows)
+        session.joined, session.adverts, session.context = joined, rows, context
+        bundles = [bytearray() for _ in joined]
+        needed = threshold(len(joined), roster.tolerance)
         for own, mask in zip(session.own_seeds, session.mask_seeds, strict=True):
             for secret in (own, mask):
-                for bundle, share in zip(bundles, split(secret, circle.threshold, len(near)), strict=True):
+                for bundle, share in zip(bundles, split(secret, needed, len(joined)), strict=True):
                     bundle += share
-        key = AgreementKey(session.sealing_seed)
-        sealed = [
-            seal(_sealing_key(key, row, context, me, place), bytes(bundle), context)
-            for place, row, bundle in zip(near, rows, bundles, strict=True)
-        ]
+        key, sealed = AgreementKey(session.sealing_seed), []
+        for place, bundle in zip(joined, bundles, strict=True):
+            if place == me:
+                session.bundles[me] = bytes(bundle)
+            else:
+                pair_key = _sealing_key(key, session.advert(place), context, me, place)
+                sealed.append(seal(pair_key, bytes(bundle), context))
         marks = [own_mark(seed, context) for seed in session.own_seeds]
         arrays = {"sealed": messages.as_rows(sealed), "marks": messages.as_rows(marks)}
         return Message(SHARE, 0, {}, arrays)
@@ -249,8 +253,9 @@ class Member:
             self._open_bundles(session, request, active, me)
         task = request.arrays["task"].tobytes() if "task" in request.arrays else b""
         step_context = messages.step_id(session.context, request.step, active, task)
-        certain = len(session.joined) - roster.tolerance
-        assigned = Assignment(task, request.step, session.n_steps, certain)
+        assigned = Assignment(
+            task, request.step, session.n_steps, certain_shares(len(session.joined), roster.tolerance)
+        )
         vector = np.ascontiguousarray(work(assigned), dtype=np.int64)
         masked = to_residues(vector, self.bits).copy()
         self._add_masks(session, masked, request.step, step_context, active, me)
@@ -262,26 +267,25 @@ class Member:
     def _add_masks(
         self, session: _Session, masked: Residues, step: int, step_context: bytes, active: Sequence[int], me: int
     ) -> None:
-        """Add the own mask, and those that this site has in common with its neighbours: one adds, one subtracts."""
+        """Add the own mask, and those that this site has in common with every other: one adds, one subtracts."""
         masked += own_mask(session.own_seeds[step - 1], step_context, len(masked), self.bits)
-        key, present = AgreementKey(session.mask_seeds[step - 1]), set(active)
-        for place, row in zip(session.near, session.adverts, strict=True):
-            if place in present:
-                mask = pair_mask(key, Advert.from_bytes(row).masking[step - 1], step_context, len(masked), self.bits)
+        key = AgreementKey(session.mask_seeds[step - 1])
+        for place in active:
+            if place != me:
+                mask = pair_mask(key, session.advert(place).masking[step - 1], step_context, len(masked), self.bits)
                 if me < place:
                     masked += mask
                 else:
                     masked -= mask
 
     def _open_bundles(self, session: _Session, request: Message, active: Sequence[int], me: int) -> None:
-        """Decrypt the shares of all neighbours that are still there; a wrong one means that the hub has interfered."""
-        senders = [place for place in session.near if place in active]
+        """Decrypt the shares of all sites that are still there; a wrong one means that the hub has interfered."""
+        senders = [place for place in active if place != me]
         roster = self._roster(session)
         width = 2 * session.n_steps * SHARE_BYTES
-        by_place = dict(zip(session.near, session.adverts, strict=True))
         key = AgreementKey(session.sealing_seed)
         for place, sealed in zip(senders, request.rows("sealed", len(senders), width + 16), strict=True):
-            pair_key = _sealing_key(key, by_place[place], session.context, place, me)
+            pair_key = _sealing_key(key, session.advert(place), session.context, place, me)
             bundle = unseal(pair_key, sealed, session.context)
             if bundle is None:
                 raise AggregationRefused(
@@ -308,11 +312,11 @@ class Member:
         self._check_step(session, request, CONFIRM)
         signers = request.places("signers", len(roster.names))
         signatures = request.rows("signatures", len(signers), messages.SIGNATURE)
-        witnesses = witnesses_for(session.joined, roster.tolerance, session.context)
-        if len(signers) < witnesses.needed or not set(signers) <= set(witnesses.places) & set(session.survivors):
+        needed = witnesses_needed(len(session.joined), roster.tolerance)
+        if len(signers) < needed or not set(signers) <= set(session.survivors):
             raise AggregationRefused(
-                f"{len(signers)} sites confirm the list of vectors that have arrived; {witnesses.needed} of the "
-                f"{len(witnesses.places)} witnesses must, so that the hub cannot tell different sites different lists"
+                f"{len(signers)} sites confirm the list of vectors that have arrived; {needed} of the "
+                f"{len(session.joined)} sites must, so that the hub cannot tell different sites different lists"
             )
         text = messages.survivors_text(session.step_context, session.survivors)
         for place, signature in zip(signers, signatures, strict=True):
@@ -323,8 +327,7 @@ class Member:
                 )
         shares = [
             messages.share_of(session.bundles[place], request.step, place in session.survivors)
-            for place in session.near
-            if place in session.active
+            for place in session.active
         ]
         # a secret is used once: after its step, nothing here can be asked for it again
         index = request.step - 1
@@ -352,7 +355,7 @@ class Member:
             )
 
     def _roster(self, session: _Session) -> Roster:
-        return Roster.read(session.roster, self.study_public)
+        return _read_roster(session.roster)
 
     def _remember(self, name: str, mark: bytes, reply: Message) -> bytes:
         assert self._session is not None
@@ -364,7 +367,7 @@ class Member:
 
     def to_bytes(self) -> bytes:
         """Return what this site must keep until the next request. It contains secrets: nobody else may read it."""
-        meta: dict[str, Any] = {"name": self.name, "newest": list(self._newest), "version": self._version}
+        meta: dict[str, Any] = {"name": self.name, "newest": list(self._newest)}
         if self._session is not None:
             held = vars(self._session).copy()
             held["answers"] = {name: [m.hex(), d.hex()] for name, (m, d) in self._session.answers.items()}
@@ -377,7 +380,7 @@ class Member:
         meta, _ = unpack(data, kind=_KIND)
         if meta["name"] != self.name:
             raise ValueError(f"this state belongs to site {meta['name']!r}, not to {self.name!r}")
-        self._newest, self._version = (meta["newest"][0], meta["newest"][1]), meta["version"]
+        self._newest = (meta["newest"][0], meta["newest"][1])
         held = meta.get("session")
         if held is None:
             self._session = None
@@ -391,6 +394,21 @@ class Member:
         self._session = _Session(**held)
 
 
+def threshold(n_sites: int, tolerance: int) -> int:
+    """Return how many shares recover a secret: as many as there are sites if all that may vanish have."""
+    return n_sites - tolerance
+
+
+def witnesses_needed(n_sites: int, tolerance: int) -> int:
+    """Return how many sites must sign a list: two lists cannot both have so many, as an honest site signs one."""
+    return (n_sites + tolerance) // 2 + 1
+
+
+def certain_shares(n_sites: int, tolerance: int) -> int:
+    """Return how many shares of noise the hub cannot know if t of n sites vanish and t others collude with it."""
+    return n_sites - 2 * tolerance
+
+
 def own_mark(seed: bytes, context: bytes) -> bytes:
     """Return a commitment to the seed of an own mask, by which the hub recognises wrong shares."""
     return derive(seed, b"fcac own mark" + context)
@@ -401,10 +419,15 @@ def pair_mask(key: AgreementKey, public: bytes, step_context: bytes, size: int, 
     return expand(key.agree(public, b"fcac pair mask" + step_context), size, bits)
 
 
-def _sealing_key(key: AgreementKey, advert: bytes, context: bytes, source: int, target: int) -> bytes:
+@lru_cache(maxsize=16)
+def _read_roster(data: bytes) -> Roster:
+    return Roster.from_bytes(data)
+
+
+def _sealing_key(key: AgreementKey, advert: Advert, context: bytes, source: int, target: int) -> bytes:
     """Return the key for what one site sends to another through the hub."""
     purpose = b"fcac seal" + context + source.to_bytes(4, "big") + target.to_bytes(4, "big")
-    return key.agree(Advert.from_bytes(advert).sealing, purpose)
+    return key.agree(advert.sealing, purpose)
 
 
 def _as_json(value: Any) -> Any:

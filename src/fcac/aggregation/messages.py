@@ -154,9 +154,9 @@ def session_id(roster_digest: bytes, round: int, attempt: int, n_steps: int, ter
     return digest(b"fcac session", roster_digest, *numbers, terms)
 
 
-def context_id(session: bytes, joined: Sequence[int], adverts: bytes) -> bytes:
+def context_id(session: bytes, joined: Sequence[int], adverts: Sequence[bytes]) -> bytes:
     """Return what identifies the set of sites in a session, and their keys."""
-    return digest(b"fcac context", session, as_places(joined).tobytes(), adverts)
+    return digest(b"fcac context", session, as_places(joined).tobytes(), *adverts)
 
 
 def step_id(context: bytes, step: int, active: Sequence[int], task: bytes) -> bytes:
@@ -170,7 +170,7 @@ def survivors_text(step: bytes, survivors: Sequence[int]) -> bytes:
 
 
 def share_of(bundle: bytes, step: int, of_own_mask: bool) -> bytes:
-    """Return one share from those that a neighbour sent for all steps.
+    """Return one share from those that a site sent for all steps.
 
     Parameters
     ----------

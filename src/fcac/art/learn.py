@@ -23,8 +23,9 @@ from __future__ import annotations
 import numpy as np
 
 from fcac._kernels import inner_kernel, kernel
+from fcac._llvm import dot, pairwise_sum
 from fcac.art.nearest import SCREEN_HIGH, SCREEN_LOW, search
-from fcac.art.simd import cim_of, correntropy, dot, kernel_of, move_node, pairwise_sum, spread_of
+from fcac.art.simd import cim_of, correntropy, kernel_of, move_node, spread_of
 
 LINK = np.dtype([("count", np.int64), ("newer", np.int64), ("older", np.int64), ("first", np.int64)])
 HALF = np.dtype([("to", np.int64), ("next", np.int64), ("age", np.int64)])

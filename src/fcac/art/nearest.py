@@ -13,14 +13,13 @@ from __future__ import annotations
 import numpy as np
 
 from fcac._kernels import inner_kernel, kernel
+from fcac._llvm import lowest_bit, pairwise_sum
 from fcac.art.simd import (
     GIVEN_UP,
     LANES,
     cim_of,
     correntropy,
     kernel_of,
-    lowest_bit,
-    pairwise_sum,
     screen_tile,
     tile_top,
     to_screen,

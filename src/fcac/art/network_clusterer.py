@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fcac._parallel import n_cores
+from fcac._parallel import threads_for
 from fcac._rows import Rows, as_arrow_table, is_arrow
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
@@ -22,9 +22,6 @@ from fcac.novelty import is_novel
 # From this many rows on, a call learns on a copy that replaces the network at the end, so that an interrupt cannot
 # leave a call half learned; for fewer rows there is a single kernel call, which cannot be interrupted.
 _COPY_FROM = 4096
-
-# Rows per thread below which starting threads costs more than it saves.
-_THREAD_FROM = 4096
 
 
 class NetworkClusterer(TransformerMixin, ClusterMixin, BaseEstimator):
@@ -357,14 +354,3 @@ class TopologicalClusterer(NetworkClusterer):
     def mean_deleted_age_(self) -> float:
         """Mean age of the edges deleted so far; 0.0 if there are none."""
         return self._settled().mean_deleted_age
-
-
-def threads_for(n_rows: int) -> int:
-    if n_rows < 2 * _THREAD_FROM:
-        return 1
-    return min(n_cores(), n_rows // _THREAD_FROM)
-
-
-def _has_shape(X: Any) -> bool:
-    """Whether X is something other than an Arrow table."""
-    return not is_arrow(X)

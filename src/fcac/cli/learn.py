@@ -12,8 +12,8 @@ from fcac.cli.console import BadUse, Progress, note, say
 from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:
-    from fcac.model.run_log import Run
     from fcac.tables import Tables
+    from fcac.tables.schema import Schema
 
 
 # Sites whose spending is shown, the dearest first.
@@ -27,13 +27,14 @@ def learn_and_save(
     out: Path,
     *,
     record_id: str | None,
-    part: str | None,
     report: Path | None,
+    guessed: dict[str, str] | None = None,
 ) -> None:
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
+    from fcac.model.run_log import Run
 
-    check_records(model.privacy, record_id, part)
+    check_records(model.privacy, record_id)
     started = time.monotonic()
     with Progress("learning") as progress:
 
@@ -42,10 +43,13 @@ def learn_and_save(
             yield from read if record_id is None else with_ids(tables, read, schema)
             progress.now("clustering the sites' nodes")
 
-        model.play_stream(pieces(), tables.n_features, tables.feature_names, partition=part, schema=schema)
+        model.play_stream(pieces(), tables.n_features, tables.feature_names, schema=schema)
+    if guessed:
+        model.guessed_ = guessed
     seconds = time.monotonic() - started
     if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
-        model.runs_ = (*model.runs_, _run(model, tables, seconds))
+        left_out = tables.n_dropped, dict(tables.dropped_for)
+        model.runs_ = (*model.runs_, Run(model.n_rounds_, tables.n_read, *left_out, seconds))
     save(model, out)
     _summarise(model, tables, seconds)
     say(f"Model: {out}")
@@ -57,29 +61,32 @@ def learn_and_save(
         say(f"Report: {report}")
     elif model.n_rounds_ == 1:
         note(f"Next: fcac report {out} --out report.html")
+    for line in model.verdict_.lines():
+        say(line)
 
 
-def _run(model: Any, tables: Tables, seconds: float) -> Run:
-    """Return what this round read and left out, as it is stored with the model."""
-    from fcac.model.run_log import Run
+def guess(
+    data: list[str], apart: list[str], query: str | None, read: list[str] | None
+) -> tuple[Schema | None, dict[str, str]]:
+    """Guess what columns mean, as `FCAC.fit` does, and print it; None for numbers as they are."""
+    from fcac.tables import ReadOptions
+    from fcac.tables.draft import guess_files
+    from fcac.tables.guess import taken_for
 
-    split = tables.split
-    sites = ""
-    if split is not None:
-        how = {"dirichlet": f", alpha {split.alpha:g}", "classes": f", {split.n_classes} labels each"}
-        sites = f"{counted(split.n_sites, 'site')} simulated, {split.partition}{how.get(split.partition, '')}, "
-        sites += f"seed {split.seed}"
-    return Run(model.n_rounds_, tables.n_read, tables.n_dropped, dict(tables.dropped_for), seconds, sites)
+    with Progress("looking at the columns") as progress:
+        found = guess_files(data, apart=apart, progress=progress, options=ReadOptions.parse(read or [], query=query))
+    schema = found.schema
+    if schema is None:
+        return None, {}
+    for line in taken_for(schema, found.reasons):
+        say(line)
+    return schema, found.reasons
 
 
-def check_records(mechanism: Any, record_id: str | None, part: str | None) -> None:
-    """Refuse ids and parts where no ledger adds up by them."""
-    if record_id is None and part is None:
-        return
-    if record_id is not None and part is not None:
-        raise BadUse("give --record-id or --part, not both")
-    if getattr(mechanism, "ledger", None) is None:
-        raise BadUse("--record-id and --part determine how a ledger adds up costs: they need --epsilon and --ledger")
+def check_records(mechanism: Any, record_id: str | None) -> None:
+    """Refuse ids where no ledger adds up by them."""
+    if record_id is not None and getattr(mechanism, "ledger", None) is None:
+        raise BadUse("--record-id determines how a ledger adds up costs: it needs --epsilon and --ledger")
 
 
 def with_ids(tables: Tables, pieces: Iterator[Any], schema: Any) -> Iterator[Any]:
@@ -98,13 +105,13 @@ def _summarise(model: Any, tables: Tables, seconds: float) -> None:
     sent = sum(len(item.nodes) for item in latest)
     rows = tables.n_read - tables.n_dropped
     say(
-        f"Round {model.n_rounds_}: learned {counted(rows, 'row')} of {counted(tables.n_features, 'feature')} "
+        f"Round {model.n_rounds_}: learned {counted(rows, 'row')} of {counted(len(tables.schema.columns), 'column')} "
         f"at {counted(len(latest), 'site')} in {duration(seconds)}."
     )
     if tables.n_dropped:
         say(f"Left out {counted(tables.n_dropped, 'row')} with missing values, as the schema says.")
-    found = f"{counted(model.n_clusters_, 'cluster')} in {counted(len(server.nodes), 'node')}"
-    say(f"Sites sent {counted(sent, 'node')}; the server has {found}.")
+    nodes = counted(len(server.nodes), "node")
+    say(f"Sites sent {counted(sent, 'node')}; the server has {nodes}.")
     say_privacy(model)
 
 

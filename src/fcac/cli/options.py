@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fcac.cli.console import BadUse
-from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 
 if TYPE_CHECKING:
     from fcac.tables import Tables
@@ -83,26 +82,6 @@ Site = Annotated[
         metavar="NAME", rich_help_panel=_DATA, show_default=False,
     ),
 ]  # fmt: skip
-Sites = Annotated[
-    int | None,
-    typer.Option(
-        "--sites", help="Simulate this many sites, called 1, 2, ...", metavar="N", min=1, rich_help_panel=_DATA,
-        show_default=False,
-    ),
-]  # fmt: skip
-Partition = Annotated[
-    str,
-    typer.Option(
-        "--partition", help="With --sites: iid, dirichlet or classes; the last two need --label-column.",
-        rich_help_panel=_DATA,
-    ),
-]  # fmt: skip
-Alpha = Annotated[
-    float,
-    typer.Option(
-        "--alpha", help="With --partition dirichlet: the smaller, the more sites differ.", rich_help_panel=_DATA
-    ),
-]
 ServerName = Annotated[str, typer.Option("--server", help="communities, or cae-fc (the paper's).")]
 Forgetting = Annotated[
     str,
@@ -121,30 +100,11 @@ NoveltyRate = Annotated[
         show_default=False,
     ),
 ]
-ClassesPerSite = Annotated[
-    int,
-    typer.Option("--classes-per-site", help="With --partition classes: labels per site.", min=1, rich_help_panel=_DATA),
-]
-LabelColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--label-column", help="Column of known labels, never used for clustering.", metavar="COLUMN",
-        rich_help_panel=_DATA, show_default=False,
-    ),
-]  # fmt: skip
 RecordId = Annotated[
     str | None,
     typer.Option(
         "--record-id", help="Column that identifies the person of each row: promise and costs are then per person.",
         metavar="COLUMN", rich_help_panel=_PRIVACY, show_default=False,
-    ),
-]  # fmt: skip
-Part = Annotated[
-    str | None,
-    typer.Option(
-        "--part", help="Part of the data, defined without looking at values (a day): the costs of different parts do "
-        "not add up.",
-        metavar="NAME", rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
 Epsilon = Annotated[
@@ -153,6 +113,14 @@ Epsilon = Annotated[
         "--epsilon", help="Release noised nodes, differentially private per record (with --record-id: per person), at "
         "this cost per round and site. Needs --schema with public bounds.",
         rich_help_panel=_PRIVACY, show_default=False,
+    ),
+]  # fmt: skip
+Mechanism = Annotated[
+    str,
+    typer.Option(
+        "--mechanism", help="What --epsilon is for: release; local (noise on each record, for one record per device); "
+        "paper (the paper's noise, for reproduction; it is no guarantee).",
+        rich_help_panel=_PRIVACY,
     ),
 ]  # fmt: skip
 Delta = Annotated[float, typer.Option("--delta", help="With --epsilon.", rich_help_panel=_PRIVACY)]
@@ -176,21 +144,7 @@ Budget = Annotated[
         rich_help_panel=_PRIVACY, show_default=False,
     ),
 ]  # fmt: skip
-LocalEpsilon = Annotated[
-    float | None,
-    typer.Option(
-        "--local-noise", help="Local privacy, for one record per device: epsilon of a whole record. Needs --schema.",
-        metavar="EPSILON", rich_help_panel=_PRIVACY, show_default=False,
-    ),
-]  # fmt: skip
-PaperNoise = Annotated[
-    float | None,
-    typer.Option(
-        "--paper-noise", help="The paper's noise, for reproduction. It is not a privacy guarantee.", metavar="EPSILON",
-        rich_help_panel=_PRIVACY, show_default=False,
-    ),
-]  # fmt: skip
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling and of simulated sites.", min=0)]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling.", min=0)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ReportPath = Annotated[
     Path | None, typer.Option("--report", help="Also write a report (HTML) here.", show_default=False)
@@ -205,23 +159,14 @@ def open_data(
     drop: list[str] | None = None,
     site_column: str | None = None,
     site: str | None = None,
-    sites: int | None = None,
-    partition: str = "iid",
-    alpha: float = 0.5,
-    classes_per_site: int = 2,
-    label_column: str | None = None,
     record_id: str | None = None,
     keep: list[str] | None = None,
-    seed: int = 0,
     query: str | None = None,
     read: list[str] | None = None,
 ) -> Tables:
     """Open tables according to the options of a command."""
-    from fcac.tables import ReadOptions, Split, open_tables, site_from_text
+    from fcac.tables import ReadOptions, open_tables, site_from_text
 
-    if partition != "iid" and sites is None:
-        raise BadUse("--partition is for simulated sites: give --sites N")
-    split = None if sites is None else Split(sites, partition, alpha, classes_per_site, seed)
     return open_tables(
         data,
         schema,
@@ -229,21 +174,10 @@ def open_data(
         drop=drop or [],
         site_column=site_column,
         site=None if site is None else site_from_text(site),
-        split=split,
-        label_column=label_column,
         record_id_column=record_id,
         keep=keep or [],
         options=ReadOptions.parse(read or [], query=query),
     )
-
-
-def check_simulated(sites: int | None, mechanism: AnyMechanism | None) -> None:
-    """Refuse simulated sites with a release: where a row is dealt to depends on the other rows."""
-    if sites is not None and isinstance(mechanism, NodeMechanism):
-        raise BadUse(
-            "--sites deals out rows to simulated sites by their position, so one row more moves most of the others and "
-            "--epsilon could not be promised: name sites by --site-column or by files, or leave out --epsilon"
-        )
 
 
 def load_schema(path: Path | None) -> Schema | None:
@@ -260,37 +194,33 @@ def make_mechanism(
     delta: float,
     ledger: Path | None,
     budget: float | None,
-    local_noise: float | None,
-    paper_noise: float | None,
-    seed: int,
+    mechanism: str = "release",
+    seed: int = 0,
 ) -> Any:
     """Return the privacy mechanism that the options request, or None."""
-    wished = {"--epsilon": epsilon, "--local-noise": local_noise, "--paper-noise": paper_noise}
-    given = [name for name, value in wished.items() if value is not None]
-    if len(given) > 1:
-        raise BadUse(f"{' and '.join(given)} exclude each other: choose one")
-    for name, value in wished.items():
-        if value is not None and not 0 < value < float("inf"):
-            raise BadUse(f"{name} must be a positive number, not {value}")
-    if epsilon is None and (ledger is not None or budget is not None):
-        raise BadUse("--ledger and --budget need --epsilon")
-    if not given:
+    if mechanism not in ("release", "local", "paper"):
+        raise BadUse(f"--mechanism must be release, local or paper, not {mechanism}")
+    if epsilon is None:
+        if ledger is not None or budget is not None or mechanism != "release":
+            raise BadUse("--mechanism, --ledger and --budget need --epsilon")
         return None
-    if given != ["--paper-noise"] and schema is None:
-        raise BadUse(f"{given[0]} needs --schema with public bounds; `fcac schema DATA --out schema.toml` drafts one")
+    if not 0 < epsilon < float("inf"):
+        raise BadUse(f"--epsilon must be a positive number, not {epsilon}")
+    if mechanism != "release" and (ledger is not None or budget is not None):
+        raise BadUse("--ledger and --budget are for --mechanism release")
 
     from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace
 
-    if paper_noise is not None:
-        return PaperLaplace(paper_noise, random_state=seed)
-    assert schema is not None
-    if local_noise is not None:
-        schema.require_bounds()  # an error if there are none
-        return LocalNoise(local_noise, schema.value_bounds)
-    assert epsilon is not None
-    mechanism = NodeRelease(epsilon, schema.require_bounds(), delta, _open_ledger(ledger, budget, delta))
-    mechanism.sampler.check_ready()  # a missing extra should be reported before all data have been read
-    return mechanism
+    if mechanism == "paper":
+        return PaperLaplace(epsilon, random_state=seed)
+    if schema is None:
+        raise BadUse("--epsilon needs --schema with public bounds; `fcac schema DATA --out schema.toml` drafts one")
+    bounds = schema.require_bounds()  # an error if there are none
+    if mechanism == "local":
+        return LocalNoise(epsilon, schema.value_bounds)
+    release = NodeRelease(epsilon, bounds, delta, _open_ledger(ledger, budget, delta))
+    release.sampler.check_ready()  # a missing extra should be reported before all data have been read
+    return release
 
 
 def _open_ledger(path: Path | None, budget: float | None, delta: float) -> Any:

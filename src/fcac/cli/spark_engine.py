@@ -60,7 +60,7 @@ def fit_on_spark(
     """Learn the first round on Spark and write the model."""
     from fcac import save, spark
 
-    check_records(settings["privacy"], settings["record_id"], settings["part"])
+    check_records(settings["privacy"], settings["record_id"])
     started = time.monotonic()
     frame = open_frame(data, master).drop(*(drop or []))
     model = spark.fit(frame, schema, site_column, **settings)
@@ -69,15 +69,13 @@ def fit_on_spark(
     say(f"Model: {out}")
 
 
-def update_on_spark(
-    model: Any, data: list[str], master: str | None, out: Path, record_id: str | None, part: str | None
-) -> None:
+def update_on_spark(model: Any, data: list[str], master: str | None, out: Path, record_id: str | None) -> None:
     """Learn the next round on Spark and write the model."""
     from fcac import save, spark
 
-    check_records(model.privacy, record_id, part)
+    check_records(model.privacy, record_id)
     started = time.monotonic()
-    spark.update(model, open_frame(data, master), record_id=record_id, part=part)
+    spark.update(model, open_frame(data, master), record_id=record_id)
     save(model, out)
     _summarise(model, time.monotonic() - started)
     say(f"Model: {out}")

@@ -1,7 +1,6 @@
 """Read clusters from the nodes of all sites, as communities of one neighbour graph.
 
-:class:`Communities` holds the sites' nodes and clusters them; :class:`fcac.model.CAPlusCommunities` does the same
-for one machine's rows.
+:class:`Communities` holds the sites' nodes and clusters them.
 """
 
 from fcac.clusters.model import Communities

@@ -86,7 +86,10 @@ def column_map(nodes: Floats, counts: Floats, blocks: Sequence[Block]) -> Floats
     (True, True)
     """
     total = counts.sum()
-    apart = nodes - (counts @ nodes) / total
+    mean = (counts @ nodes) / total
+    apart = nodes - mean
+    # what rounding leaves of a constant is no spread: put on one scale with the others, it would be all that counts
+    apart[:, np.abs(apart).max(axis=0) <= 1e-9 * np.abs(mean)] = 0.0
     covariance = (apart * counts[:, None]).T @ apart / total
     whitening, n_columns = whitening_of(covariance, blocks)
     values, vectors = np.linalg.eigh(whitening @ covariance @ whitening)

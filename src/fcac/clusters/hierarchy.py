@@ -39,8 +39,7 @@ from fcac.clusters.leiden import Search
 from fcac.clusters.midpoints import midpoint_log_density
 from fcac.clusters.snn_graph import SNNEdges, dimension_of, neighbours_for
 from fcac.clusters.valley_test import node_log_density, split_heaps
-from fcac.search.exact import Searcher
-from fcac.search.knn_lists import NeighborLists, build_lists
+from fcac.search.exact import NeighborLists, Searcher, build_lists
 
 # A part of fewer nodes is not taken apart: two tiles of a dozen nodes each are the least that has inner cuts.
 _LEAST = 24
@@ -52,7 +51,6 @@ def hierarchy_of(
     points: Floats,
     mass: Floats,
     lists: NeighborLists | None = None,
-    edges: SNNEdges | None = None,
     strictness: float = 1.0,
 ) -> Tree:
     """Return the tree of clusters of points: their neighbours, the graph of these, and its hierarchy.
@@ -65,13 +63,11 @@ def hierarchy_of(
         Records at each point.
     lists : NeighborLists, optional
         Neighbours of the points, if they are known already.
-    edges : SNNEdges, optional
-        Edges between the points, if they are known already.
     strictness : float, default=1
         Factor on what is asked of a border.
     """
-    near, squared, _ = build_lists(Searcher(points), neighbours_for(len(points))) if lists is None else lists
-    edges = SNNEdges.of(near) if edges is None else edges
+    near, squared = build_lists(Searcher(points), neighbours_for(len(points))) if lists is None else lists
+    edges = SNNEdges.of(near)
     middle, farthest = squared[:, 1], squared[:, 2]
     dimension = dimension_of(middle, farthest, near.shape[1])
     graph = edges.weighted_graph(middle, farthest, mass, dimension)

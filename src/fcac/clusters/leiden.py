@@ -324,7 +324,11 @@ class Search:
         self._whole = starts, ends, sums / self._total, volumes / self._total
 
     def communities(self, resolution: float, passes: int | None = None) -> Integers:
-        """Return communities; see :func:`modular_communities`."""
+        """Return communities of large modularity, each connected, numbered by first node.
+
+        Equal graphs give equal communities. A weight on the diagonal counts once towards the volume of its node. The
+        whole is gone through `passes` times at most, by default 4 times, or twice from 20,000 nodes on.
+        """
         n = len(self._graph[3])
         if self._total <= 0:
             return np.arange(n)
@@ -371,57 +375,3 @@ class Search:
         _move(*self._graph, resolution / self._total, parts, self.at_borders(parts), labels)
         relabel_in_place(parts, len(parts))
         return parts
-
-
-def modular_communities(graph: sparse.csr_matrix, resolution: float = 1.0, passes: int | None = None) -> Integers:
-    """Return communities of large modularity, each connected, numbered by first node; equal graphs give equal ones.
-
-    Parameters
-    ----------
-    graph : scipy.sparse.csr_matrix of shape (n, n), symmetric, weights not negative
-        A weight on the diagonal counts once towards the volume of its node.
-    resolution : float, default=1.0
-        What chance is multiplied by: larger gives more and smaller communities.
-    passes : int, optional
-        How often the whole is gone through at most; each pass starts from the communities of the last. By default 4
-        times, or twice from 20,000 nodes on.
-
-    Returns
-    -------
-    labels : ndarray of shape (n,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from fcac.clusters.leiden import modular_communities
-    >>> four_cliques = np.kron(np.eye(4), np.ones((5, 5)) - np.eye(5))
-    >>> four_cliques[4, 5] = four_cliques[5, 4] = 1
-    >>> modular_communities(sparse.csr_matrix(four_cliques)).tolist() == np.repeat(np.arange(4), 5).tolist()
-    True
-    """
-    return Search(graph).communities(resolution, passes)
-
-
-def modularity(graph: sparse.csr_matrix, labels: Integers, resolution: float = 1.0) -> float:
-    """Return the modularity of communities: the share of weight inside, minus what chance would put there.
-
-    Parameters
-    ----------
-    graph : scipy.sparse.csr_matrix of shape (n, n), symmetric
-    labels : ndarray of shape (n,)
-    resolution : float, default=1.0
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from fcac.clusters.leiden import modularity
-    >>> modularity(sparse.csr_matrix(np.kron(np.eye(2), np.ones((3, 3)))), np.repeat([0, 1], 3))
-    0.5
-    """
-    graph = sparse.coo_matrix(graph)
-    total = float(graph.data.sum())
-    inside = float(graph.data[labels[graph.row] == labels[graph.col]].sum())
-    volumes = np.bincount(labels[graph.row], weights=graph.data)
-    return inside / total - resolution * float(((volumes / total) ** 2).sum())

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._kernels import kernel
+from fcac._llvm import squared_gap
 from fcac._parallel import in_ranges
 from fcac._typing import Floats
-from fcac.art.simd import squared_gap
 
 # A density is that of the ball around so many nodes: its logarithm is then known to a third (one over the square root).
 # Chosen among 7, 10, and a third and two thirds of the list.

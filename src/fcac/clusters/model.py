@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fcac._sites import site_order
 from fcac._typing import Floats, Integers
+from fcac.clusters.bounded import MAX_READ, Given, Held, bounded
 from fcac.clusters.cluster_tree import relabel_consecutive
 from fcac.clusters.column_metric import check_blocks, needs_map
 from fcac.clusters.noisy_columns import read_columns
@@ -46,16 +47,17 @@ class Communities:
     ----------
     n_clusters : int, optional
         Number of clusters, if it is known.
-    neighbors : {"auto", "exact", "approximate"}, default="auto"
-        "auto" takes exact neighbours unless there are over 100,000 nodes of more than ten features.
     blocks : sequence of Block, optional
         The columns behind the features. With categories among them distances are measured so that a category counts by
         what it shares with other columns; see :mod:`fcac.clusters.column_metric`.
+    max_nodes : int, default=16000
+        Most nodes that are clustered as they are. More, all sites together, are condensed to so many first, so that
+        the cost does not grow with the number of sites; see :mod:`fcac.nodes.condense`.
 
     Attributes
     ----------
     node_labels : ndarray of shape (n_nodes,)
-        Lasting cluster id of each node; sites in sorted order, numbers as numbers.
+        Lasting cluster id of each of ``nodes``; sites in sorted order, numbers as numbers.
     n_clusters : int
     cluster_ids : ndarray
         The lasting ids, sorted.
@@ -79,21 +81,22 @@ class Communities:
     def __init__(
         self,
         n_clusters: int | None = None,
-        neighbors: Literal["auto", "exact", "approximate"] = "auto",
         blocks: Sequence[Block] | None = None,
+        max_nodes: int = MAX_READ,
     ) -> None:
         if n_clusters is not None and (n_clusters != int(n_clusters) or n_clusters < 1):
             raise ValueError(f"n_clusters must be a whole number of at least 1, or None; it is {n_clusters!r}")
-        if neighbors not in ("auto", "exact", "approximate"):
-            raise ValueError(f'neighbors must be "auto", "exact" or "approximate"; it is {neighbors!r}')
+        if max_nodes != int(max_nodes) or max_nodes < 2:
+            raise ValueError(f"max_nodes must be a whole number of at least 2; it is {max_nodes!r}")
         self.wanted_clusters = None if n_clusters is None else int(n_clusters)
-        self.neighbors = neighbors
+        self.max_nodes = int(max_nodes)
         self.blocks = None if blocks is None else tuple(blocks)
         self.lineage: list[Change] = []
         self.n_rounds = 0
         self._sites: dict[Any, tuple[Floats, Floats]] = {}
         # deviations of positions and counts, for sites whose nodes are noisy
         self._noise: dict[Any, tuple[Floats, Floats]] = {}
+        self._given: Given | None = None
         self._reading: Reading | None = None
         self._next_id = 0
         self._fitted: Fitted | None = None
@@ -173,12 +176,10 @@ class Communities:
         if not sites or not sum(len(self._sites[s][0]) for s in sites):
             raise ValueError("there are no nodes to cluster: call set_site or update first")
         before = self._fitted
-        held, scales = self._read(sites)
-        if before is not None and before.holds(held, sites):
+        given, held, scales = self._read()
+        if before is not None and before.holds(held, given.sites):
             return self
-        now = Fitted(held, sites, before, scales, self.blocks, noised=noise_matters(self._sites, self._noise))
-        now.link(self.neighbors, before)
-        now = self._chosen(now)
+        now = self._chosen(self._fitted_to(given, held, scales))
         tree = now.tree()
         wanted = self.wanted_clusters
         labels = relabel_consecutive(
@@ -197,22 +198,34 @@ class Communities:
         self._fitted = now
         return self
 
-    def _read(self, sites: list[Any]) -> tuple[Mapping[Any, tuple[Floats, Floats]], Floats | None]:
+    def _bounded(self) -> Given:
+        """Return the nodes of all sites; more than are read are condensed, as one site's."""
+        self._given = bounded(self.sites, self._sites, self._noise, self.max_nodes, self._given)
+        return self._given
+
+    def _read(self) -> tuple[Given, Held, Floats | None]:
         """Return the nodes to cluster, denoised if their noise is known, and then the factors of features too."""
+        given = self._bounded()
         # noisy nodes of mixed columns are read by `read_columns`
-        if needs_map(self.blocks) or not noise_matters(self._sites, self._noise):
+        if needs_map(self.blocks) or not noise_matters(given.held, given.noise):
             self._reading = None
-            return self._sites, None
-        if self._reading is None or not self._reading.holds(sites, self._sites, self._noise):
-            self._reading = read_noisy(sites, self._sites, self._noise)
-        return self._reading.held, self._reading.scales
+            return given, given.held, None
+        if self._reading is None or not self._reading.holds(given.sites, given.held, given.noise):
+            self._reading = read_noisy(given.sites, given.held, given.noise)
+        return given, self._reading.held, self._reading.scales
+
+    def _fitted_to(self, given: Given, held: Held, scales: Floats | None) -> Fitted:
+        noised = noise_matters(given.held, given.noise)
+        return Fitted(held, given.sites, scales=scales, blocks=self.blocks, noised=noised)
 
     def _chosen(self, now: Fitted) -> Fitted:
         """Return the reading that suits the nodes: the graph or, where their noise is known, what is clearer."""
         if self._reading is not None:
             now.take_tree(choose_tree(self._reading, now))
-        elif self.blocks is not None and needs_map(self.blocks) and noise_matters(self._sites, self._noise):
-            return read_columns(now, self._noise, self.blocks, self.wanted_clusters)
+        elif self.blocks is not None and needs_map(self.blocks):
+            given = self._bounded()
+            if noise_matters(given.held, given.noise):
+                return read_columns(now, given.noise, self.blocks, self.wanted_clusters)
         return now
 
     def _result(self) -> Fitted:
@@ -227,7 +240,7 @@ class Communities:
 
     @property
     def nodes(self) -> Floats:
-        """All nodes, in the order of ``node_labels``."""
+        """All nodes that are clustered, in the order of ``node_labels``."""
         return self._result().nodes
 
     @property
@@ -236,10 +249,23 @@ class Communities:
         return self._result().counts
 
     @property
-    def node_sites(self) -> list[Any]:
-        """Site of every node."""
-        result = self._result()
-        return [site for site, n in zip(result.sites, result.sizes, strict=True) for _ in range(n)]
+    def counted_in(self) -> Integers | None:
+        """Which of ``nodes`` each node of the sites is counted in, sites in order; None: they are the sites' own."""
+        return self._bounded().counted_in
+
+    def points_of(self, site: Any) -> NDArray[np.bool_]:
+        """Tell for every point of the search whether it stands for nodes of this site: its own alone, if they are few.
+
+        Where nodes are condensed nearly all are of several sites; otherwise such a point stays without this one.
+        """
+        result, counted_in, sites = self._result(), self._bounded().counted_in, self.sites
+        start = sum(len(self._sites[name][0]) for name in sites[: sites.index(site)])
+        nodes = slice(start, start + len(self._sites[site][0]))
+        own = np.zeros(len(result.points), dtype=bool)
+        own[result.point_of[nodes if counted_in is None else counted_in[nodes]]] = True
+        if counted_in is None:
+            own &= result.of_one_site()
+        return own
 
     @property
     def feature_scales(self) -> Floats:
@@ -391,7 +417,7 @@ class Communities:
         same distance from a row both take the same one.
         """
         result = self._result()
-        first = result.places.first
+        first = result.first
         return Codebook(
             result.nodes[first],
             result.ids[first],
@@ -431,13 +457,13 @@ class Communities:
         names = [site.item() if isinstance(site, np.generic) else site for site in sites]
         meta = {
             "n_clusters": self.wanted_clusters,
-            "neighbors": self.neighbors,
+            "max_nodes": self.max_nodes,
             "n_rounds": self.n_rounds,
             "next_id": self._next_id,
             "lineage": [change.to_json() for change in self.lineage],
             "sites": names,
             "sizes": [len(self._sites[s][0]) for s in sites],
-            "fitted": self._fitted is not None and bool(sites) and self._fitted.holds(self._read(sites)[0], sites),
+            "fitted": self._fitted is not None and bool(sites) and self._holds_present(),
         }
         if needs_map(self.blocks):
             meta["blocks"] = [list(block) for block in self.blocks or ()]
@@ -454,12 +480,16 @@ class Communities:
             arrays["count_deviation"] = np.concatenate([self._noise[s][1] for s in noisy])
         return meta, arrays
 
+    def _holds_present(self) -> bool:
+        given, held, _ = self._read()
+        return self._result().holds(held, given.sites)
+
     @classmethod
     def from_parts(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Communities:
         """Rebuild a model from :meth:`to_parts`; whatever does not fit together is a ValueError."""
         try:
             blocks = check_blocks(meta["blocks"]) if "blocks" in meta else None
-            model = cls(meta["n_clusters"], meta["neighbors"], blocks)
+            model = cls(meta["n_clusters"], blocks, meta["max_nodes"])
             model.n_rounds, model._next_id = int(meta["n_rounds"]), int(meta["next_id"])
             model.lineage = [Change.from_json(values) for values in meta["lineage"]]
             sites, sizes = list(meta["sites"]), [int(size) for size in meta["sizes"]]
@@ -478,14 +508,10 @@ class Communities:
                 raise ValueError("the sites are not in order or not distinct")
             if meta["fitted"]:
                 ids = np.asarray(arrays["node_labels"], dtype=np.int64)
-                if ids.shape != counts.shape or not len(ids) or ids.min() < 0 or ids.max() >= model._next_id:
+                model._fitted = model._chosen(model._fitted_to(*model._read()))
+                known = model._fitted.counts.shape
+                if ids.shape != known or not len(ids) or ids.min() < 0 or ids.max() >= model._next_id:
                     raise ValueError("the stored labels do not fit the stored nodes")
-                held, scales = model._read(sites)
-                fitted = Fitted(
-                    held, sites, scales=scales, blocks=blocks, noised=noise_matters(model._sites, model._noise)
-                )
-                fitted.kind = model.neighbors
-                model._fitted = model._chosen(fitted)
                 model._fitted.ids = ids
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"the stored communities are incomplete ({type(error).__name__}: {error})") from None

@@ -87,9 +87,8 @@ def read_columns(
         return graph
     k = min(found.shape[1] + 1 if n_clusters is None else n_clusters, n)
     factors = Fitted(held, graph.sites, map=found)
-    factors.kind = graph.kind
     groups = ward_groups(graph.nodes @ found, weights, k, more=n_clusters is None)
-    first = graph.places.first
+    first = graph.first
     by_graph = graph.tree().labels(None if n_clusters is None else k)
     by_factors = groups.labels[first]
     if _clearness(graph.points, by_graph) > max(_clearness(graph.points, by_factors), _REASONABLE):

@@ -75,11 +75,14 @@ def noise_matters(held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any,
 
     Exact nodes may lie as far apart as records do, which the model of noisy means does not know: so most decide.
     """
-    n_noisy = sum(len(held[s][0]) for s in noise)
-    n_values = sum(nodes.size for nodes, _ in held.values())
-    if 2 * n_noisy <= sum(len(nodes) for nodes, _ in held.values()) or n_values > _MOST_VALUES:
+    if not noise_prevails(held, noise) or sum(nodes.size for nodes, _ in held.values()) > _MOST_VALUES:
         return False
     return all(bool(np.isfinite(nodes).all()) for nodes, _ in held.values())
+
+
+def noise_prevails(held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> bool:
+    """Whether more than half of the nodes are noisy."""
+    return 2 * sum(len(held[s][0]) for s in noise) > sum(len(nodes) for nodes, _ in held.values())
 
 
 def read_noisy(sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> Reading:
@@ -134,56 +137,6 @@ def choose_tree(reading: Reading, now: Fitted) -> Tree:
         if _is_firm(graph, now, groups):
             return graph
     return tree_of(groups, now)
-
-
-def cluster_noisy_nodes(
-    nodes: ArrayLike,
-    counts: ArrayLike,
-    deviation: ArrayLike,
-    count_deviation: ArrayLike,
-    n_clusters: int | None = None,
-) -> tuple[Integers, Floats]:
-    """Cluster nodes whose noise is known: one released codebook, or those of several sites together.
-
-    Parameters
-    ----------
-    nodes : array-like of shape (n, d)
-    counts : array-like of shape (n,)
-        Records behind each node, above zero.
-    deviation : array-like of shape (n, d) or (n,)
-        Standard deviation of the noise of every value, or of all values of a node.
-    count_deviation : array-like of shape (n,) or float
-        Standard deviation of the noise of the counts.
-    n_clusters : int, optional
-        Number of clusters, if it is known.
-
-    Returns
-    -------
-    labels : ndarray of shape (n,)
-    places : ndarray of shape (n, d)
-        Where each node is most likely to be. A row belongs to the cluster of the nearest place. For the hierarchy, for
-        `predict` and for storage give the same arrays to :meth:`fcac.clusters.Communities.set_site`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.clusters.noisy_nodes import cluster_noisy_nodes
-    >>> rng = np.random.default_rng(0)
-    >>> true = np.repeat([[0.0, 0.0], [1.0, 0.0]], 6, axis=0)
-    >>> noisy = true + rng.normal(0, 0.1, (12, 2))
-    >>> labels, places = cluster_noisy_nodes(noisy, np.full(12, 90.0), np.full(12, 0.1), 5.0)
-    >>> labels.tolist()
-    [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
-    """
-    from fcac.clusters.model import Communities
-
-    nodes = np.asarray(nodes, dtype=np.float64)
-    deviation = np.asarray(deviation, dtype=np.float64)
-    if deviation.ndim == 1:
-        deviation = np.repeat(deviation[:, None], nodes.shape[1], axis=1)
-    of_counts = np.broadcast_to(np.asarray(count_deviation, dtype=np.float64), np.shape(counts))
-    model = Communities(n_clusters).set_site("nodes", nodes, counts, deviation, of_counts).fit()
-    return model.node_labels, model.nodes
 
 
 def checked_noise(
@@ -241,7 +194,7 @@ def _is_firm(graph: Tree, now: Fitted, groups: Groups) -> bool:
         return False
     if len(labels) >= _NODES_A_CLUSTER * k and _modularity(graph, labels, k) >= _MODULAR:
         return True
-    own = groups.labels[now.places.first]
+    own = groups.labels[now.first]
     if not 2 <= k < len(labels) or not 2 <= len(np.unique(own)) < len(labels):
         return False
     from sklearn.metrics import silhouette_score
@@ -262,7 +215,7 @@ def _modularity(graph: Tree, labels: Integers, k: int) -> float:
 def tree_of(groups: Groups, now: Fitted) -> Tree:
     """Return groups as a tree over the distinct points of a fit."""
     # denoised nodes at the same place are one point; its first node speaks for it
-    unit_of = groups.unit_of[now.places.first]
+    unit_of = groups.unit_of[now.first]
     n_units = int(groups.unit_of.max()) + 1
     present, atom_of = np.unique(unit_of, return_inverse=True)
     used = np.zeros(n_units, dtype=bool)
@@ -284,7 +237,7 @@ def tree_of(groups: Groups, now: Fitted) -> Tree:
     tree = Tree(atom_of, np.zeros((n_base, n_base)), [np.array([g]) for g in range(n_base)], joins, n_joined)
     first_of = np.full(n_base, -1, dtype=np.int64)
     labels = tree.labels()
-    own = groups.labels[now.places.first]
+    own = groups.labels[now.first]
     first_of[labels[::-1]] = own[::-1]
     tree.stability = groups.stability[first_of[: tree.n_clusters]]
     return tree

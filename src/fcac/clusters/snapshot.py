@@ -1,4 +1,4 @@
-"""The nodes as they were at one fit, and everything found from them; updated from the fit before where most stayed."""
+"""The nodes as they were at one fit, and everything found from them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,12 @@ from fcac.clusters.cluster_tree import Tree
 from fcac.clusters.column_metric import column_map, needs_map
 from fcac.clusters.hierarchy import hierarchy_of
 from fcac.clusters.single_column import join_single_columns
-from fcac.clusters.snn_graph import SNNEdges, neighbours_for
+from fcac.clusters.snn_graph import neighbours_for
 from fcac.clusters.stability import Stability, resampled_stability
 from fcac.novelty import is_novel, reach_from_spacing
-from fcac.scaling import moments, scales_for
-from fcac.search.exact import Searcher, distinct, is_approximate
-from fcac.search.knn_lists import NeighborLists, build_lists, build_lists_approximate, update_lists
-from fcac.search.morton_order import MortonOrder, grid_of
+from fcac.scaling import feature_scales
+from fcac.search.exact import NeighborLists, Searcher, build_lists, distinct
 from fcac.tables.blocks import Block
-
-# If more than this share of the nodes changed, starting over is cheaper than mending the lists.
-_MEND_BELOW = 0.3
 
 
 class Fitted:
@@ -36,9 +31,6 @@ class Fitted:
     held : mapping of sites to (nodes, counts)
     sites : list
         The sites, in the order of their nodes.
-    before : Fitted, optional
-        An earlier fit; what is still true of it is taken over. It does not change the result, unless neighbours are
-        approximate.
     scales : ndarray of shape (d,), optional
         Factor of every feature in the distance, where it is known; by default from how the nodes vary.
     blocks : sequence of Block, optional
@@ -53,7 +45,6 @@ class Fitted:
         self,
         held: Mapping[Any, tuple[Floats, Floats]],
         sites: list[Any],
-        before: Fitted | None = None,
         scales: Floats | None = None,
         blocks: Sequence[Block] | None = None,
         map: Floats | None = None,
@@ -61,37 +52,25 @@ class Fitted:
     ) -> None:
         # the columns, if clusters that one of them alone tells apart are to be joined
         self._columns = blocks if needs_map(blocks) and not noised else None
-        self.places: MortonOrder
         self.sites = sites
         self.parts = [held[s] for s in sites]
         self.sizes = [len(nodes) for nodes, _ in self.parts]
         self.nodes = np.concatenate([nodes for nodes, _ in self.parts])
         self.counts = np.concatenate([counts for _, counts in self.parts])
-        centre, variances = moments(self.nodes, self.counts)
-        self.scales = scales_for(variances) if scales is None else scales
-        grid = grid_of(centre, variances, self.scales)
-        # where each point of the fit before is now, if the points that stayed are in the same order
-        self._moved: NDArray[Any] | None = None
-        places = before.places.updated(self.nodes, before.nodes, self._old_nodes(before), grid) if before else None
-        if places is None:
-            self.places = MortonOrder(self.nodes, grid)
-            if before is not None and before.places.grid is None and self.places.grid is None:
-                self._moved = self._where(before)
-        else:
-            self.places, self._moved = places
+        self.scales = feature_scales(self.nodes, self.counts) if scales is None else scales
+        self.first, self.point_of = distinct(self.nodes)
         self.map: Floats | None = map
         if blocks is not None and needs_map(blocks):
             self.map = column_map(self.nodes, self.counts, blocks)
-        self.points = self.placed(self.nodes[self.places.first])
+        self.points = self.placed(self.nodes[self.first])
         self.ids: Integers = np.zeros(0, dtype=np.int64)
-        self.kind, self.exact = "auto", True
         self._lists: NeighborLists | None = None
-        self._edges: SNNEdges | None = None
         self._tree: Tree | None = None
         self._tree_taken = False
         self._stability: Stability | None = None
         self._searcher: Searcher | None = None
         self._reach: Floats | None = None
+        self._of_one_site: NDArray[np.bool_] | None = None
 
     def holds(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> bool:
         """Whether these are the nodes."""
@@ -102,88 +81,37 @@ class Fitted:
         placed: Floats = rows * self.scales if self.map is None else rows @ self.map
         return placed
 
-    def _measures_as(self, before: Fitted) -> bool:
-        """Whether distances are measured as in an earlier fit."""
-        if self.map is None or before.map is None:
-            return self.map is before.map and np.array_equal(self.scales, before.scales)
-        return np.array_equal(self.map, before.map)
-
-    @property
-    def point_of(self) -> Integers:
-        """Point of every node."""
-        return self.places.point_of
-
-    def _old_nodes(self, before: Fitted) -> Integers:
-        """Which node of the earlier fit each one is; -1 if it was not there."""
-        ends = np.cumsum(before.sizes)
-        old = {s: (part, end) for s, part, end in zip(before.sites, before.parts, ends.tolist(), strict=True)}
-        pieces = []
-        for site, part in zip(self.sites, self.parts, strict=True):
-            was, end = old.get(site, (None, 0))
-            stays = was is part
-            pieces.append(np.arange(end - len(part[0]), end) if stays else np.full(len(part[0]), -1, dtype=np.int64))
-        return np.concatenate(pieces)
-
-    def _where(self, before: Fitted) -> NDArray[np.int32]:
+    def _where(self, before: Fitted) -> Integers:
         """Where each point of the earlier fit is now; -1 if it is gone."""
-        earlier, n = before.nodes[before.places.first], len(before.places.first)
-        _, which = distinct(np.concatenate([earlier, self.nodes[self.places.first]]))
-        now = np.full(int(which.max()) + 1, -1, dtype=np.int32)
-        now[which[n:]] = np.arange(len(self.places.first))
+        earlier, n = before.nodes[before.first], len(before.first)
+        _, which = distinct(np.concatenate([earlier, self.nodes[self.first]]))
+        now = np.full(int(which.max()) + 1, -1)
+        now[which[n:]] = np.arange(len(self.first))
         return now[which[:n]]
-
-    def link(self, kind: str, before: Fitted | None) -> None:
-        """Find neighbours, from the earlier ones if most points stayed."""
-        self.kind = kind
-        n, d = self.points.shape
-        k = neighbours_for(n)
-        self.exact = not is_approximate(kind, n, d)
-        if (
-            before is not None
-            and before._lists is not None
-            and self._moved is not None
-            and (before.exact or not self.exact)
-            and before._lists.near.shape[1] == k
-            and self._measures_as(before)
-            and (self._moved >= 0).sum() >= (1 - _MEND_BELOW) * max(n, len(before.points))
-        ):
-            self._searcher = before.searcher().updated(self.points, self._moved)
-            edges = None if before._edges is None else (before._edges.starts, before._edges.ends)
-            self._lists = update_lists(self._searcher, before._lists, self._moved, self.exact, edges)
-            if before._edges is not None and self._lists.changed is not None:
-                self._edges = before._edges.updated(self._moved, self._lists.near, self._lists.changed)
-        else:
-            self._searcher = Searcher(self.points)
-            self._lists = build_lists(self._searcher, k) if self.exact else build_lists_approximate(self.points, k)
 
     def lists(self) -> NeighborLists:
         """Neighbours of every point."""
         if self._lists is None:
-            self.link(self.kind, None)
-        assert self._lists is not None
+            self._lists = build_lists(self.searcher(), neighbours_for(len(self.points)))
         return self._lists
 
     def near(self) -> tuple[NDArray[np.int32], Floats]:
         """Neighbours of every point, and squared distances to the nearest, the middle and the farthest of them."""
-        near, squared, _ = self.lists()
-        return near, squared
+        return self.lists()
 
     def tree(self) -> Tree:
         """The clusters, finer and coarser ones too."""
         if self._tree is None:
             mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-            lists = self.lists()
-            if self._edges is None:
-                self._edges = SNNEdges.of(lists.near)
-            everything = np.arange(len(mass))
-            self._tree = self._joined(hierarchy_of(self.points, mass, lists, self._edges), mass, everything)
+            lists, everything = self.lists(), np.arange(len(mass))
+            self._tree = self._joined(hierarchy_of(self.points, mass, lists), mass, everything)
         return self._tree
 
     def _joined(self, tree: Tree, mass: Floats, chosen: Integers) -> Tree:
         """Join clusters of some of the points that one column of levels alone tells apart."""
         if self._columns is None:
             return tree
-        return join_single_columns(tree, self.nodes[self.places.first[chosen]], mass, self._columns)
+        return join_single_columns(tree, self.nodes[self.first[chosen]], mass, self._columns)
 
     def take_tree(self, tree: Tree) -> None:
         """Take clusters that were found in another way than from the graph."""
@@ -211,19 +139,27 @@ class Fitted:
 
     def point_ids(self) -> Integers:
         """Lasting cluster id of every point."""
-        return self.ids[self.places.first]
+        return self.ids[self.first]
+
+    def of_one_site(self) -> NDArray[np.bool_]:
+        """Tell for every point whether its nodes are all of one site."""
+        if self._of_one_site is None:
+            owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+            first, last = np.full(len(self.points), len(self.sizes)), np.full(len(self.points), -1)
+            np.minimum.at(first, self.point_of, owner)
+            np.maximum.at(last, self.point_of, owner)
+            self._of_one_site = first == last
+        return self._of_one_site
 
     def origin(self, before: Fitted) -> Integers:
         """Old cluster of every node: its own if it was there, else that of the nearest old one, -1 far from all."""
-        moved = self._where(before) if self._moved is None else self._moved
-        # of use during one fit only
-        self._moved = None
+        moved = self._where(before)
         stayed = np.flatnonzero(moved >= 0)
         origin = np.full(len(self.points), -1, dtype=np.int64)
         is_new = np.ones(len(self.points), dtype=bool)
         is_new[moved[stayed]] = False
         new = np.flatnonzero(is_new)
-        places = self.nodes[self.places.first[new]]
+        places = self.nodes[self.first[new]]
         near, squared = before.searcher().nearest(before.placed(places), 1)
         far = is_novel(near[:, 0], np.sqrt(squared[:, 0]), before.reach())
         old_ids = before.point_ids()
@@ -240,7 +176,7 @@ class Fitted:
     def reach(self) -> Floats:
         """How far from each point rows are still like what was seen."""
         if self._reach is None:
-            near, squared, _ = self.lists()
+            near, squared = self.lists()
             if near.shape[1]:
                 self._reach = reach_from_spacing(near[:, 0], squared[:, 0], squared[:, 2])
             else:

@@ -138,104 +138,6 @@ def _shared(lists: Any, starts: Any, ends: Any) -> Any:
     return shared
 
 
-@inner_kernel
-def _added(starts: Any, ends: Any, moved: Any, old: Any, lists: Any, changed: Any) -> Any:
-    """Edges that changed lists bring and that were not there: where each node's part begins, and the other ends."""
-    n, k = lists.shape
-    pairs = np.empty((1024, 2), dtype=np.int32)
-    count = 0
-    tied = np.full(n, -1, dtype=np.int32)
-    for v in range(n):
-        if not changed[v]:
-            continue
-        if old[v] >= 0:
-            for e in range(starts[old[v]], starts[old[v] + 1]):
-                if moved[ends[e]] >= 0:
-                    tied[moved[ends[e]]] = v
-        for m in range(k):
-            u = lists[v, m]
-            if tied[u] == v:
-                continue
-            if changed[u] and u < v:
-                # if the other has this one in its list too, the edge has been noted already
-                back = False
-                for q in range(k):
-                    back = back or lists[u, q] == v
-                if back:
-                    continue
-            if count == pairs.shape[0]:
-                pairs = np.concatenate((pairs, pairs))
-            pairs[count, 0], pairs[count, 1] = v, u
-            count += 1
-    begins = np.zeros(n + 1, dtype=np.int64)
-    for p in range(count):
-        begins[pairs[p, 0] + 1] += 1
-        begins[pairs[p, 1] + 1] += 1
-    for v in range(n):
-        begins[v + 1] += begins[v]
-    place = begins[:-1].copy()
-    names = np.empty(2 * count, dtype=np.int32)
-    for p in range(count):
-        v, u = pairs[p, 0], pairs[p, 1]
-        names[place[v]], names[place[u]] = u, v
-        place[v] += 1
-        place[u] += 1
-    for v in range(n):
-        if begins[v + 1] - begins[v] > 1:
-            names[begins[v] : begins[v + 1]].sort()
-    return begins, names
-
-
-@kernel
-def _update_edges(starts: Any, ends: Any, shared: Any, moved: Any, lists: Any, changed: Any) -> Any:
-    """Edges and what they share after a change, row by row: old ones that are still true, and added ones."""
-    n, k = lists.shape
-    old = np.full(n, -1, dtype=np.int64)
-    for v in range(moved.shape[0]):
-        if moved[v] >= 0:
-            old[moved[v]] = v
-    begins, names = _added(starts, ends, moved, old, lists, changed)
-    out_starts = np.zeros(n + 1, dtype=np.int64)
-    out_ends = np.empty(ends.shape[0] + names.shape[0], dtype=np.int32)
-    out_shared = np.empty(out_ends.shape[0], dtype=np.uint8)
-    listed = np.full(n, -1, dtype=np.int32)
-    at = 0
-    for v in range(n):
-        e, beyond = (starts[old[v]], starts[old[v] + 1]) if old[v] >= 0 else (0, 0)
-        a = begins[v]
-        while e < beyond or a < begins[v + 1]:
-            u = moved[ends[e]] if e < beyond else n
-            if u < 0:
-                e += 1
-                continue
-            is_old = a == begins[v + 1] or u < names[a]
-            if is_old and not changed[v] and not changed[u]:
-                out_ends[at], out_shared[at] = u, shared[e]
-                at += 1
-                e += 1
-                continue
-            if is_old:
-                e += 1
-            else:
-                u = names[a]
-                a += 1
-            if listed[v] != v:
-                listed[v] = v
-                for m in range(k):
-                    listed[lists[v, m]] = v
-            tied = listed[u] == v
-            count = 1 if tied else 0
-            for m in range(k):
-                if listed[lists[u, m]] == v:
-                    count += 1
-                    tied = tied or lists[u, m] == v
-            if tied:
-                out_ends[at], out_shared[at] = u, count
-                at += 1
-        out_starts[v + 1] = at
-    return out_starts, out_ends[:at], out_shared[:at]
-
-
 @kernel
 def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any, reach: Any, power: int) -> Any:
     """Jaccard overlap of the lists at both ends of every edge, times the mass it stands for.
@@ -288,23 +190,15 @@ class SNNEdges(NamedTuple):
         starts, ends = _either_way(lists)
         return cls(starts, ends, _shared(lists, starts, ends), lists.shape[1])
 
-    def updated(self, moved: NDArray[Any], near: NDArray[np.int32], changed: NDArray[np.bool_]) -> SNNEdges:
-        """Return the edges after a change, equal to those built from nothing.
-
-        Parameters
-        ----------
-        moved : ndarray
-            Where each node is now; -1 if it is gone. Those who stay keep their order.
-        near : ndarray of shape (n, k)
-            Neighbours of the present nodes.
-        changed : ndarray of shape (n,)
-            Which nodes have other neighbours than before; True for new nodes.
-        """
-        starts, ends, shared = _update_edges(self.starts, self.ends, self.shared, moved, near, changed)
-        return SNNEdges(starts, ends, shared, self.n_neighbours)
-
     def weighted_graph(self, middle: Floats, farthest: Floats, counts: Floats, dimension: float) -> sparse.csr_matrix:
-        """Return the graph of these edges; see :func:`shared_neighbour_graph`.
+        """Return the symmetric graph in which neighbours are tied by the neighbours they share.
+
+        An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
+        (Jaccard), times the mass it stands for: a node's mass is the square root of its records, and each unit of mass
+        spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
+        little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the
+        ratio of the densities: sparse points around a dense cluster have their neighbours in it, but do not belong to
+        it.
 
         Parameters
         ----------
@@ -321,29 +215,3 @@ class SNNEdges(NamedTuple):
             reach = np.maximum(np.sqrt(middle) + np.sqrt(farthest), 1e-300)
         weights = _weights(self.starts, self.ends, self.shared, k, counts**_MASS_POWER, reach, power)
         return sparse.csr_matrix((weights, self.ends, self.starts), shape=(n, n))
-
-
-def shared_neighbour_graph(positions: NDArray[Any], squared: Floats, counts: Floats) -> sparse.csr_matrix:
-    """Return the symmetric graph in which neighbours are tied by the neighbours they share.
-
-    An edge joins two nodes if either is among the other's nearest. It weighs the overlap of their neighbour lists
-    (Jaccard), times the mass it stands for: a node's mass is the square root of its records, and each unit of mass
-    spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
-    little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the ratio
-    of the densities: sparse points around a dense cluster have their neighbours in it, but do not belong to it.
-
-    Parameters
-    ----------
-    positions : ndarray of shape (n, k)
-        Neighbours of each node, nearest first.
-    squared : ndarray of shape (n, k)
-        Their squared distances.
-    counts : ndarray of shape (n,)
-
-    Returns
-    -------
-    scipy.sparse.csr_matrix of shape (n, n)
-    """
-    k = positions.shape[1]
-    middle, farthest = (squared[:, k // 2 - 1], squared[:, k - 1]) if k > 1 else (counts, counts)
-    return SNNEdges.of(positions).weighted_graph(middle, farthest, counts, dimension_of(middle, farthest, k))

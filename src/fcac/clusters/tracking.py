@@ -107,7 +107,8 @@ def match_clusters(
     """Give the clusters of this round lasting ids, and tell what happened.
 
     An old cluster and a new one are the same if they share most of the records of one of them; where several claim a
-    name, the pairing with the most shared records wins.
+    name, the pairing with the most shared records wins. Clusters that are new get their ids by size, the largest first,
+    so that after a first fit cluster 0 is the largest.
 
     Parameters
     ----------
@@ -157,6 +158,7 @@ def match_clusters(
             ids[c] = old[r]
     changes = []
     unnamed = np.flatnonzero(ids < 0)
+    unnamed = unnamed[np.argsort(-after[unnamed], kind="stable")]
     ids[unnamed] = next_id + np.arange(len(unnamed))
     next_id += len(unnamed)
 
@@ -177,7 +179,7 @@ def match_clusters(
             changes.append(Change(round_, "split", old[r], names, mass_before[old[r]], float(after[children].sum())))
             explained_old.add(r)
             explained_new.update(children.tolist())
-    for c in range(n_new):
+    for c in np.argsort(ids):
         name, mass = int(ids[c]), float(after[c])
         if c in explained_new:
             continue

@@ -105,15 +105,15 @@ class Hub:
 
     # ------------------------------------------------------------ reading
 
-    def _first_server(self) -> Server:
-        from fcac.federation import Server
+    def _server(self) -> Server:
+        """Return the server as stored on disk, or that of a study without rounds."""
+        from fcac.federation.rounds import first_server
 
-        return Server(self.settings.server, self.settings.seed, blocks=self.settings.schema.blocks)
+        return self.store.server() or first_server(self.settings.server, self.settings.seed, self.settings.schema)
 
     def snapshot(self) -> HubSnapshot:
         """Return the server as stored on disk; its log is read on demand."""
-        server = self.store.server() or self._first_server()
-        return HubSnapshot(server, self.store.closed, self.store.newest())
+        return HubSnapshot(self._server(), self.store.closed, self.store.newest())
 
     @property
     def open_round(self) -> int:
@@ -221,18 +221,26 @@ class Hub:
             batch = [Contribution.from_bytes(data) for site, data in arrived.items() if site in active]
             if not batch:
                 return []
-            server = self.store.server() or self._first_server()
             amounts = self.store.amounts()
             others = [amount for site, amount in amounts.items() if site not in arrived]
             capped = cap_round(batch, self.settings.limits, others)
             self._note_caps(number, batch, capped)
-            accepted = server.absorb(capped)
             digests = {site: hashlib.sha256(data).hexdigest() for site, data in arrived.items()}
-            self.store.close_round(number, server, accepted, digests)
-            self._inbox.clear(number)
-            self.note("closed", round=number, sites=[item.site for item in accepted])
-            self._publish(server, number)
-            return accepted
+            return self._close(number, capped, digests)
+
+    def _close(
+        self, number: int, batch: list[Contribution], digests: dict[str, str], **facts: Any
+    ) -> list[Contribution]:
+        """Play the round with what has arrived, store it, and only then publish what it has led to."""
+        from fcac.federation.rounds import Received, Round
+
+        server = self._server()
+        accepted = Round.play(server, Received(batch), number).accepted
+        self.store.close_round(number, server, accepted, digests)
+        self._inbox.clear(number)
+        self.note("closed", round=number, sites=[item.site for item in accepted], **facts)
+        self._publish(server, number)
+        return accepted
 
     def _note_caps(self, number: int, batch: list[Contribution], capped: list[Contribution]) -> None:
         for sent, kept in zip(batch, capped, strict=True):
@@ -247,11 +255,7 @@ class Hub:
             number = self.open_round
             if item.round != number:
                 raise ValueError(f"round {item.round} was summed, but round {number} is open")
-            server = self.store.server() or self._first_server()
-            accepted = server.absorb([item])
-            self.store.close_round(number, server, accepted, {str(item.site): item.digest()})
-            self.note("closed", round=number, sites=[item.site], summed=item.privacy.get("sites"))
-            self._publish(server, number)
+            self._close(number, [item], {str(item.site): item.digest()}, summed=item.privacy.get("sites"))
 
     def forget(self, site: str) -> bool:
         """Restore the state as if this site had never contributed; return False if it never had."""

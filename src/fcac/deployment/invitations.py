@@ -75,7 +75,7 @@ def invite(root: Path, site: str, hours: float = 72.0) -> Invitation:
     check_site_name(site)
     settings = FederationSettings.load(root)
     if settings.summing is not None:
-        raise ValueError("with secure aggregation the list of sites is signed when the study is made: use 'add'")
+        raise ValueError("with secure aggregation sites have keys for summing, which 'init' and 'add' make: use 'add'")
     member = settings.members.get(site)
     if member is not None and member.status == "active":
         raise ValueError(f"site {site} already takes part")

@@ -8,8 +8,10 @@ the same bytes. What was released so far is in ``summing/site.fcac``. When the r
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,13 @@ import numpy as np
 from fcac import persistence
 from fcac.aggregation import Collector
 from fcac.aggregation.messages import JOIN, MASK
-from fcac.aggregation.pooled import POOLED, PooledGrowth, terms
+from fcac.aggregation.pooled import POOLED, PooledGrowth, step_cost, terms
 from fcac.deployment.aggregated_study import read_roster
 from fcac.deployment.hub import Hub
 from fcac.exceptions import TooFewSites
 from fcac.federation import Contribution, Site
 from fcac.federation.pooled import pooled_contribution
+from fcac.privacy.account import Account
 from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState
 
@@ -50,7 +53,7 @@ class PooledHub:
         self.number = hub.open_round
         self.mechanism = NodeRelease(summing.epsilon, hub.settings.schema.require_bounds(), summing.delta)
         self.pooled = Site(POOLED, self.mechanism, self.folder)
-        self.roster, self._signed = read_roster(root)
+        self.roster = read_roster(root)
         self._done = self.pooled.round == self.number  # the process died after the last step
         if not self._done:
             self._begin()
@@ -64,6 +67,7 @@ class PooledHub:
         facts, roster = self._facts(), self.roster.digest.hex()
         if facts.get("roster", roster) != roster:
             facts["attempt"] += 1
+            facts["in_vain"] = facts.get("in_vain", 0.0) + self.mechanism.rho  # as if it had come to its last step
         if facts.get("roster") != roster:
             self._write({**facts, "roster": roster})
 
@@ -71,9 +75,7 @@ class PooledHub:
         released = self.pooled.model if isinstance(self.pooled.model, ReleasedState) and not self._done else None
         self.attempt = attempt
         self.growth = PooledGrowth(self.mechanism, released, self.number)
-        self.collector = Collector(
-            self.roster, self._signed, self.number, attempt, self.growth.n_steps, terms(self.mechanism)
-        )
+        self.collector = Collector(self.roster, self.number, attempt, self.growth.n_steps, terms(self.mechanism))
         self._answers: dict[str, bytes] = {}
         self._closed = 0
         if not self._done:
@@ -114,7 +116,11 @@ class PooledHub:
         try:
             self.collector.close_stage()
         except TooFewSites:
-            self._note_attempt(self.attempt + 1)
+            drawn = range(1, self.collector.step + 1)
+            cost = math.fsum(step_cost(self.mechanism, step, self.collector.n_steps) for step in drawn)
+            facts = self._facts()
+            in_vain = facts.get("in_vain", 0.0) + cost
+            self._write({**facts, "attempt": self.attempt + 1, "in_vain": in_vain})
             raise
         self._answers, self._closed = {}, self._closed + 1
         if self.collector.total is not None:
@@ -129,7 +135,11 @@ class PooledHub:
         if not self._done:
             assert self.growth.released is not None
             self._note_survivors(len(self.collector.survivors))
-            self.pooled.adopt(self.growth.released, self.number)
+            before = self.growth.state
+            account = Account(unit="row") if before is None or before.account is None else before.account
+            cost = self.mechanism.rho + self._facts().get("in_vain", 0.0)
+            account = account.after(cost, "row", None, None, None)
+            self.pooled.adopt(replace(self.growth.released, account=account), self.number)
         sent = pooled_contribution(self.pooled, self._survivors(), self.roster.tolerance)
         self.hub.close_summed_round(sent)
         for folder in self.folder.glob("*-*"):
@@ -149,9 +159,6 @@ class PooledHub:
 
     def _survivors(self) -> int:
         return int(self._facts().get("survivors", 0))
-
-    def _note_attempt(self, attempt: int) -> None:
-        self._write({**self._facts(), "attempt": attempt})
 
     def _note_survivors(self, n_sites: int) -> None:
         self._write({**self._facts(), "survivors": n_sites})

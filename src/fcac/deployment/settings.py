@@ -195,10 +195,6 @@ class SiteSettings:
         Seconds for which a file must not have changed before a last line without a line break counts as complete.
     record_id : str or None
         Column that identifies the person of each row: the ledger then adds up costs per person.
-    part_column : str or None
-        Column that names the part of the data a row belongs to: the costs of different parts do not add up.
-    part_by_file : bool
-        Whether every file is such a part.
     condenser : {"reservoir", "ca-plus"}
         How rows become nodes, as set by the study; settings of 0.1.0 do not have it, which means CA+.
     max_nodes : int, optional
@@ -207,8 +203,6 @@ class SiteSettings:
         Minimum number of rows behind a node of a reservoir that is sent without privacy.
     forgetting : str
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
-    study_key : str
-        If the study sums its sites: the public key (hexadecimal) by which this site recognises its rosters.
     summing_key : str
         If the study sums its sites: file of this site's own signing key.
     read : dict
@@ -228,15 +222,12 @@ class SiteSettings:
     budget: float | None = None
     settle: float = 2.0
     record_id: str | None = None
-    part_column: str | None = None
-    part_by_file: bool = False
     condenser: str = "ca-plus"
     max_nodes: int | None = None
     min_rows: int = 1
     forgetting: str = "none"
     read: dict[str, Any] = field(default_factory=dict)
     encoders: dict[str, dict[str, str]] = field(default_factory=dict)
-    study_key: str = ""
     summing_key: str = ""
     agree: float | None = None
 
@@ -247,16 +238,8 @@ class SiteSettings:
                 f"the study says forgetting = {self.forgetting!r}, but what was released with an epsilon cannot be "
                 "forgotten: take part without epsilon, or ask for a study without forgetting"
             )
-        named = [self.record_id is not None, self.part_column is not None, self.part_by_file]
-        if sum(named) > 1:
-            raise ValueError("name a record id, or a column of parts, or use files as parts: only one of the three")
-        if any(named) and not self.private:
-            raise ValueError("record ids and parts determine how a ledger adds up costs: they need an epsilon")
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether the data are divided into parts whose costs do not add up."""
-        return self.part_column is not None or self.part_by_file
+        if self.record_id is not None and not self.private:
+            raise ValueError("record ids determine how a ledger adds up costs: they need an epsilon")
 
     @property
     def private(self) -> bool:
@@ -287,7 +270,12 @@ class SiteSettings:
     @classmethod
     def load(cls, path: str | Path) -> SiteSettings:
         """Read settings written by :meth:`save`."""
-        return cls(**json.loads(Path(path).read_text("utf-8")))
+        stored = json.loads(Path(path).read_text("utf-8"))
+        if stored.pop("part_column", None) is not None or stored.pop("part_by_file", False):
+            from fcac.privacy.record_ids import PARTS_ARE_GONE
+
+            raise ValueError(f"{path}: {PARTS_ARE_GONE}")
+        return cls(**stored)
 
 
 def schema_digest(schema: Schema) -> str:

@@ -37,7 +37,6 @@ from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
 from fcac.federation.condenser import Condenser
 from fcac.model import models
-from fcac.privacy.budget_groups import group_for
 from fcac.privacy.mechanism import AnyMechanism
 from fcac.privacy.record_ids import ids_in_form
 from fcac.tables.new_rows import Cursor, NewRowFinder
@@ -47,7 +46,6 @@ from fcac.tables.text_encoder import check_same
 
 _CURSOR_FILE = "cursor.json"
 _MODEL_FILE = "model.fcac"
-_PARTS_FILE = "parts.json"
 _KEPT_ROUNDS = 50
 #: How long a request waits for another; longer than a server waits by default, so that a repeated request gets an
 #: answer, not "unavailable".
@@ -59,7 +57,6 @@ class NewRows(NamedTuple):
 
     rows: Floats
     record_ids: list[str] | None
-    partition: str | None
 
 
 class NothingNew(Exception):
@@ -96,7 +93,7 @@ class SiteAgent:
             Newest round of this site that the server has. If the site has sent something newer that never arrived, and
             there are no new rows, it is sent again: no contribution is lost.
         """
-        if self.settings.study_key:
+        if self.settings.summing_key:
             raise ValueError("the sites of this study are summed: no site contributes on its own")
         with self.alone():
             stored = self._sent_path(round)
@@ -153,13 +150,11 @@ class SiteAgent:
         cursor = self._cursor(site.round)
         finder = self.finder()
         new = finder.find(cursor)
-        n_rows, parts = 0, set()
+        n_rows = 0
         for piece in finder.pieces(new):
             ids = piece.tags if self.settings.record_id is not None else None
             site.observe(piece.block, None if ids is None else ids_in_form(ids, self.schema.id_form))
             n_rows += len(piece.block)
-            if self.settings.has_parts:
-                parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
         if not n_rows and not self.settings.private:
             if site.round > have:
                 self.audit.add("sent again", round=site.round)
@@ -172,7 +167,7 @@ class SiteAgent:
         self._note_cursor(site.round, cursor, round, finder.advance(cursor, new))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", PrivacyWarning)
-            sent = site.contribute(round=round, **self._for_the_ledger(parts, round))
+            sent = site.contribute(round=round, **self._for_the_ledger())
         for warning in said:  # for the operator alone
             write_log(self.state, f"round {round}: {warning.message}")
         self.audit.add("contributed", round=round, nodes=len(sent.nodes), epsilon=self.settings.epsilon)
@@ -199,21 +194,18 @@ class SiteAgent:
         cursor = entries.get(str(done), {})
         finder = self.finder()
         new = finder.find(cursor)
-        blocks, parts = [np.empty((0, self.schema.n_features))], set()
+        blocks = [np.empty((0, self.schema.n_features))]
         ids: list[str] = []
         for piece in finder.pieces(new):
             blocks.append(np.array(piece.block, dtype=np.float64))
             if self.settings.record_id is not None:
                 ids += [] if piece.tags is None else ids_in_form(piece.tags, self.schema.id_form)
-            if self.settings.has_parts:
-                parts |= {piece.file} if piece.tags is None else set(map(str, piece.tags))
         rows = np.concatenate(blocks)
         self.policy.check_new_rows(len(rows))
         self.audit.add("begun", round=round, new_rows=len(rows))
         self._note_cursor(done, cursor, round, finder.advance(cursor, new))
         write_log(self.state, f"round {round}: {len(rows)} new rows to be summed")
-        named = self._for_the_ledger(parts, round)
-        return NewRows(rows, ids if self.settings.record_id is not None else None, named.get("partition"))
+        return NewRows(rows, ids if self.settings.record_id is not None else None)
 
     def finder(self) -> NewRowFinder:
         """Return the finder of this site's new rows."""
@@ -222,7 +214,7 @@ class SiteAgent:
             settings.data,
             self.schema,
             settings.settle,
-            settings.record_id or settings.part_column,
+            settings.record_id,
             ReadOptions.from_dict(settings.read),
         )
 
@@ -242,11 +234,9 @@ class SiteAgent:
             "charges what that round cost"
         )
 
-    def _for_the_ledger(self, parts: set[str], round: int) -> dict[str, Any]:
+    def _for_the_ledger(self) -> dict[str, Any]:
         if self.settings.record_id is not None:
             return {"record_ids": []}  # those of the rows observed; none if there were no rows
-        if self.settings.has_parts:
-            return {"partition": group_for(self.state / _PARTS_FILE, parts, round)}
         return {}
 
     def spent(self) -> str:

@@ -72,7 +72,7 @@ def summed_by(bundle: Path, facts: dict[str, Any], choices: dict[str, Any]) -> d
                 f"take part with --{name} {summing[name]:g}, or not at all"
             )
     key = (bundle / SITE_KEY_FILE).resolve()
-    return {"study_key": str(summing["study_key"]), "summing_key": str(key)}
+    return {"summing_key": str(key)}
 
 
 def budget_of(state: Path, epsilon: float, wanted: float | None) -> tuple[float, str]:

@@ -357,7 +357,7 @@ def _all_states(server: Server) -> dict[int, _State]:
     log = server.log
     states: dict[int, _State] = {}
     if sum(len(item.nodes) for batch in log for item in batch) <= server.readout.max_replayed_nodes:
-        again = type(server)(server.kind, server.random_state, server.n_clusters_wanted, server.readout.blocks)
+        again = server.blank()
         for position, batch in enumerate(log[:-1], 1):
             again.absorb(batch)
             states[position] = _pack_state(again)

@@ -168,8 +168,6 @@ def init(
     label = name or root.resolve().name
     certificates.make_authority(root / "ca", label)
     renew(root, address)
-    if summing is not None:
-        aggregated_study.make_keys(root)
     text = _FEDERATION.format(
         name=_plain(label),
         address=address,
@@ -187,7 +185,7 @@ def init(
     members = [_member_text(site, _make_bundle(root, site, facts)) for site in sites]
     if summing is not None:
         keys = {site: aggregated_study.make_site_key(root / "bundles" / site) for site in sites}
-        aggregated_study.write_roster(root, _plain(label), keys, summing)
+        aggregated_study.write_roster(root, _plain(label), keys, summing, sites)
     # written last: a directory with this file is a complete federation
     persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
     _hub(root).note("made", sites=sites)
@@ -220,8 +218,8 @@ def add(root: Path, site: str) -> Path:
     summing = settings.summing
     public = _make_bundle(root, site, _facts(settings))
     if summing is not None:
-        keys = {**aggregated_study.read_roster(root)[0].keys, site: aggregated_study.make_site_key(bundle)}
-        aggregated_study.write_roster(root, settings.name, keys, summing)
+        keys = {**aggregated_study.read_roster(root).keys, site: aggregated_study.make_site_key(bundle)}
+        aggregated_study.write_roster(root, settings.name, keys, summing, [site])
     if known is None:
         path = root / FEDERATION_FILE
         text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
@@ -308,7 +306,7 @@ def _bundle_text(root: Path, site: str, facts: _Facts) -> str:
         condensing=_in_words(_BUNDLE_CONDENSING, facts.condensing),
         encoders="".join(_ENCODER.format(**found) for found in encoders.values()),
     )
-    return text if facts.summing is None else text + aggregated_study.bundle_text(root, facts.summing)
+    return text if facts.summing is None else text + aggregated_study.bundle_text(facts.summing)
 
 
 def _make_bundle(root: Path, site: str, facts: _Facts) -> str:
@@ -366,8 +364,8 @@ def revoke(root: Path, site: str) -> str:
     settings = FederationSettings.load(root)
     public = settings.members[site].key
     if settings.summing is not None:
-        keys = {name: key for name, key in aggregated_study.read_roster(root)[0].keys.items() if name != site}
-        aggregated_study.write_roster(root, settings.name, keys, settings.summing)
+        keys = {name: key for name, key in aggregated_study.read_roster(root).keys.items() if name != site}
+        aggregated_study.write_roster(root, settings.name, keys, settings.summing, [])
     _edit_member(root, site, {"status": "revoked"})
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "bundles" / site)

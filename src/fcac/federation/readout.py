@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fcac._sites import SiteName, site_order
 from fcac._typing import Booleans, Floats, Integers
+from fcac.clusters.bounded import MAX_READ
 from fcac.clusters.tracking import Move
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook
@@ -45,6 +46,8 @@ class ReadOut(ABC):
         Whether a cluster keeps its id from round to round.
     condenser : {"reservoir", "ca-plus"}
         How sites turn rows into nodes for this server.
+    condenses : bool
+        Whether it condenses nodes beyond `max_nodes` before it reads them.
     max_replayed_nodes : int
         Contributed nodes beyond which a report does not replay all rounds.
     """
@@ -56,6 +59,7 @@ class ReadOut(ABC):
     nodes_are_contributed: ClassVar[bool] = True
     names_last: ClassVar[bool] = False
     condenser: ClassVar[Literal["reservoir", "ca-plus"]] = "reservoir"
+    condenses: ClassVar[bool] = False
     max_replayed_nodes: ClassVar[int] = 60_000
 
     def __init__(self, n_clusters: int | None = None) -> None:
@@ -67,6 +71,8 @@ class ReadOut(ABC):
         self.n_clusters_wanted = n_clusters
         #: the columns behind the features, where rows come from tables; servers may measure distances by them
         self.blocks: tuple[Block, ...] | None = None
+        #: most nodes that are clustered as they are; more are condensed first, where a server does so
+        self.max_nodes = MAX_READ
         #: how far clusters have moved, round by round, where names last and as far as this program has seen it
         self.moves: list[Move] = []
 
@@ -106,6 +112,11 @@ class ReadOut(ABC):
     def lineage(self) -> list[Any]:
         """What happened to clusters over rounds, where names last."""
         return []
+
+    @property
+    def n_told(self) -> tuple[int, int]:
+        """How many changes and how many moves of clusters it has told of so far."""
+        return len(self.lineage), len(self.moves)
 
     # ------------------------------------------------------------ reading rows
 
@@ -148,6 +159,11 @@ class ReadOut(ABC):
             apart[apart < _SAME] = np.inf
             nearest[start : start + 256] = apart.min(axis=1)
         return nearest
+
+    @property
+    def counted_in(self) -> Integers | None:
+        """Which of the server's nodes each node of the sites is counted in; None where they are its own, or unknown."""
+        return None
 
     def inner_nodes(self) -> Booleans | None:
         """Tell for every node whether the nodes around it are all of its cluster; None if the server cannot tell."""

@@ -160,7 +160,7 @@ def replay(server: Server) -> list[Snapshot] | None:
 
 
 def _played(server: Server, shown: Sequence[int]) -> Iterator[tuple[int, Server]]:
-    again = Server(server.kind, server.random_state, server.n_clusters_wanted, server.readout.blocks)
+    again = server.blank()
     for number, batch in enumerate(server.log, start=1):
         again.absorb(batch)
         if number in shown:

@@ -1,113 +1,168 @@
-"""One round of a federation inside one process."""
+"""One round of a model: who contributes, in what order it is absorbed, and what it did to the clusters.
+
+Every way of running a federation (`FCAC`, streams, Spark, the hub, sums over sites) makes its server with
+:func:`first_server` and plays its rounds with :meth:`Round.play`. What differs is where contributions come from: that
+is an `Engine`, and another way of running is one more of them.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fcac._parallel import in_threads, n_workers
-from fcac._sites import SiteName, site_order
+from fcac._sites import SiteName, order_key
+from fcac.clusters.tracking import Change, Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server
 from fcac.federation.site import Site
-from fcac.nodes import Trail
+from fcac.tables.schema import Schema
+
+
+def first_server(
+    kind: str, seed: int, schema: Schema | None, n_clusters: int | None = None, max_nodes: int | None = None
+) -> Server:
+    """Return the server of a model before its first round; the only place where one is made.
+
+    Parameters
+    ----------
+    kind : str
+    seed : int
+    schema : Schema or None
+        How tables become rows: the server measures distances by what the columns mean. None: rows are plain numbers.
+    n_clusters, max_nodes : int, optional
+        As of :class:`~fcac.federation.Server`.
+    """
+    return Server(kind, seed, n_clusters, None if schema is None else schema.blocks, max_nodes)
+
+
+class Engine(ABC):
+    """Brings the contributions of a round; it knows how sites are reached, and nothing of clusters."""
+
+    @property
+    def newest_round(self) -> int:
+        """The latest round that any of its sites has answered."""
+        return 0
+
+    @abstractmethod
+    def contribute(self, number: int) -> Iterable[Contribution]:
+        """Return what the sites contribute to a round."""
+
+    def take_back(self) -> None:  # noqa: B027  most have nothing to take back
+        """Bring the sites back to where they were before :meth:`contribute`: the round has failed."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of what was held for the round, whether it has failed or not."""
+
+
+class Received(Engine):
+    """Contributions that are here already: from the inbox of a hub, or from sites whose round was closed elsewhere."""
+
+    def __init__(self, contributions: Iterable[Contribution]) -> None:
+        self._contributions = list(contributions)
+
+    @property
+    def newest_round(self) -> int:
+        return max((item.round for item in self._contributions), default=1) - 1
+
+    def contribute(self, number: int) -> list[Contribution]:
+        return self._contributions
+
+
+def closed_sites(sites: dict[SiteName, Site], fresh: Mapping[SiteName, Site]) -> Received:
+    """Return the engine of sites that have closed their round where their rows are, and take them over."""
+    sites.update(fresh)
+    return Received(site.contribute(round=site.round) for site in fresh.values())
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round that was played.
+
+    Attributes
+    ----------
+    number : int
+    sent : list of Contribution
+        What was contributed, sites in order.
+    accepted : list of Contribution
+        What was new to the server. Nothing new: the server has closed no round.
+    told_before : (int, int)
+        How many changes and moves of clusters the server had told of before this round.
+    changes, moves : lists
+        What the round did to the clusters, where they keep their names.
+
+    Examples
+    --------
+    >>> from fcac.federation import Contribution
+    >>> from fcac.federation.rounds import Received, Round, first_server
+    >>> server = first_server("communities", 0, None)
+    >>> played = Round.play(server, Received([Contribution("a", 1, [[0.0], [1.0]], [2, 3])]))
+    >>> played.number, [change.kind for change in played.changes], server.sites
+    (1, ['born'], ['a'])
+    """
+
+    number: int
+    sent: list[Contribution]
+    accepted: list[Contribution]
+    told_before: tuple[int, int]
+    changes: list[Change]
+    moves: list[Move]
+
+    @classmethod
+    def play(cls, server: Server, engine: Engine, number: int | None = None) -> Round:
+        """Play a round: the engine's sites contribute, and the server absorbs what is new, sites in order.
+
+        Parameters
+        ----------
+        server : Server
+        engine : Engine
+        number : int, optional
+            Number of the round; by default one more than any site or the server has seen.
+
+        Returns
+        -------
+        Round
+            If any site or the server fails, the server and all sites are as before, except that a site with a state
+            directory or a ledger keeps what it had already made durable.
+        """
+        if number is None:
+            newest = max((item.round for item in server.latest().values()), default=0)
+            number = 1 + max(newest, engine.newest_round)
+        before = server.readout.n_told
+        try:
+            try:
+                sent = sorted(engine.contribute(number), key=lambda item: (order_key(item.site), item.round))
+                accepted = server.absorb(sent)
+            except BaseException:
+                engine.take_back()
+                raise
+        finally:
+            engine.close()
+        readout = server.readout
+        return cls(number, sent, accepted, before, readout.lineage[before[0] :], readout.moves[before[1] :])
 
 
 def play_round(
     server: Server,
-    sites: Mapping[SiteName, Site],
+    sites: dict[SiteName, Site],
     data: Mapping[SiteName, Any] | Iterable[tuple[Any, ...]],
     *,
     round: int | None = None,
-    n_jobs: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
-    partition: str | None = None,
-    weights: Mapping[SiteName, Any] | None = None,
-    trails: Mapping[SiteName, Trail] | None = None,
-) -> list[Contribution]:
-    """Let every site that has new rows contribute, and the server absorb what they send.
+    **settings: Any,
+) -> Sequence[Contribution]:
+    """Play one round of sites in this process, and return what they contributed.
 
     Parameters
     ----------
     server : Server
-    sites : mapping of name to Site
-        Must hold every site named in `data`.
+    sites : dict of name to Site
     data : mapping of name to rows, or iterable of (name, rows) or (name, rows, record ids)
-        A mapping gives each site its rows at once; an iterable brings them in pieces, several per site if need be, and
-        is read once.
     round : int, optional
         Number of the round; by default one more than any site or the server has seen.
-    n_jobs : int, optional
-        Sites that work at the same time; None or -1: as many as there are processors. The result does not depend
-        on it.
-    progress : callable, optional
-        Called with the number of sites that have contributed.
-    record_ids : mapping of name to ids, optional
-        With a mapping of rows: the id of each row of each site; see :meth:`Site.contribute`.
-    partition : str, optional
-        Part of the data that this round is, fixed without looking at values; see :meth:`Site.contribute`.
-    weights : mapping of name to weights, optional
-        With a mapping of rows: how many rows each row stands for.
-    trails : mapping of name to Trail, optional
-        With a mapping of rows: take note of where each site's rows go; see :meth:`Site.nodes_of`.
-
-    Returns
-    -------
-    contributions : list of Contribution
-        In the order of sites. If any site fails, the server and all sites are as before, except that a site with a
-        state directory or a ledger keeps what it had already made durable.
+    **settings
+        Those of :class:`fcac.federation.in_process.InProcess`.
     """
-    number = round if round is not None else _next_round(server, sites)
-    whole = isinstance(data, Mapping)
-    if record_ids is not None and (not whole or set(record_ids) != set(data)):
-        raise ValueError("record_ids must name the same sites as the rows; pieces carry theirs as (name, rows, ids)")
-    try:
-        if isinstance(data, Mapping):
-            names = site_order(data)
-            if record_ids is not None:  # all of them, before the first site is charged
-                record_ids = {name: sites[name].checked_records(record_ids[name], partition) or [] for name in names}
-        else:
-            seen: set[SiteName] = set()
-            for name, *piece in data:
-                sites[name].observe(*piece)
-                seen.add(name)
-            names = site_order(seen)
-        # where rows age, they do so at every site
-        names = site_order({*names, *(name for name, site in sites.items() if site.condenser.ages and site.round)})
+    from fcac.federation.in_process import InProcess
 
-        done = itertools.count(1)
-        n_threads = 1 if len(names) > 1 else n_workers(n_jobs)
-
-        def contribute(name: SiteName) -> Contribution:
-            sent = sites[name].contribute(
-                data.get(name) if isinstance(data, Mapping) else None,
-                number,
-                record_ids=None if record_ids is None else record_ids.get(name),
-                partition=partition,
-                weights=None if weights is None else weights.get(name),
-                n_threads=n_threads,
-                trail=None if trails is None else trails.get(name),
-            )
-            if progress is not None:
-                progress(next(done))
-            return sent
-
-        before = {name: sites[name].checkpoint() for name in names}
-        try:
-            contributions = in_threads(contribute, names, n_workers(n_jobs))
-            server.absorb(contributions)
-        except BaseException:
-            for name, state in before.items():
-                sites[name].roll_back(state)
-            raise
-    finally:
-        for site in sites.values():
-            site.discard()
-    return contributions
-
-
-def _next_round(server: Server, sites: Mapping[SiteName, Site]) -> int:
-    newest = max((item.round for batch in server.log for item in batch), default=0)
-    return 1 + max(newest, max((site.round for site in sites.values()), default=0))
+    return Round.play(server, InProcess(sites, data, **settings), round).sent

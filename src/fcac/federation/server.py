@@ -45,6 +45,9 @@ class Server:
     blocks : sequence of Block, optional
         The columns behind the features, as :attr:`fcac.tables.schema.Schema.blocks` tells them; communities measure
         distances by them if there are categories.
+    max_nodes : int, optional
+        Most nodes that communities read as they are (default 16,000): more, all sites together, are condensed to so
+        many before they are read, and the cost of a round grows no further. Contributions are kept whole.
 
     Examples
     --------
@@ -64,9 +67,12 @@ class Server:
         random_state: int = 0,
         n_clusters: int | None = None,
         blocks: Sequence[Block] | None = None,
+        max_nodes: int | None = None,
     ) -> None:
         self._readout = readouts.find(kind)(n_clusters)
         self._readout.blocks = None if blocks is None else tuple(blocks)
+        if max_nodes is not None:
+            self._readout.max_nodes = max_nodes
         self.kind = kind
         self.random_state = int(random_state)
         self.n_clusters_wanted = n_clusters
@@ -79,6 +85,11 @@ class Server:
         if self.n_rounds:
             told += [counted(len(self.nodes), "node"), counted(self.n_clusters, "cluster")]
         return f"Server({', '.join(told)})"
+
+    def blank(self, kind: str | None = None) -> Server:
+        """Return a server of the same settings that has absorbed nothing; of another kind, if one is named."""
+        wanted = self.n_clusters_wanted if kind is None else None
+        return Server(kind or self.kind, self.random_state, wanted, self._readout.blocks, self._readout.max_nodes)
 
     # ------------------------------------------------------------ rounds
 

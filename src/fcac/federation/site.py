@@ -166,7 +166,6 @@ class Site:
         round: int | None = None,
         *,
         record_ids: Sequence[Any] | None = None,
-        partition: str | None = None,
         weights: Any = None,
         n_threads: int | None = None,
         trail: Trail | None = None,
@@ -184,9 +183,6 @@ class Site:
             For `NodeRelease`: the id (person) of each of these rows, or without `rows` of those observed. The promise
             is then per person: a person's rows share one weight, the ledger adds up per person, and people whose budget
             is used up are left out. In a round every row has an id, or none has.
-        partition : str, optional
-            For `NodeRelease` with a ledger, instead of ids: name of a part of the data that was fixed without looking
-            at values, such as a day. Releases of different parts do not add up.
         weights : array-like of shape (n,), optional
             How many rows each row stands for.
         n_threads : int, optional
@@ -199,7 +195,7 @@ class Site:
         Contribution
             All nodes of the site, not only those of this round.
         """
-        ids = self.checked_records(record_ids, partition)
+        ids = self.checked_records(record_ids)
         number = self.round + 1 if round is None else int(round)
         if number < 1 or number < self.round:
             raise ValueError(f"round {number} is over: site {self.name} has answered round {self.round} already")
@@ -210,18 +206,18 @@ class Site:
                 self.observe(rows, ids, weights=weights, n_threads=n_threads, trail=trail)
             elif ids is not None:
                 self._note_ids(ids)
-            self._check_draft_ids(partition)
-            self._close_round(number, partition, n_threads)
+            self._check_draft_ids()
+            self._close_round(number, n_threads)
         finally:
             self.discard()
         return self._current()
 
-    def _close_round(self, number: int, partition: str | None, n_threads: int | None) -> None:
+    def _close_round(self, number: int, n_threads: int | None) -> None:
         """Compute the new state, store it, and only then take it over."""
         released = self._released
         if self.privacy is not None:
             if isinstance(self.privacy, NodeMechanism):
-                released = self._release(self.privacy, number, partition)
+                released = self._release(self.privacy, number)
             elif self._draft_rows is not None and self._draft_rows.n_rows:
                 rows = self._draft_rows.array()
                 noised = self.privacy.perturb(rows, site=self.name, round=number)
@@ -236,7 +232,7 @@ class Site:
             self._store(number, state, released)
         self._state, self._released, self.round = state, released, number
 
-    def _release(self, mechanism: NodeMechanism, number: int, partition: str | None) -> ReleasedState:
+    def _release(self, mechanism: NodeMechanism, number: int) -> ReleasedState:
         """Release privately; with a state directory a round that was drawn before is found, not drawn again."""
         name = str(self.name)
         rows: Any = self._draft_rows
@@ -246,8 +242,7 @@ class Site:
         elif not getattr(mechanism, "reads_in_blocks", False):
             rows = rows.array()
         # other node mechanisms need not know of ledgers, so what was not named is not passed
-        given = {"record_ids": self._draft_ids, "partition": partition}
-        named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        named: dict[str, Any] = {} if self._draft_ids is None else {"record_ids": self._draft_ids}
         if self.state_dir is None:
             return mechanism.release(rows, self._released, site=name, round=number, **named)[2]
         from fcac.privacy import NodeRelease, release_once
@@ -275,35 +270,28 @@ class Site:
             self._store(self.round, None, released)
         self._released = released
 
-    def checked_records(self, record_ids: Sequence[Any] | None, partition: str | None = None) -> list[str] | None:
+    def checked_records(self, record_ids: Sequence[Any] | None) -> list[str] | None:
         """Check what the ledger is to be told, before anything is charged; return the ids as the ledger spells them."""
-        if record_ids is None and partition is None:
+        if record_ids is None:
             return None
-        if record_ids is not None and partition is not None:
-            raise ValueError("give record_ids or partition, not both")
-        if getattr(self.privacy, "ledger", None) is None and (
-            partition is not None or not isinstance(self.privacy, NodeMechanism)
-        ):
+        if getattr(self.privacy, "ledger", None) is None and not isinstance(self.privacy, NodeMechanism):
             raise ValueError(
-                f"site {self.name}: record_ids and partition say how a ledger adds up: "
+                f"site {self.name}: record_ids say whose cost a release is: "
                 "give the site privacy=NodeRelease(..., ledger=Ledger(...))"
             )
-        from fcac.privacy.ledger import check_partition, check_record_ids
+        from fcac.privacy.record_ids import check_record_ids
 
-        check_partition(partition)
-        return None if record_ids is None else check_record_ids(record_ids)
+        return check_record_ids(record_ids)
 
     def _note_ids(self, ids: list[str]) -> None:
         if self._draft_ids is None:
             self._draft_ids = []
         self._draft_ids += ids
 
-    def _check_draft_ids(self, partition: str | None) -> None:
+    def _check_draft_ids(self) -> None:
         if self._draft_ids is None:
             return
         n_rows = 0 if self._draft_rows is None else self._draft_rows.n_rows
-        if partition is not None:
-            raise ValueError("rows of this round were observed with record_ids: leave out partition")
         if len(self._draft_ids) != n_rows:
             raise ValueError(
                 f"record_ids: {len(self._draft_ids)} ids for this round's {n_rows} rows: one id per row, or none at all"

@@ -1,7 +1,6 @@
 """Whole systems as scikit-learn estimators, and how fitted ones are saved and loaded."""
 
-from fcac.model.ca_plus_communities import CAPlusCommunities
 from fcac.model.fcac import FCAC
 from fcac.model.models import load, save
 
-__all__ = ["FCAC", "CAPlusCommunities", "load", "save"]
+__all__ = ["FCAC", "load", "save"]

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fcac._rows import arrow_if_polars
 from fcac._sites import SiteName
 from fcac._typing import Floats
 from fcac.codebook import Codebook
 from fcac.federation import Site
 from fcac.model.columns import warn_of_names
-from fcac.model.frames import encoded, is_table_of
+from fcac.model.frames import are_tables, encoded
 from fcac.model.reading import ReadsRows
-from fcac.model.site_rows import SiteRows, is_dict_of_sites
+from fcac.model.site_rows import SiteRows
 from fcac.novelty import MeasuredNovelty
 from fcac.privacy.account import Account
 from fcac.privacy.mechanism import NodeMechanism
@@ -36,7 +35,6 @@ class Calibrated(ReadsRows):
         *,
         epsilon: float | None = None,
         record_ids: Any = None,
-        partition: str | None = None,
     ) -> Self:
         """Measure how far usual rows lie from the nodes, so that `is_novel` keeps its rate of false alarms.
 
@@ -62,8 +60,6 @@ class Calibrated(ReadsRows):
             With `NodeRelease`: what this release costs each site, at the delta of the mechanism.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The rows of a person weigh as much as one row.
-        partition : str, optional
-            With a ledger, instead of ids; as in :meth:`fit`.
 
         Returns
         -------
@@ -86,9 +82,9 @@ class Calibrated(ReadsRows):
         data = self._usual_rows(X, groups)
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         if isinstance(self.privacy, NodeMechanism):
-            measured = self._released_distances(data, ids, epsilon, partition)
+            measured = self._released_distances(data, ids, epsilon)
         else:
-            measured = self._plain_distances(data, epsilon, record_ids is not None or partition is not None)
+            measured = self._plain_distances(data, epsilon, record_ids is not None)
         self._measured = measured
         return self
 
@@ -97,8 +93,7 @@ class Calibrated(ReadsRows):
         names, schema = getattr(self, "feature_names_in_", None), self.schema_
         listed = None if names is None else [str(name) for name in names]
         if schema is not None:
-            tables = list(X.values()) if is_dict_of_sites(X) else [X]
-            if all(is_table_of(arrow_if_polars(table), schema, listed, self._by_schema) for table in tables):
+            if are_tables(X):
                 X, groups = encoded(X, groups, schema)
             elif not schema.allows_gaps:
                 schema = None
@@ -120,7 +115,7 @@ class Calibrated(ReadsRows):
         if epsilon is not None:
             raise ValueError("epsilon: this model has no privacy mechanism, and distances are taken without noise")
         if has_units:
-            raise ValueError("record_ids and partition are for NodeRelease: leave them out")
+            raise ValueError("record_ids are for NodeRelease: leave them out")
         rows = np.concatenate([np.array(block) for site in data for block in data[site].blocks()])
         nodes = self.server_.readout.export(True).calibrated(rows).calibration
         means = self.server_.export().calibrated(rows).calibration
@@ -132,7 +127,6 @@ class Calibrated(ReadsRows):
         data: SiteRows,
         record_ids: Mapping[SiteName, Sequence[Any]] | None,
         epsilon: float | None,
-        partition: str | None,
     ) -> MeasuredNovelty:
         from fcac.privacy.distance_release import release_for_sites
         from fcac.privacy.mechanisms.node_release import NodeRelease
@@ -157,7 +151,7 @@ class Calibrated(ReadsRows):
         rows = {name: _joined(data[name], data.n_features) for name in data}
         accounts = {name: _account(self.sites_.get(name), mechanism) for name in data}
         receipts = {name: () if account is None else account.receipts for name, account in accounts.items()}
-        calibration, charges = release_for_sites(mechanism, book, rows, epsilon, record_ids, partition, receipts)
+        calibration, charges = release_for_sites(mechanism, book, rows, epsilon, record_ids, receipts)
         for name, account in accounts.items():
             if account is not None:
                 self.sites_[name].note_cost(account.after(*charges[name]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,17 +13,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Integral, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from fcac._parallel import threads_for
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
-from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
-from fcac.federation import Server, Site, play_round, readouts
+from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
+from fcac.federation.in_process import InProcess
+from fcac.federation.rounds import Engine, Round, first_server
 from fcac.model.calibrating import Calibrated
 from fcac.model.columns import warn_of_names
-from fcac.model.frames import as_schema, encoded
-from fcac.model.lineage import told_by
+from fcac.model.frames import are_tables, as_schema, encoded, guessed
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
 from fcac.model.showing import Shown
@@ -32,6 +34,7 @@ from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.record_ids import refuse_removed
 from fcac.tables.schema import Schema
 
 
@@ -59,6 +62,10 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     max_nodes : int, optional
         Most nodes that a site condenses its rows to (default 4,000): more keep finer clusters apart and take longer.
         Not for ``server="cae-fc"``, where CA+ decides.
+    max_server_nodes : int, optional
+        Most nodes that the server reads as they are (default 16,000). If all sites together send more, it condenses
+        them first, as a site does with rows, so that its cost does not grow with the number of sites. Not for
+        ``server="cae-fc"``.
     forgetting : str, default="none"
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
@@ -89,6 +96,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         Names of the columns, if the rows came with names; later tables are matched by them.
     schema_ : Schema or None
         How tables become rows, if the model was made from tables (`fcac fit`); saved, loaded and exported with it.
+    guessed_ : dict of column to reason
+        Why each column of a table was taken for what it was, if that was guessed; otherwise empty.
     runs_ : tuple of Run
         What each round read and left out, and how long it took, if the model was made by `fcac fit` and `fcac update`
         without `NodeRelease`; otherwise empty.
@@ -115,7 +124,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     schema_: Schema | None = None
     runs_: tuple[Run, ...] = ()
     _site_column: str | None = None
-    _by_schema: bool = False
+    guessed_: Mapping[str, str] = MappingProxyType({})
     _trails: tuple[dict[SiteName, Trail], Places] | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -124,6 +133,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         "aggregation": [str],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
+        "max_server_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
         "site": [Condenser, None],
         "n_jobs": [Integral, None],
@@ -138,6 +148,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         aggregation: str = "plain",
         n_clusters: int | None = None,
         max_nodes: int | None = None,
+        max_server_nodes: int | None = None,
         forgetting: str = "none",
         site: Condenser | None = None,
         n_jobs: int | None = None,
@@ -148,6 +159,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self.aggregation = aggregation
         self.n_clusters = n_clusters
         self.max_nodes = max_nodes
+        self.max_server_nodes = max_server_nodes
         self.forgetting = forgetting
         self.site = site
         self.n_jobs = n_jobs
@@ -163,15 +175,18 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
         schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
+        **removed: Any,
     ) -> Self:
         """Start anew and play one round.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
-            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
+            An array of numbers, or a data frame of pandas or polars, or an Arrow table, of any columns: what they mean
+            is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns with names are matched
+            by name.
         y : ignored
         groups : array-like of shape (n,) or str, optional
             Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
@@ -180,18 +195,20 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
         schema : Schema or path, optional
             What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
-            :class:`fcac.tables.Schema`. Later tables are read by it too.
+            :class:`fcac.tables.Schema`. Nothing is guessed then, nor under privacy. Later tables are read by it too.
+        columns : dict of str to str or dict, optional
+            What some columns are, where the guess is wrong: ``columns={"sex": "category", "year": "ignore"}``.
+        **removed
+            Nothing is taken here; ``partition``, of 0.1.0, is refused with a word on record ids.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=True, schema=schema)
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema, columns=columns)
 
     def partial_fit(
         self,
@@ -201,7 +218,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        partition: str | None = None,
+        **removed: Any,
     ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
@@ -217,15 +234,15 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
-        partition : str, optional
-            With a ledger, instead of ids: name of a part of the data that was fixed without looking at values, such as
-            a day. Releases of different parts do not add up.
+        **removed
+            As in :meth:`fit`.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, partition, reset=not hasattr(self, "server_"))
+        refuse_removed(removed)
+        return self._play(X, groups, sample_weight, record_ids, reset=not hasattr(self, "server_"))
 
     def _play(
         self,
@@ -233,55 +250,43 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         groups: Any,
         sample_weight: Any,
         record_ids: Any,
-        partition: str | None,
         *,
         reset: bool,
         schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Self:
         self._validate_params()
         names = None if reset else getattr(self, "feature_names_in_", None)
         site_column = groups if isinstance(groups, str) else None
-        known = None if schema is None else as_schema(schema)
-        if not reset and self._by_schema:
+        known, reasons = None if schema is None else as_schema(schema), dict[str, str]()
+        if columns is not None and (schema is not None or self.privacy is not None):
+            why = "nothing is guessed beside a schema" if self.privacy is None else "under privacy nothing is guessed"
+            raise ValueError(f"columns: {why}: describe all columns in the schema")
+        if reset and known is None and self.privacy is None:
+            known, reasons = guessed(X, groups, columns)
+        elif not reset and are_tables(X):
             known = self.schema_
         if known is not None:
             X, groups = encoded(X, groups, known)
         data = SiteRows(X, groups, self, None if names is None else list(names), known)
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.weights(sample_weight)
-        if not reset and not self._by_schema:
+        if not reset and self.schema_ is None:
             warn_of_names(self, data.feature_names)
         if not reset and data.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
             )
-        if reset:
-            seed = self._seed()
-            server, sites = Server(self.server, seed, self.n_clusters, None if known is None else known.blocks), {}
-        else:
-            server, sites = self.server_, dict(self.sites_)
-        told = told_by(server.readout)
-        condenser = self._condenser(reset)
-        pooled = self._tolerance() != -1
-        for name in data:
-            if name not in sites and not pooled:
-                sites[name] = Site(name, self.privacy, condenser=condenser)
-        trails = {name: Trail() for name in data} if reset and self._rows_can_be_followed(condenser, weights) else None
-        if pooled:
-            if weights is not None:
-                raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
-            self._play_pooled(server, sites, data, ids, partition)
-        else:
-            play_round(
-                server, sites, data,
-                n_jobs=self.n_jobs, record_ids=ids, partition=partition, weights=weights, trails=trails,
-            )  # fmt: skip
-        self._adopt(server, sites, data.n_features, condenser, told)
+        trails = self._trails_for(data, weights) if reset else None
+        self._play_round(
+            data, data.n_features, known,
+            reset=reset, record_ids=ids, weights=weights, trails=trails,
+        )  # fmt: skip
         self._trails = None if trails is None else (trails, data.places())
         if reset:
             self.runs_ = ()
-            self.schema_, self._by_schema = known, known is not None
-            self._keep_names(data.feature_names)
+            self._keep_columns(known, data.feature_names)
+            self.guessed_ = reasons
         if reset or site_column is not None:
             self._site_column = site_column
         self._last_rows: Any = data.table
@@ -293,7 +298,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         n_features: int,
         feature_names: list[str] | None = None,
         *,
-        partition: str | None = None,
         schema: Schema | None = None,
     ) -> Self:
         """Play the next round from an iterator of (site, rows) pieces, for data larger than memory.
@@ -306,8 +310,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             Read once; a site's rows may come in several pieces.
         n_features : int
         feature_names : list of str, optional
-        partition : str, optional
-            As in :meth:`fit`.
         schema : Schema, optional
             What the rows came through; the first call keeps it as ``schema_``.
 
@@ -323,30 +325,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        blocks = None if schema is None else schema.blocks
-        server = self.server_ if started else Server(self.server, self._seed(), self.n_clusters, blocks)
-        told = told_by(server.readout)
-        condenser = self._condenser(not started)
-        sites = dict(self.sites_) if started else {}
-
-        pooled = self._tolerance() != -1
-
-        def named() -> Iterator[tuple[Any, ...]]:
-            for given, *piece in pieces:
-                name = plain_site(given)
-                if name not in sites and not pooled:
-                    sites[name] = Site(name, self.privacy, condenser=condenser)
-                yield name, *piece
-
-        if pooled:
-            self._play_pooled(server, sites, *rows_by_site(named()), partition)
-        else:
-            play_round(server, sites, named(), n_jobs=self.n_jobs, partition=partition)
+        self._play_round(pieces, n_features, schema, reset=not started)
         if not started:
-            self.schema_, self._by_schema = schema, False
-            self._keep_names(feature_names)
-            self._site_column = None
-        self._adopt(server, sites, n_features, condenser, told)
+            self._keep_columns(schema, feature_names)
         self._last_rows = None
         return self
 
@@ -354,30 +335,89 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         """Sites that may vanish or collude under secure aggregation (None: the usual share); -1 without it."""
         return -1 if self.aggregation == "plain" else parse_aggregation(self.aggregation)
 
-    def _play_pooled(
+    def _play_round(
         self,
-        server: Server,
-        sites: dict[SiteName, Site],
-        data: Mapping[SiteName, Any],
-        record_ids: Mapping[SiteName, Sequence[Any]] | None,
-        partition: str | None,
+        data: Any,
+        n_features: int,
+        schema: Schema | None,
+        *,
+        reset: bool,
+        engine: Callable[[dict[SiteName, Site]], Engine] | None = None,
+        **settings: Any,
     ) -> None:
-        from fcac.federation.pooled import play_pooled_round
+        """Play one round, whatever brings its contributions, and only then take over what came of it.
 
-        play_pooled_round(
-            server, sites, data, self.privacy,
-            tolerance=self._tolerance(), record_ids=record_ids, partition=partition,
-        )  # fmt: skip
+        Parameters
+        ----------
+        data : mapping of name to rows, or iterator of (name, rows, ...)
+        n_features : int
+        schema : Schema or None
+            What the rows of a new model come through.
+        reset : bool
+            Whether a new model begins.
+        engine : callable, optional
+            Makes the engine, given the sites so far; by default that of sites in this process.
+        **settings
+            Those of the engine.
+        """
+        server = self._first_server(schema) if reset else self.server_
+        sites = {} if reset else dict(self.sites_)
+        condenser = self._condenser(reset)
+        if engine is not None:
+            brought = engine(sites)
+        elif self._tolerance() == -1:
+            brought = InProcess(
+                sites, data,
+                new_site=lambda name: Site(name, self.privacy, condenser=condenser), n_jobs=self.n_jobs, **settings,
+            )  # fmt: skip
+        else:
+            brought = self._summed(sites, data, **settings)
+        played = Round.play(server, brought)
+        self._adopt(server, sites, n_features, condenser, played.told_before)
+
+    def _first_server(self, schema: Schema | None) -> Server:
+        if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
+            raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
+        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes)
+
+    def _summed(
+        self,
+        sites: dict[SiteName, Site],
+        data: Any,
+        weights: Any = None,
+        trails: None = None,
+        record_ids: Any = None,
+        **settings: Any,
+    ) -> Engine:
+        from fcac.federation.pooled import Summed
+
+        if weights is not None:
+            raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
+        if not isinstance(data, Mapping):
+            data, record_ids = rows_by_site(data)
+        return Summed(sites, data, self.privacy, tolerance=self._tolerance(), record_ids=record_ids, **settings)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _rows_can_be_followed(self, condenser: Condenser, weights: Mapping[SiteName, Floats] | None) -> bool:
-        """Whether sites can tell which node counts each row; rows without weight are counted nowhere."""
+    def _trails_for(self, data: SiteRows, weights: Mapping[SiteName, Floats] | None) -> dict[SiteName, Trail] | None:
+        """Return what notes which node counts each row, where sites can tell; rows without weight are in none."""
         counted = weights is None or all((own > 0).all() for own in weights.values())
-        return self.privacy is None and isinstance(condenser, ReservoirCondenser) and counted
+        followed = self.privacy is None and isinstance(self._condenser(True), ReservoirCondenser) and counted
+        return {name: Trail() for name in data} if followed else None
+
+    def _keep_columns(
+        self,
+        schema: Schema | None,
+        names: Sequence[str] | None,
+        *,
+        site_column: str | None = None,
+    ) -> None:
+        """Keep what the columns of the first table mean, and how later tables are matched with them."""
+        self.schema_, self._site_column, self.guessed_ = schema, site_column, {}
+        self._keep_names(names)
 
     def _keep_names(self, names: Sequence[str] | None) -> None:
         if names is not None:
@@ -429,7 +469,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             )
         if self.server_.sites == [name]:
             raise ValueError(f"site {name!r} is the only one: without it there is no model")
-        self._told = told_by(self.server_.readout)
+        self._told = self.server_.readout.n_told
         self.server_.forget(name)
         self.sites_.pop(name, None)
         self.runs_ = ()  # their counts include the site's rows
@@ -458,7 +498,14 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
 
     def fit_predict(
-        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, schema: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        schema: Any = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> Integers:
         """Play one round anew and return the cluster of each row.
 
@@ -469,12 +516,13 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         groups : array-like of shape (n,), optional
         sample_weight : array-like of shape (n,), optional
         schema : Schema or path, optional
+        columns : dict of str to str or dict, optional
 
         Returns
         -------
         labels : ndarray of shape (n,)
         """
-        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema).labels_
+        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema, columns=columns).labels_
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "server_")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from fcac._rows import arrow_if_polars, column_names
 from fcac._typing import Floats
-from fcac.exceptions import DataError
+from fcac.exceptions import DataError, ReadWarning
 from fcac.model.columns import take_site_column
 from fcac.model.site_rows import is_dict_of_sites
-from fcac.tables.schema import Schema
+from fcac.tables.draft import guess_tables
+from fcac.tables.schema import Schema, as_batch, describe_problems
 
 
 def as_schema(given: Any) -> Schema:
@@ -40,22 +43,56 @@ def encoded(X: Any, groups: Any, schema: Schema) -> tuple[Any, Any]:
     return features(X, schema), groups
 
 
-def features(X: Any, schema: Schema, where: str = "") -> Floats:
-    """Return the rows of one table as features; gaps are NaN."""
+def features(X: Any, schema: Schema, where: str = "", *, note: bool = False) -> Floats:
+    """Return the rows of one table as features; gaps are NaN.
+
+    Parameters
+    ----------
+    X : table
+    schema : Schema
+    where : str
+        Named in an error.
+    note : bool
+        Warn of values that the schema has no level for.
+    """
     if column_names(X) is None:
         raise TypeError(f"{where}with a schema, X must be a frame of pandas or polars, or an Arrow table")
-    block = schema.apply(X)
-    if len(block) != len(X):
+    found = schema.convert(as_batch(X))
+    if found.missing or found.unknown:
+        raise DataError(where + describe_problems(found.missing, found.unknown))
+    if len(found.block) != len(X):
         raise DataError(
-            f"{where}the schema drops {len(X) - len(block):,} of {len(X):,} rows for missing values, which a frame "
-            'cannot show: drop them from the frame first, or write missing = "native"'
+            f"{where}the schema drops {len(X) - len(found.block):,} of {len(X):,} rows for missing values, which a "
+            'frame cannot show: drop them from the frame first, or write missing = "native"'
         )
-    return block
+    if note and found.other:
+        listed = ", ".join(f"{name} ({count:,})" for name, count in found.other.items())
+        warnings.warn(f"values for which the model has no level count as other: {listed}", ReadWarning, stacklevel=4)
+    return found.block
 
 
-def is_table_of(X: Any, schema: Schema | None, feature_names: list[str] | None, by_schema: bool) -> bool:
-    """Tell whether X is a table of the schema's columns, and not of features already."""
-    names = None if schema is None else column_names(X)
-    if schema is None or names is None or not set(schema.columns) <= set(names):
-        return False
-    return by_schema or not set(feature_names or ()) <= set(names)
+def are_tables(X: Any) -> bool:
+    """Tell whether rows, or those of every site, come with names of columns: then a schema applies to them."""
+    parts = list(X.values()) if is_dict_of_sites(X) else [X]
+    return bool(parts) and all(column_names(arrow_if_polars(part)) is not None for part in parts)
+
+
+def guessed(X: Any, groups: Any, told: Mapping[str, Any] | None) -> tuple[Schema | None, dict[str, str]]:
+    """Return a guess of what the columns of X mean, and the reason for each; None for numbers as they are.
+
+    Parameters
+    ----------
+    X : table, or dict of site name to table
+    groups : array-like, str or None
+        If it is the name of a column, that one is no feature.
+    told : mapping of name to kind, dict of settings, or Column, optional
+        What is known of some columns.
+    """
+    parts = [arrow_if_polars(part) for part in (X.values() if is_dict_of_sites(X) else [X])]
+    if not are_tables(X) or not any(len(part) for part in parts):
+        if told:
+            raise TypeError("columns: X has no columns with names; pass a frame of pandas or polars, or an Arrow table")
+        return None, {}
+    found = guess_tables(parts, told, [groups] if isinstance(groups, str) else [])
+    schema = found.schema
+    return schema, {} if schema is None else found.reasons

@@ -102,11 +102,6 @@ def as_table(rows: list[dict[str, Any]]) -> Any:
     return pd.DataFrame(rows, columns=list(columns))
 
 
-def told_by(readout: ReadOut) -> tuple[int, int]:
-    """Return how many changes and moves a read-out has told of so far."""
-    return len(readout.lineage), len(readout.moves)
-
-
 def told_before_latest(readout: ReadOut) -> tuple[int, int]:
     """Return how many of them are older than the latest round in which anything happened."""
     latest = max((event.round for event in (*readout.lineage, *readout.moves)), default=0)

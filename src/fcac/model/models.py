@@ -19,7 +19,6 @@ _SAVABLE = {
     "CAEFC": "fcac.art.clusterers",
     "FCAC": "fcac.model.fcac",
     "Codebook": "fcac.codebook",
-    "CAPlusCommunities": "fcac.model.ca_plus_communities",
 }
 
 

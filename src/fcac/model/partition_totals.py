@@ -149,7 +149,6 @@ def play_release(
     batch: BatchElsewhere,
     schema: Schema,
     *,
-    partition: str | None = None,
     keep_schema: bool,
 ) -> FCAC:
     """Play the next round of a model with the release of rows that are elsewhere.
@@ -162,8 +161,6 @@ def play_release(
     batch : BatchElsewhere
         All rows of the round.
     schema : Schema
-    partition : str, optional
-        Name of a part of the data, as in :meth:`fcac.FCAC.fit`.
     keep_schema : bool
         As in :func:`fcac.model.partitions.play`.
     """
@@ -174,6 +171,6 @@ def play_release(
     if before is not None:
         site = Site.from_parts(*before.to_parts(), mechanism, plan.condenser)
         state = before.model if isinstance(before.model, ReleasedState) else None
-    released = mechanism.release_elsewhere(batch, state, str(WHOLE), plan.round, partition=partition)
+    released = mechanism.release_elsewhere(batch, state, str(WHOLE), plan.round)
     site.adopt(released, plan.round)
     return finish_round(model, plan, {WHOLE: site}, schema, keep_schema=keep_schema)

@@ -21,10 +21,10 @@ from fcac import persistence
 from fcac._sites import SiteName
 from fcac._typing import Floats
 from fcac.exceptions import DataError
-from fcac.federation import Server, Site, readouts
+from fcac.federation import Site, readouts
 from fcac.federation.condenser import AgingCondenser, Condenser, ReservoirCondenser, condenser_for
+from fcac.federation.rounds import closed_sites
 from fcac.model.fcac import FCAC
-from fcac.model.lineage import told_by
 from fcac.nodes import Reservoir
 from fcac.nodes.aging import Aged
 from fcac.tables.files import site_from_text
@@ -296,15 +296,12 @@ def finish_round(model: FCAC, plan: Plan, fresh: Mapping[SiteName, Site], schema
     started = hasattr(model, "server_")
     if started and schema.n_features != model.n_features_in_:
         raise ValueError(f"the rows have {schema.n_features} features, the model has {model.n_features_in_}")
-    blocks = schema.blocks if keep_schema else None
-    server = model.server_ if started else Server(model.server, model._seed(), model.n_clusters, blocks)
-    told, sites = told_by(server.readout), {**(model.sites_ if started else {}), **fresh}
-    server.absorb([site.contribute(round=site.round) for site in fresh.values()])
-    model._adopt(server, sites, schema.n_features, plan.condenser, told)
+    model._play_round(
+        None, schema.n_features, schema if keep_schema else None,
+        reset=not started, engine=lambda sites: closed_sites(sites, fresh),
+    )  # fmt: skip
     if not started:
-        model.schema_ = schema if keep_schema else None
-        model._keep_names(schema.feature_names)
-        model._site_column = plan.site_column
+        model._keep_columns(schema if keep_schema else None, schema.feature_names, site_column=plan.site_column)
     model._last_rows = None
     return model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from fcac._parallel import threads_for
 from fcac._rows import Rows, arrow_if_polars, column_names
 from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
-from fcac.art.network_clusterer import threads_for
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site
 from fcac.federation.asking import calibrate, samples_of
 from fcac.model.columns import in_order, warn_of_names, without_column
-from fcac.model.frames import features, is_table_of
+from fcac.model.frames import features
 from fcac.model.lineage import STRUCTURAL, Lineage, rows_of
 from fcac.model.row_labels import Places, labels_by_trail
 from fcac.model.site_rows import is_dict_of_sites
@@ -36,6 +36,7 @@ class ReadsRows(BaseEstimator):
     server_: Server
     sites_: dict[SiteName, Site]
     schema_: Schema | None
+    guessed_: Mapping[str, str]
     n_features_in_: int
     privacy: AnyMechanism | None
     _calibration: tuple[Calibration | Codebook | None] | None
@@ -47,14 +48,14 @@ class ReadsRows(BaseEstimator):
         check_is_fitted(self, "server_")
         X, names = arrow_if_polars(X), getattr(self, "feature_names_in_", None)
         schema = self.schema_
-        if schema is not None and is_table_of(X, schema, None if names is None else list(names), self._by_schema):
-            return Rows(features(X, schema), self, allow_gaps=True)
+        if schema is not None and column_names(X) is not None:
+            return Rows(features(X, schema, note=True), self, allow_gaps=True)
         if names is not None:
             if self._site_column not in names:
                 X = without_column(X, self._site_column)
             X = in_order(X, list(names))
         rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps)
-        if not self._by_schema:
+        if schema is None:
             warn_of_names(self, column_names(X))
         if rows.n_features != self.n_features_in_:
             raise ValueError(

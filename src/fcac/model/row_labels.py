@@ -45,7 +45,10 @@ def labels_by_trail(
     inner = server.readout.inner_nodes()
     latest = server.latest()
     order = site_order(latest)
-    if inner is None or not np.array_equal(np.concatenate([latest[name].nodes for name in order]), server.nodes):
+    condensed = server.readout.counted_in
+    if inner is None:
+        return None
+    if condensed is None and not np.array_equal(np.concatenate([latest[n].nodes for n in order]), server.nodes):
         return None
     starts = dict(zip(order, np.cumsum([0, *(len(latest[name].nodes) for name in order)]), strict=False))
     counting = [starts[name] + sites[name].nodes_of(trails[name]) for name, _ in places]
@@ -54,5 +57,7 @@ def labels_by_trail(
         turned = np.empty_like(at)
         turned[np.concatenate([where for _, where in places if where is not None])] = at
         at = turned
+    if condensed is not None:
+        at = condensed[at]
     labels: Any = server.node_labels[at]
     return labels, inner[at], at

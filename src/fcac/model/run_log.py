@@ -22,8 +22,6 @@ class Run:
         For each column whose gaps make the schema drop a row: how many rows had such a gap.
     seconds : float, optional
         Time taken, from reading to the stored model. It is not stored, so that equal runs give equal files.
-    sites : str
-        How rows were assigned to sites, where that was simulated; otherwise empty.
     """
 
     round: int
@@ -31,7 +29,6 @@ class Run:
     rows_dropped: int = 0
     dropped_for: Mapping[str, int] = field(default_factory=dict)
     seconds: float | None = None
-    sites: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON values: what would be the same in another run of the same command."""
@@ -53,5 +50,4 @@ class Run:
             rows_dropped=counts[2],
             dropped_for=why,
             seconds=None if seconds is None else float(seconds),
-            sites=str(values["sites"]),
         )

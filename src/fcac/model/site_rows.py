@@ -204,7 +204,8 @@ def rows_by_site(
     """Join pieces (site, rows) or (site, rows, record ids) to the rows, and the ids if there are any, of each site."""
     rows: dict[SiteName, list[NDArray[np.float64]]] = {}
     ids: dict[SiteName, list[Any]] = {}
-    for name, block, *own in pieces:
+    for given, block, *own in pieces:
+        name = plain_site(given)
         rows.setdefault(name, []).append(np.array(block, dtype=np.float64))
         if own and own[0] is not None:
             ids.setdefault(name, []).extend(own[0])

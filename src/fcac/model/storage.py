@@ -77,8 +77,8 @@ class Stored(ReadsRows):
             meta["site_column"] = self._site_column
         if self.schema_ is not None:
             meta["schema"] = self.schema_.to_toml()
-        if self._by_schema:
-            meta["by_schema"] = True  # tables are read by the schema even if its columns are named like the features
+        if self.guessed_:
+            meta["guessed"] = dict(self.guessed_)
         if self.runs_:  # only the commands know what was read, and files without it stay as they are
             meta["runs"] = [run.to_json() for run in self.runs_]
         arrays = {f"server.{name}": array for name, array in server_arrays.items()}
@@ -105,7 +105,8 @@ class Stored(ReadsRows):
             sites[site.name] = site
         if server.kind != self.server or server.n_features not in (None, meta["n_features"]):
             raise ValueError("the server in this file does not fit its parameters")
-        self.schema_, self._by_schema = schema_in(meta), bool(meta.get("by_schema", False))
+        self.schema_ = schema_in(meta)
+        self.guessed_ = {str(name): str(why) for name, why in meta.get("guessed", {}).items()}
         if self.schema_ is not None and self.schema_.n_features != meta["n_features"]:
             raise ValueError("the schema in this file does not fit its nodes")
         names = meta["feature_names"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcac._text import counted
 from fcac._typing import Floats, Integers
-from fcac.clusters.stability import DOUBTFUL
 from fcac.federation import readouts
 from fcac.federation.replay import labels_of, material, rows_by_cluster
+from fcac.model.run_log import Run
+from fcac.model.verdict import Verdict, verdict_of
+from fcac.tables.guess import taken_for
+from fcac.tables.shown_column import ShownColumn, columns_of, figure, percent
 
 if TYPE_CHECKING:
     from fcac.federation import Server
@@ -23,7 +27,9 @@ if TYPE_CHECKING:
 _MAX_FEATURES = 6
 _MAX_TELLING = 3
 _MAX_CLUSTERS = 50
-_MAX_TOLD = 10
+# A difference below this many standard deviations of all rows is not worth a word.
+_TELLING = 0.5
+_FIRST_DAY = datetime.date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -38,20 +44,25 @@ class ClusterSummary:
         Rows behind its nodes; under privacy about as many.
     share : float
         Of all rows.
-    stability : float or None
-        Between 0 (arbitrary) and 1, where the server tells.
-    centre : dict of feature to float
-        Mean of its rows, in the units of the table the model was made from.
-    differences : dict of feature to float
+    sure : float or None
+        How sure it is that this is one cluster, between 0 and 1, where the server tells.
+    centre : dict of column to value
+        In the units of the table: the mean of a number, the mean day of a date, the share of yes, the most frequent
+        level of a category.
+    differences : dict of column to float
         How far its mean lies from the mean of all rows, in spreads (standard deviations) of all; most telling first.
+        Of a category the level that differs most counts.
+    apart : tuple of str
+        The columns that set it apart, in words.
     """
 
     cluster: int
     rows: int
     share: float
-    stability: float | None
-    centre: Mapping[str, float]
+    sure: float | None
+    centre: Mapping[str, Any]
     differences: Mapping[str, float]
+    apart: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -61,14 +72,20 @@ class Summary:
     Attributes
     ----------
     clusters : tuple of ClusterSummary
-    headline : str
-    caution : str
-        What must not be relied on, in a sentence; empty if there is nothing to say.
+    verdict : Verdict
+        How many clusters, how probable, and what to beware of; printed first.
+    taken : tuple of str
+        What columns were taken for, where that was guessed.
     """
 
     clusters: tuple[ClusterSummary, ...]
-    headline: str
-    caution: str = ""
+    verdict: Verdict
+    taken: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one line."""
+        return self.verdict.headline
 
     def __len__(self) -> int:
         return len(self.clusters)
@@ -80,27 +97,27 @@ class Summary:
         return self.clusters[position]
 
     def to_frame(self) -> Any:
-        """Return a pandas data frame with a row per cluster and the centre in a column per feature."""
+        """Return a pandas data frame with a row per cluster, and its centre column by column."""
         import pandas as pd
 
         rows = [
-            {"rows": c.rows, "share": c.share, "stability": c.stability, "apart": _apart(c), **c.centre} for c in self
+            {"rows": c.rows, "share": c.share, "sure": c.sure, "apart": ", ".join(c.apart), **c.centre} for c in self
         ]
         return pd.DataFrame(rows, index=pd.Index([c.cluster for c in self], name="cluster"))
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Return the heading and the lines of the table, as words."""
         shown = sorted(sorted(self.clusters, key=lambda c: -c.rows)[:_MAX_CLUSTERS], key=lambda c: c.cluster)
-        told = any(c.stability is not None for c in shown)
-        head = ["cluster", "rows", "share", *(["stability"] if told else []), "centre", "what sets it apart"]
+        told = any(c.sure is not None for c in shown)
+        head = ["cluster", "rows", "share", *(["sure"] if told else []), "centre", "what sets it apart"]
         lines = [
             [
                 str(c.cluster),
                 f"{c.rows:,}",
                 f"{100 * c.share:.1f} %",
-                *(["" if c.stability is None or c.stability != c.stability else f"{c.stability:.2f}"] if told else []),
+                *(["" if c.sure is None else f"{100 * c.sure:.0f} %"] if told else []),
                 _centre(c),
-                _apart(c),
+                ", ".join(c.apart),
             ]
             for c in shown
         ]
@@ -109,10 +126,7 @@ class Summary:
     def _below(self, n_shown: int) -> list[str]:
         """Return what is said below a table of so many clusters."""
         more = len(self.clusters) - n_shown
-        return [
-            *([f"and {counted(more, 'smaller cluster')}"] if more else []),
-            *([self.caution] if self.caution else []),
-        ]
+        return [*([f"and {counted(more, 'smaller cluster')}"] if more else []), *self.taken]
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""
@@ -120,15 +134,14 @@ class Summary:
         rows = ["".join(f"<th>{word}</th>" for word in head)]
         rows += ["".join(f"<td>{html.escape(word)}</td>" for word in line) for line in lines]
         table = "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
-        return f"<p>{html.escape(self.headline)}</p>{table}" + "".join(
-            f"<p>{html.escape(line)}</p>" for line in self._below(len(lines))
-        )
+        above = "".join(f"<p>{html.escape(line)}</p>" for line in self.verdict.lines())
+        return above + table + "".join(f"<p>{html.escape(line)}</p>" for line in self._below(len(lines)))
 
     def __str__(self) -> str:
         head, lines = self._table()
         widths = [max(len(line[j]) for line in [head, *lines]) for j in range(len(head))]
         n_right = len(head) - 2
-        text = [self.headline]
+        text = self.verdict.lines()
         for line in [head, *lines]:
             cells = [
                 cell.rjust(w) if j < n_right else cell.ljust(w)
@@ -146,6 +159,8 @@ class Described:
     server: str
     server_: Server
     schema_: Schema | None
+    runs_: tuple[Run, ...]
+    guessed_: Mapping[str, str]
 
     @property
     def cluster_ids_(self) -> Integers:
@@ -160,13 +175,29 @@ class Described:
         centres = [np.average(nodes[labels == k], axis=0, weights=counts[labels == k]) for k in self.cluster_ids_]
         return np.array(centres).reshape(len(centres), nodes.shape[1])
 
-    def summary(self) -> Summary:
-        """Return what was found as a table that can be printed.
+    @property
+    def verdict_(self) -> Verdict:
+        """How many clusters, how probable, the next best number, and what to beware of; ``print`` shows it."""
+        check_is_fitted(self, "server_")
+        return verdict_of(
+            self.server_,
+            self.schema_,
+            self._names(),
+            n_read=sum(run.rows_read for run in self.runs_),
+            n_dropped=sum(run.rows_dropped for run in self.runs_),
+        )
 
-        For every cluster: its rows and their share, how stable it is (where the server can tell), its centre in the
-        units of the table, and what sets it apart: the features whose mean in the cluster differs most from the mean
-        of all rows, in standard deviations of all rows. It is computed from nodes and counts, so that it works in a
-        federation and under privacy, where the figures are approximate.
+    def _names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.server_.n_features or 0)] if names is None else [str(n) for n in names]
+
+    def summary(self) -> Summary:
+        """Return what was found as a table that can be printed, the verdict first.
+
+        For every cluster: its rows and their share, how sure it is (where the server can tell), its centre in the
+        words and units of the table, and what sets it apart: the columns whose mean in the cluster differs most from
+        the mean of all rows. It is computed from nodes and counts, so that it works in a federation and under privacy,
+        where the figures are approximate.
 
         Returns
         -------
@@ -180,41 +211,38 @@ class Described:
         >>> rng = np.random.default_rng(0)
         >>> X = np.concatenate([rng.normal(c, 0.1, size=(500, 2)) for c in ([0, 0], [9, 0])])
         >>> first, second = FCAC().fit(X).summary()
-        >>> first.rows, first.share, list(first.differences)[0]
-        (500, 0.5, 'x0')
+        >>> first.rows, first.share, first.apart
+        (500, 0.5, ('x0 −1.0',))
         """
-        ids, centres = self.cluster_ids_, self.cluster_centers_
-        server, d = self.server_, self.server_.n_features or 0
-        names = getattr(self, "feature_names_in_", None)
-        names = [f"x{j}" for j in range(d)] if names is None else [str(name) for name in names]
-        known = material(server.latest(), d)
-        rows = rows_by_cluster(labels_of(server, known), known.counts)
-        n_rows = sum(rows.values())
-        weights = known.counts / max(known.counts.sum(), 1)
-        mean = weights @ known.nodes
-        spread = np.sqrt(weights @ (known.nodes - mean) ** 2)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            units = np.where(spread > 0, (centres - mean) / spread, 0.0)
-        own = centres if self.schema_ is None else self.schema_.unscaled(centres)
-        stability = _by_cluster(getattr(server.readout, "stability", None), ids)
-        clusters = tuple(
-            ClusterSummary(
-                int(k),
-                rows.get(int(k), 0),
-                rows.get(int(k), 0) / max(n_rows, 1),
-                stability.get(int(k)),
-                dict(zip(names, map(float, own[i]), strict=True)),
-                {names[j]: float(units[i, j]) for j in np.argsort(-np.abs(units[i]), kind="stable")},
+        verdict, server = self.verdict_, self.server_
+        columns = columns_of(self.schema_, self._names())
+        known = material(server.latest(), server.n_features or 0)
+        labels = labels_of(server, known)
+        rows = rows_by_cluster(labels, known.counts)
+        n_rows = max(sum(rows.values()), 1)
+        told = [_Told.of(column, known.nodes, known.counts) for column in columns]
+        clusters = []
+        for k in self.cluster_ids_:
+            inside = labels == k
+            centre, apart = {}, []
+            for column in told:
+                value, difference, words = column.in_cluster(inside)
+                centre[column.column.name] = value
+                apart.append((column.column.name, difference, words))
+            apart.sort(key=lambda one: -abs(one[1]))
+            clusters.append(
+                ClusterSummary(
+                    int(k),
+                    rows.get(int(k), 0),
+                    rows.get(int(k), 0) / n_rows,
+                    verdict.of_cluster.get(int(k)),
+                    centre,
+                    {name: difference for name, difference, _ in apart},
+                    tuple(words for _, difference, words in apart[:_MAX_TELLING] if abs(difference) >= _TELLING),
+                )
             )
-            for i, k in enumerate(ids)
-        )
-        counts = (
-            counted(len(server.nodes), "node"),
-            counted(len(server.sites), "site"),
-            counted(server.n_rounds, "round"),
-        )
-        headline = f"{counted(len(ids), 'cluster')} in {counted(n_rows, 'row')} ({', '.join(counts)})"
-        return Summary(clusters, headline, caution(stability))
+        taken = taken_for(self.schema_, self.guessed_) if self.guessed_ and self.schema_ is not None else []
+        return Summary(tuple(clusters), verdict, tuple(taken))
 
     @property
     def cluster_stability_(self) -> dict[int, float]:
@@ -252,23 +280,56 @@ class Described:
         return float(self.server_.readout.stability_score)  # type: ignore[attr-defined]
 
 
-def caution(stability: Mapping[int, float]) -> str:
-    """Return a sentence on clusters that must not be relied on, given the stability of each; empty if there are none.
+@dataclass(frozen=True)
+class _Told:
+    """One column, ready to be told cluster by cluster."""
 
-    >>> caution({0: 0.95, 1: 0.41, 2: 0.2})
-    'Clusters 1 and 2 are not stable (below 0.6): they might as well be split or joined to others.'
-    >>> caution({0: 0.95})
-    ''
-    """
-    doubtful = [str(k) for k, value in sorted(stability.items()) if value < DOUBTFUL]
-    if not doubtful:
-        return ""
-    more = len(doubtful) - _MAX_TOLD
-    told = doubtful if more <= 0 else [*doubtful[:_MAX_TOLD], f"{more} more"]
-    names = told[0] if len(told) == 1 else ", ".join(told[:-1]) + " and " + told[-1]
-    if len(doubtful) == 1:
-        return f"Cluster {names} is not stable (below {DOUBTFUL}): it might as well be split or joined to others."
-    return f"Clusters {names} are not stable (below {DOUBTFUL}): they might as well be split or joined to others."
+    column: ShownColumn
+    values: Floats
+    weights: Floats
+    mean: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, column: ShownColumn, nodes: Floats, counts: Integers) -> _Told:
+        values = column.values(nodes).reshape(len(nodes), -1)
+        weights = counts.astype(np.float64)
+        there = ~np.isnan(values)
+        total = np.maximum(weights @ there, 1e-300)
+        mean = weights @ np.where(there, values, 0.0) / total
+        spread = np.sqrt(weights @ np.where(there, values - mean, 0.0) ** 2 / total)
+        # what is left over when equal numbers are averaged is not a spread
+        return cls(column, values, weights, mean, np.where(spread > 1e-9 * np.maximum(np.abs(mean), 1e-12), spread, 0))
+
+    def in_cluster(self, inside: Any) -> tuple[Any, float, str]:
+        """Return the centre of a cluster, its difference from all rows in spreads, and that difference in words."""
+        own, weights = self.values[inside], self.weights[inside]
+        there = ~np.isnan(own)
+        total = weights @ there
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(total > 0, weights @ np.where(there, own, 0.0) / total, np.nan)
+        apart = np.where((self.spread > 0) & (total > 0), mean - self.mean, 0.0) / np.where(
+            self.spread > 0, self.spread, 1
+        )
+        top, column = int(np.argmax(np.abs(apart))), self.column
+        difference = float(apart[top])
+        name = column.name
+        if column.kind == "category":
+            centre: Any = None if np.isnan(mean).all() else column.categories[int(np.nanargmax(mean))]
+            words = f"{name} {column.categories[top]} {percent(mean[top])} (of all {percent(self.mean[top])})"
+        elif column.kind == "share":
+            centre = float(mean[0])
+            words = f"{name} {percent(mean[0])} (of all {percent(self.mean[0])})"
+        elif column.kind == "date":
+            centre = None if np.isnan(mean[0]) else _FIRST_DAY + datetime.timedelta(days=int(np.floor(mean[0])))
+            words = f"{name} {column.shown(mean[0])}"
+        elif column.kind == "ordinal":
+            centre = column.shown(mean[0]) if np.isfinite(mean[0]) else None
+            words = f"{name} {centre}"
+        else:
+            centre = float(mean[0])
+            words = f"{name} {difference:+.1f}".replace("-", "\N{MINUS SIGN}")
+        return centre, difference, words
 
 
 def _by_cluster(found: Any, ids: Integers) -> dict[int, float]:
@@ -280,15 +341,11 @@ def _by_cluster(found: Any, ids: Integers) -> dict[int, float]:
 
 
 def _centre(cluster: ClusterSummary) -> str:
-    shown = [f"{name} {_number(value)}" for name, value in list(cluster.centre.items())[:_MAX_FEATURES]]
+    shown = [f"{name} {_value(value)}" for name, value in list(cluster.centre.items())[:_MAX_FEATURES]]
     return ", ".join(shown) + (", ..." if len(cluster.centre) > _MAX_FEATURES else "")
 
 
-def _apart(cluster: ClusterSummary) -> str:
-    """The features that differ by at least half a spread, at most three."""
-    telling = [(name, value) for name, value in cluster.differences.items() if abs(value) >= 0.5]
-    return ", ".join(f"{name} {value:+.1f}" for name, value in telling[:_MAX_TELLING])
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return figure(value)
+    return "–" if value is None else str(value)

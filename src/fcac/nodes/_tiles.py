@@ -1,7 +1,6 @@
-"""Squared distances to 32 points, or to 32 boxes, at once: the inner loops of the nearest-seed search.
+"""Squared distances to many points at once: the inner loops of the nearest-seed search.
 
-Written as LLVM vectors for the same reason as `fcac.art.simd`: the sums must stay in registers. Both functions add the
-features up in the same order with the same instructions, so a box's distance is never above that of a point inside it.
+Written as LLVM vectors for the same reason as `fcac.art.simd`: the sums must stay in registers.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, misc, untyped-decorator"
@@ -15,9 +14,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from fcac.art.llvm_ir import F32, F64, I64, addresses, call, constant, define, pointer, row_start, splat
+from fcac._llvm import F32, F64, I64, addresses, call, constant, define, pointer, splat
 
-#: Points per tile, and tiles per group of boxes.
+#: Points per tile.
 LANES = 32
 
 # Features between two checks whether any lane is still within the limit.
@@ -26,13 +25,13 @@ _STRIDE = 16
 _TILE = ir.VectorType(F32, LANES)
 
 
-def _function(module, name, n_arrays, gap_of):
-    """Make a function that sums the squares of `gap_of` over features and tells which lanes stay within a limit."""
+def _point_function(module):
+    """Make the function behind `point_distances`, on addresses."""
     numbers = F32.as_pointer()
-    function, builder = define(module, name, I64, [numbers] * (n_arrays + 2) + [I64, F32])
+    function, builder = define(module, "fcac_point_distances", I64, [numbers] * 3 + [I64, F32])
     if builder is None:
         return function
-    arrays, (x, out, d, limit) = function.args[:n_arrays], function.args[n_arrays:]
+    points, x, out, d, limit = function.args
     total = cgutils.alloca_once_value(builder, constant(_TILE, 0.0))
     limits = splat(builder, limit, _TILE)
 
@@ -45,25 +44,14 @@ def _function(module, name, n_arrays, gap_of):
         stop = builder.select(builder.icmp_signed("<", stop, d), stop, d)
         with cgutils.for_range(builder, stop, start=start) as feature:
             at = builder.mul(feature.index, I64(LANES))
-            values = [builder.load(pointer(builder, array, at, _TILE), align=4) for array in arrays]
-            gap = gap_of(builder, splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), *values)
+            values = builder.load(pointer(builder, points, at, _TILE), align=4)
+            gap = builder.fsub(splat(builder, builder.load(builder.gep(x, [feature.index])), _TILE), values)
             builder.store(call(builder, "fmuladd", gap, gap, builder.load(total)), total)
         with builder.if_then(builder.icmp_signed("==", within(), I64(0))):
             builder.ret(I64(0))
     builder.store(builder.load(total), pointer(builder, out, I64(0), _TILE), align=4)
     builder.ret(within())
     return function
-
-
-def _point_gap(builder, x, w):
-    return builder.fsub(x, w)
-
-
-def _box_gap(builder, x, low, high):
-    below, above = builder.fsub(low, x), builder.fsub(x, high)
-    gap = builder.select(builder.fcmp_ordered(">", below, above), below, above)
-    zero = constant(_TILE, 0.0)
-    return builder.select(builder.fcmp_ordered(">", gap, zero), gap, zero)
 
 
 @intrinsic
@@ -78,67 +66,9 @@ def point_distances(typingctx, points, tile, x, limit, out):
         zero = I64(0)
         arrays = (x, args[2], zero), (points, args[0], args[1]), (out, args[4], zero)
         (place, tile_start, found), d = addresses(context, builder, *arrays)
-        function = _function(builder.module, "fcac_point_distances", 1, _point_gap)
-        return builder.call(function, [tile_start, place, found, d, args[3]])
+        return builder.call(_point_function(builder.module), [tile_start, place, found, d, args[3]])
 
     return signature, codegen
-
-
-@intrinsic
-def box_distances(typingctx, low, high, group, x, limit, out):
-    """As `point_distances`, for the boxes between corners `low` and `high` (groups, d, 32); 0 for x inside."""
-    signature = types.int64(low, high, types.int64, x, types.float32, out)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zero = I64(0)
-        arrays = (x, args[3], zero), (low, args[0], args[2]), (high, args[1], args[2]), (out, args[5], zero)
-        (place, lower, upper, found), d = addresses(context, builder, *arrays)
-        function = _function(builder.module, "fcac_box_distances", 2, _box_gap)
-        return builder.call(function, [lower, upper, place, found, d, args[4]])
-
-    return signature, codegen
-
-
-def _reduced(context, builder, kind, array, row, how):
-    """The 32 numbers of a row made one by LLVM's reduction `how`."""
-    start = row_start(context, builder, kind, array, row)
-    lanes = builder.load(pointer(builder, start, I64(0), _TILE), align=4)
-    name = f"llvm.vector.reduce.{how}.v{LANES}f32"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(F32, [_TILE]), name)
-    return builder.call(function, [lanes])
-
-
-@intrinsic
-def least_of(typingctx, values, row):
-    """Smallest of the 32 numbers values[row]."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _reduced(context, builder, values, args[0], args[1], "fmin")
-
-    return types.float32(values, types.int64), codegen
-
-
-@intrinsic
-def largest_of(typingctx, values, row):
-    """Largest of the 32 numbers values[row]."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _reduced(context, builder, values, args[0], args[1], "fmax")
-
-    return types.float32(values, types.int64), codegen
-
-
-@intrinsic
-def lanes_within(typingctx, values, row, limit):
-    """Which of the 32 numbers values[row] are not above the limit, as bits."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        start = row_start(context, builder, values, args[0], args[1])
-        lanes = builder.load(pointer(builder, start, I64(0), _TILE), align=4)
-        mask = builder.fcmp_ordered("<=", lanes, splat(builder, args[2], _TILE))
-        return builder.zext(builder.bitcast(mask, ir.IntType(LANES)), I64)
-
-    return types.int64(values, types.int64, types.float32), codegen
 
 
 #: Points per tile of float64.

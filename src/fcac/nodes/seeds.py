@@ -17,10 +17,9 @@ from collections.abc import Callable
 import numpy as np
 
 from fcac._kernels import inner_kernel, kernel
+from fcac._llvm import lowest_bit
 from fcac._typing import Floats, Integers
-from fcac.art.simd import lowest_bit
 from fcac.nodes._tiles import EXACT_LANES, LANES, exact_distances, point_distances
-from fcac.nodes.nearest import squared_distance
 
 # Lists that a row looks into: few features, and many. With four lists the seed found lies farther than the nearest by
 # .5 % on average among clusters of ten features and by 3 % in a single Gaussian; with eight by half of that, at nearly
@@ -35,6 +34,16 @@ _FAR32 = 1e18
 def pivots_for(most: int) -> int:
     """Return how many of ``most`` seeds are pivots: twice the square root balances pivots against lists."""
     return min(math.ceil(2 * math.sqrt(most)), max(1, int(0.9 * most)))
+
+
+@inner_kernel(error_model="numpy")
+def _squared_distance(a, i, b, k):
+    """Return the squared distance between row i of a and row k of b, summed in the order of the features."""
+    total = 0.0
+    for j in range(a.shape[1]):
+        gap = a[i, j] - b[k, j]
+        total += gap * gap
+    return total
 
 
 @inner_kernel(error_model="numpy")
@@ -117,7 +126,7 @@ def _find_seeds(rows, start, stop, seeds, pivots, n_pivots, shift, scale, tiles,
                     near &= near - 1
                     if k < 0:
                         continue
-                    gap = squared_distance(rows, r, seeds, k)
+                    gap = _squared_distance(rows, r, seeds, k)
                     if gap < least or (gap == least and k < best):
                         best, least = k, gap
                         root = np.sqrt(least) * scale

@@ -54,8 +54,4 @@ __getattr__, __dir__ = _lazy.attach(
         "audit": "fcac.privacy.auditing",
         "release_once": "fcac.privacy.durable_release",
     },
-    moved={
-        "InsecureTestSampler": "fcac.privacy.samplers",
-        "attack_figures": "fcac.paper.attacks",
-    },
 )

@@ -174,7 +174,6 @@ def release_for_sites(
     rows: Mapping[SiteName, Floats],
     epsilon: float,
     record_ids: Mapping[SiteName, Sequence[Any]] | None = None,
-    partition: str | None = None,
     receipts: Mapping[SiteName, Sequence[Receipt]] | None = None,
 ) -> tuple[Calibration, dict[SiteName, Charge]]:
     """Let every site release its distances, and return the calibration that follows and what each site was charged.
@@ -198,14 +197,12 @@ def release_for_sites(
     rho = rho_from_epsilon(epsilon, mechanism.delta) if ledger is None else ledger.rho_of(epsilon)
     # everything that can go wrong with rows and ids does so here, before anything is charged
     prepared = {
-        site: mechanism.prepare(
-            own, site=str(site), record_ids=None if record_ids is None else record_ids[site], partition=partition
-        )
+        site: mechanism.prepare(own, site=str(site), record_ids=None if record_ids is None else record_ids[site])
         for site, own in rows.items()
     }
     bins = DistanceBins.of(book, mechanism.bounds)
     distances = {site: distances_alone(book, own) for site, own in rows.items()}
-    if ledger is not None and record_ids is None and partition is None:
+    if ledger is not None and record_ids is None:
         _check_budget(mechanism, rho, len(rows))
     released, charges = [], {}
     for site, own in prepared.items():
@@ -213,7 +210,7 @@ def release_for_sites(
         charges[site] = Charge(rho, "row" if own.record_ids is None else "person")
         if ledger is not None:
             admission = ledger.admit(
-                own.site, rho, record_ids=own.record_ids, partition=partition,
+                own.site, rho, batch=own.given_rows, record_ids=own.record_ids,
                 what=f"distances for novelty, eps = {epsilon:g} at delta = {show(mechanism.delta)}",
                 accounting="gaussian", receipts=() if receipts is None else receipts[site],
             )  # fmt: skip

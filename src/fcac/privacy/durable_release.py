@@ -45,7 +45,6 @@ def release_once(
     store_path: str | os.PathLike[str],
     *,
     record_ids: Sequence[Any] | None = None,
-    partition: str | None = None,
 ) -> StoredRelease:
     """Release a round at most once, even if the process crashes.
 
@@ -65,7 +64,7 @@ def release_once(
     site, round : str, int
     store_path : path-like
         File for this site and round. Its directory must exist.
-    record_ids, partition
+    record_ids
         See :meth:`NodeRelease.release`.
 
     Returns
@@ -76,7 +75,7 @@ def release_once(
     with locked(f"{path}.lock", _WAIT_SECONDS):
         if path.exists():
             return _stored(mechanism, path, site, round)
-        prepared = mechanism.prepare(X, state, site, round, record_ids=record_ids, partition=partition)
+        prepared = mechanism.prepare(X, state, site, round, record_ids=record_ids)
         charged = mechanism.charge(prepared)
         released = mechanism.draw(charged)
         meta, arrays = released.to_parts()

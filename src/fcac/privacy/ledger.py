@@ -35,7 +35,7 @@ from fcac.privacy.zcdp import (
     show,
 )
 
-__all__ = ["Admission", "Ledger", "RecordIds", "check_partition", "check_record_ids"]
+__all__ = ["Admission", "Ledger", "RecordIds", "check_record_ids"]
 
 RecordIds = Sequence[Any] | None
 
@@ -68,9 +68,8 @@ class Ledger(LedgerFile):
     """Privacy budget of one data owner, in one SQLite file.
 
     The object consists of a path, a budget and a delta; every operation opens the file, performs one transaction and
-    closes it, so copies and processes can share it. All charges add up, under whatever site name they are made. They
-    count as disjoint only if the caller gives record ids (the largest total of any person counts) or a partition that
-    was defined without looking at values (the largest total of any part counts).
+    closes it, so copies and processes can share it. All charges add up, under whatever site name they are made; with
+    record ids they add up for each person, and the largest total of any person counts.
 
     A key is kept beside the file (``PATH.key``): ids and batches are stored only as keyed hashes. Back up both files.
 
@@ -113,7 +112,6 @@ class Ledger(LedgerFile):
         round: int | None = None,
         batch: Any = None,
         record_ids: RecordIds = None,
-        partition: str | None = None,
         what: str = "release",
         accounting: str = "zcdp",
         receipts: Sequence[Receipt] = (),
@@ -135,12 +133,10 @@ class Ledger(LedgerFile):
             Cost for one person (without ids: for one record).
         round : int, optional
         batch : ndarray, optional
-            The rows. If exactly the same rows, in any order, were released before, the admission says so. This is only
-            a notice: changing a single row evades it.
+            The rows. If exactly the same rows, in any order, were released before, the admission says so; if they had
+            other record ids then, the ids do not tell people apart, and everybody pays. Changing one row evades this.
         record_ids : sequence, optional
             The person of each row; each person pays once, however many rows there are.
-        partition : str, optional
-            Name of a fixed part of the data.
         what : str
             Description for human readers.
         accounting : {"zcdp", "gaussian"}
@@ -165,16 +161,13 @@ class Ledger(LedgerFile):
             raise ValueError(f"site must be a non-empty name, got {site!r}")
         if not (isinstance(rho, int | float | np.floating) and math.isfinite(rho) and rho > 0):
             raise ValueError(f"rho must be a positive number, got {rho!r}")
-        if record_ids is not None and partition is not None:
-            raise ValueError("give record_ids or partition, not both")
         if accounting not in ACCOUNTINGS:
             raise ValueError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
         if not 0.0 <= slack < self.delta / 2:
             raise ValueError(f"slack must be at least 0 and below half of delta = {show(self.delta)}, got {slack!r}")
-        check_partition(partition)
-        counted = "ids" if record_ids is not None else "partition" if partition is not None else "all"
+        counted, part = "ids" if record_ids is not None else "all", None
         if counted == "all" and alongside is not None:
-            counted, partition = "alongside", alongside
+            counted, part = "alongside", alongside
         texts = None if record_ids is None else check_record_ids(record_ids)
         seal = secrets.token_hex(8)
         with self._transaction() as (connection, key):
@@ -189,8 +182,12 @@ class Ledger(LedgerFile):
             repeated = mark is not None and bool(
                 connection.execute("SELECT 1 FROM charges WHERE batch = ? AND completed = 1", (mark,)).fetchone()
             )
+            if texts is not None:
+                part = keyed(key, "people", repr(sorted({canonical_id(text) for text in texts})).encode()).hex()
+                if mark is not None and self._under_other_ids(connection, mark, part):
+                    counted, texts, what = "all", None, f"{what}; these rows had other record ids before"
             number = insert(
-                connection, site=site, round=round, rho=float(rho), what=what, counted=counted, part=partition,
+                connection, site=site, round=round, rho=float(rho), what=what, counted=counted, part=part,
                 batch=mark, seal=seal, accounting=accounting, **self._slack_column(connection, slack),
             )  # fmt: skip
             self._check_budget(connection, site, float(rho) if texts is not None else self._most_by_ids(connection))
@@ -204,6 +201,12 @@ class Ledger(LedgerFile):
                     )
             spent = self._public_spent(connection)
         return Admission(number, Receipt(seal, float(rho), round or 0), admitted, spent, repeated)
+
+    @staticmethod
+    def _under_other_ids(connection: sqlite3.Connection, batch: bytes, people: str) -> bool:
+        """Return whether exactly these rows were charged to other ids: whom this would cost again is then unknown."""
+        query = "SELECT 1 FROM charges WHERE batch = ? AND part IS NOT NULL AND part != ? AND counted != 'alongside'"
+        return connection.execute(query, (batch, people)).fetchone() is not None
 
     def _slack_column(self, connection: sqlite3.Connection, slack: float) -> dict[str, float]:
         """Return what is written down about slack: nothing in a ledger that has none."""
@@ -418,7 +421,7 @@ class Ledger(LedgerFile):
 
     def entries(self, site: str | None = None) -> list[dict[str, Any]]:
         """Return all charges, oldest first, each as a dict of plain values."""
-        query = "SELECT number, time, site, round, rho, what, counted, part, completed FROM charges"
+        query = "SELECT number, time, site, round, rho, what, counted, completed FROM charges"
         with self._reading() as connection:
             if connection is None:
                 return []
@@ -426,7 +429,7 @@ class Ledger(LedgerFile):
                 rows = connection.execute(query + " ORDER BY number").fetchall()
             else:
                 rows = connection.execute(query + " WHERE site = ? ORDER BY number", (site,)).fetchall()
-            names = ("number", "time", "site", "round", "rho", "what", "counted", "partition", "completed")
+            names = ("number", "time", "site", "round", "rho", "what", "counted", "completed")
             found = [dict(zip(names, row, strict=True)) for row in rows]
             for entry in found:
                 entry["completed"] = bool(entry["completed"])
@@ -453,12 +456,6 @@ class Ledger(LedgerFile):
     def _allowed_rho(self, connection: sqlite3.Connection) -> float:
         delta = self.delta - slack_of_all(connection)
         return (rho_from_epsilon if all_gaussian(connection) else rho_from_zcdp)(self.budget, delta)
-
-
-def check_partition(partition: str | None) -> None:
-    """Refuse a partition that is not a non-empty string."""
-    if partition is not None and (not isinstance(partition, str) or not partition):
-        raise ValueError(f"partition must be a non-empty name, got {partition!r}")
 
 
 def _up(epsilon: float) -> str:

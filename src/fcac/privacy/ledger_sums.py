@@ -25,24 +25,19 @@ def all_gaussian(connection: sqlite3.Connection) -> bool:
 
 
 def for_everybody(connection: sqlite3.Connection, site: str | None = None) -> float:
-    """Return what every record has cost at most, apart from charges to people: general charges and the dearest part."""
+    """Return what every record has cost at most, apart from charges to people."""
     where, given = ("", ()) if site is None else (" AND site = ?", (site,))
-    query = f"SELECT rho FROM charges WHERE counted = 'all'{where}"
+    query = f"SELECT rho FROM charges WHERE counted IN ('all', 'partition'){where}"
     general = [row[0] for row in connection.execute(query, given)]
-    parts: dict[str, list[float]] = {}
-    query = f"SELECT part, rho FROM charges WHERE counted = 'partition'{where}"
-    for part, rho in connection.execute(query, given):
-        parts.setdefault(part, []).append(rho)
     joint: dict[str, float] = {}
     query = f"SELECT part, rho FROM charges WHERE counted = 'alongside'{where}"
     for part, rho in connection.execute(query, given):
         joint[part] = max(rho, joint.get(part, 0.0))
-    dearest_part = max((math.fsum(costs) for costs in parts.values()), default=0.0)
-    return math.fsum([*general, *joint.values(), dearest_part])
+    return math.fsum([*general, *joint.values()])
 
 
 def spent_rho(connection: sqlite3.Connection, site: str | None) -> float:
-    """Return general charges plus the maxima over people and over parts: nobody can have cost more."""
+    """Return general charges plus the maximum over people: nobody can have cost more."""
     if site is None:
         # a person has one id, but rows under several names, and in ledgers of 0.1.0 one entry for each
         query: tuple[Any, ...] = ("SELECT MAX(spent) FROM (SELECT SUM(rho) AS spent FROM ids GROUP BY id)",)

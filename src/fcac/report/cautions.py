@@ -10,7 +10,7 @@ import numpy as np
 from fcac._text import counted, listed
 from fcac._typing import Floats
 from fcac.clusters.stability import DOUBTFUL
-from fcac.report.columns import ReportColumn, percent
+from fcac.tables.shown_column import ShownColumn, percent
 
 if TYPE_CHECKING:
     from fcac.report.data import Cluster, Novelty
@@ -33,7 +33,7 @@ def cautions(
     n_sites: int,
     site_rows: Mapping[Any, int],
     novelty: Novelty | None,
-    columns: Sequence[ReportColumn],
+    columns: Sequence[ShownColumn],
     variances: Floats,
     nodes_per_row: float,
     n_dropped: int,
@@ -47,7 +47,7 @@ def cautions(
     n_sites : int
     site_rows : mapping of site to rows
     novelty : Novelty or None
-    columns : sequence of ReportColumn
+    columns : sequence of ShownColumn
     variances : array of shape (d,)
         Variance of each feature as it counts in the distance.
     nodes_per_row : float
@@ -86,7 +86,7 @@ def cautions(
     return told
 
 
-def _ruling(columns: Sequence[ReportColumn], variances: Floats) -> str:
+def _ruling(columns: Sequence[ShownColumn], variances: Floats) -> str:
     """The column that decides nearly alone, if there are three or more."""
     if len(columns) < 3 or not variances.sum() > 0:
         return ""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fcac._text import counted
-from fcac.report.columns import ReportColumn, percent
 from fcac.report.components import section, shortened
 from fcac.report.data import Cluster, ReportData
 from fcac.report.dots import MIN_ROWS
 from fcac.report.markup import Child, Markup, tag
 from fcac.report.mini_charts import distribution, in_words, shared_shapes
 from fcac.report.profiles import ColumnProfile
+from fcac.tables.shown_column import ShownColumn, percent
 
 # So many cards are shown at once; the others when they are chosen or all are asked for.
 _MAX_CARDS = 9
@@ -213,7 +213,7 @@ def table_section(data: ReportData) -> Markup | None:
 def _table_line(
     cluster: Cluster,
     data: ReportData,
-    columns: Sequence[ReportColumn],
+    columns: Sequence[ShownColumn],
     told: bool,
     noised: bool,
     many_sites: bool,
@@ -242,7 +242,7 @@ def _cell(text: str, value: Child) -> Markup:
     return tag("td", text, data_v=value)
 
 
-def _means(label: int, data: ReportData, columns: Sequence[ReportColumn]) -> list[Markup] | None:
+def _means(label: int, data: ReportData, columns: Sequence[ShownColumn]) -> list[Markup] | None:
     if label not in data.profiles.clusters:
         return None
     found = data.cluster_values.get(label)

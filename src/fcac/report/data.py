@@ -19,7 +19,6 @@ from fcac.federation.replay import Event, Snapshot, descendants, events, materia
 from fcac.model.fcac import FCAC
 from fcac.privacy.mechanisms import may_be_shared
 from fcac.report.cautions import cautions
-from fcac.report.columns import ReportColumn, columns_of
 from fcac.report.comparison import Comparison, compared
 from fcac.report.counting import Counted, Novelty, count_rows
 from fcac.report.done import Done, what_was_done
@@ -31,6 +30,7 @@ from fcac.report.reading import Cluster, Reading, read_out, stability_of
 from fcac.report.text_words import cluster_words, with_words
 from fcac.report.tree import TreeData, make_tree
 from fcac.report.views import Views, make_dots, make_views
+from fcac.tables.shown_column import ShownColumn, columns_of
 
 __all__ = ["Cluster", "Comparison", "Novelty", "Reading", "ReportData", "gather"]
 
@@ -85,7 +85,7 @@ class ReportData:
     other_points: Floats
     dot_values: Floats
     cluster_values: dict[int, list[float]]
-    columns: list[ReportColumn]
+    columns: list[ShownColumn]
     profiles: Profiles
     tree: TreeData | None
     cautions: list[str]
@@ -107,7 +107,7 @@ class ReportData:
     feature_names: list[str] = field(default_factory=list)
 
     @property
-    def hover_columns(self) -> list[ReportColumn]:
+    def hover_columns(self) -> list[ShownColumn]:
         """The columns whose values are told when pointing at a dot."""
         most = _N_HOVER if len(self.read.clusters) <= _MANY_CLUSTERS else _N_HOVER_OF_MANY
         return [column for column, _ in self.profiles.importance[:most]]
@@ -308,7 +308,7 @@ def _cluster_values(nodes: Floats, counts: Floats, read: Reading, profiles: Prof
 def _cautions(
     server: Server,
     read: Reading,
-    columns: list[ReportColumn],
+    columns: list[ShownColumn],
     counted: Counted | None,
     sites: list[SiteData],
     nodes_per_row: float,

@@ -85,7 +85,6 @@ def what_was_done(
         # files do not hold the time, so after an update only that of the latest round is known
         which = f" (round {', '.join(str(run.round) for run in timed)})" if len(timed) < len(runs) else ""
         rows.append(("Time to learn", duration(sum(run.seconds or 0.0 for run in timed)) + which))
-    rows += [("Sites", text) for text in dict.fromkeys(run.sites for run in runs) if text]
     rows += [(str(key), str(value)) for key, value in known.items()]
     return Done(
         _settings(server, estimator, federation),

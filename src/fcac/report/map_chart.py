@@ -11,11 +11,11 @@ from scipy.spatial import cKDTree
 from fcac._text import counted
 from fcac._typing import Floats
 from fcac.report.charts import Frame, edge_path, nice_values, radii
-from fcac.report.columns import figure
 from fcac.report.data import ReportData
 from fcac.report.label_places import LabelPlace, place_labels
 from fcac.report.markup import Markup, tag
 from fcac.report.outline import as_path, contours, hull
+from fcac.tables.shown_column import figure
 
 WIDTH, HEIGHT, _MARGIN = 960, 620, 44
 # Radius of the largest dot: the more dots, the smaller.

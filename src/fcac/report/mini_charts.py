@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.report.columns import day, percent
 from fcac.report.markup import Markup, tag
 from fcac.report.profiles import ColumnProfile, Distribution
+from fcac.tables.shown_column import day, percent
 
 _WIDTH, _HEIGHT = 120, 28
 _MAX_SHARES = 3

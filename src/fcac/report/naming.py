@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fcac.report.columns import day
+from fcac.tables.shown_column import day
 
 if TYPE_CHECKING:
     from fcac.report.profiles import ColumnProfile

@@ -6,9 +6,9 @@ from fcac.federation import Server
 from fcac.model.fcac import FCAC
 from fcac.report.charts import small_network
 from fcac.report.cluster_style import PALETTE
-from fcac.report.columns import percent
 from fcac.report.data import ReportData, gather
 from fcac.report.markup import Markup, join, tag
+from fcac.tables.shown_column import percent
 
 _MAX_LISTED = 30
 # Notebooks have light and dark themes of their own: colours of text and background are left alone.

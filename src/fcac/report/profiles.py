@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fcac._typing import Floats, Integers
-from fcac.report.columns import ReportColumn
 from fcac.report.naming import name_of
+from fcac.tables.shown_column import ShownColumn
 
 N_BINS = 16
 # Values beyond these quantiles share the outermost bars of a histogram.
@@ -46,7 +46,7 @@ class ColumnProfile:
 
     Attributes
     ----------
-    column : ReportColumn
+    column : ShownColumn
     own, all : Distribution
         Of the cluster and of all rows.
     effect : float
@@ -58,7 +58,7 @@ class ColumnProfile:
         For categories: the one that differs most.
     """
 
-    column: ReportColumn
+    column: ShownColumn
     own: Distribution
     all: Distribution
     effect: float
@@ -94,7 +94,7 @@ class Profiles:
     Attributes
     ----------
     clusters : dict of cluster to ClusterProfile
-    importance : list of (ReportColumn, float)
+    importance : list of (ShownColumn, float)
         Share of each column's variance that lies between clusters, largest first.
     edges : dict of column name to array
         Bin edges of histograms.
@@ -102,7 +102,7 @@ class Profiles:
     """
 
     clusters: dict[int, ClusterProfile]
-    importance: list[tuple[ReportColumn, float]]
+    importance: list[tuple[ShownColumn, float]]
     edges: dict[str, Floats]
     overall: dict[str, Distribution]
 
@@ -112,7 +112,7 @@ class Profiles:
 
 
 def make_profiles(
-    columns: Sequence[ReportColumn],
+    columns: Sequence[ShownColumn],
     nodes: Floats,
     counts: Floats,
     labels: Integers,
@@ -124,7 +124,7 @@ def make_profiles(
 
     Parameters
     ----------
-    columns : sequence of ReportColumn
+    columns : sequence of ShownColumn
     nodes : array of shape (n, d)
     counts, labels : arrays of shape (n,)
     described : sequence of int
@@ -199,7 +199,7 @@ def _means_by(place: Integers, weights: Floats, table: Floats) -> _Means:
     return _Means(sums / np.maximum(mass, 1e-300)[:, None], mass)
 
 
-def _edges(column: ReportColumn, nodes: Floats, weights: Floats) -> Floats:
+def _edges(column: ShownColumn, nodes: Floats, weights: Floats) -> Floats:
     """Bin edges between the outer quantiles of all rows; months for dates that span at most three years."""
     if column.kind == "category":
         return np.arange(len(column.categories) + 1.0)
@@ -217,7 +217,7 @@ def month_edges(low: float, high: float) -> Floats:
     Examples
     --------
     >>> from fcac.report.profiles import month_edges
-    >>> from fcac.report.columns import day
+    >>> from fcac.tables.shown_column import day
     >>> [day(x) for x in month_edges(19_800.0, 19_850.0)]
     ['1 Mar 2024', '1 Apr 2024', '1 May 2024', '1 Jun 2024']
     """
@@ -230,7 +230,7 @@ def month_edges(low: float, high: float) -> Floats:
     return days
 
 
-def _distribution(column: ReportColumn, nodes: Floats, counts: Floats, edges: Floats) -> Distribution:
+def _distribution(column: ShownColumn, nodes: Floats, counts: Floats, edges: Floats) -> Distribution:
     values = column.values(nodes)
     weights = counts / max(float(counts.sum()), 1e-300)
     if column.kind == "category":
@@ -256,7 +256,7 @@ def weighted_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> 
     return tuple(float(v) for v in values[order[np.minimum(place, len(values) - 1)]])
 
 
-def _error(column: ReportColumn, noise: Floats | None, nodes: Floats, counts: Floats) -> float | None:
+def _error(column: ShownColumn, noise: Floats | None, nodes: Floats, counts: Floats) -> float | None:
     """Standard error of a weighted mean of noised nodes, in the table's units: what it moves the decoded mean by."""
     if noise is None:
         return None

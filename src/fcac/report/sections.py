@@ -9,7 +9,6 @@ import numpy as np
 from fcac._text import counted
 from fcac.clusters.stability import DOUBTFUL
 from fcac.report import charts
-from fcac.report.columns import figure, percent
 from fcac.report.components import details, image, plot, section, shortened, table
 from fcac.report.data import Cluster, Comparison, Reading, ReportData
 from fcac.report.done import Done
@@ -17,6 +16,7 @@ from fcac.report.dots import MIN_ROWS
 from fcac.report.map_chart import describe_map, map_chart
 from fcac.report.markup import Child, Markup, tag
 from fcac.report.privacy_statement import PrivacyStatement
+from fcac.tables.shown_column import figure, percent
 
 _MAX_LEGEND = 250
 _MAX_CROSS = 20

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from fcac._text import counted
-from fcac.report.columns import percent
 from fcac.report.components import details, plot, section, table
 from fcac.report.data import ReportData
 from fcac.report.markup import Markup, tag
 from fcac.report.tree import TreeData
+from fcac.tables.shown_column import percent
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _SIDE = 960, 320, 22, 8, 34
 _MAX_NUMBERED = 60

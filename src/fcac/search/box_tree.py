@@ -4,19 +4,16 @@ A k-d tree (Bentley 1975) with bounding boxes, flattened to its leaves: points a
 left, and each such handful gets the smallest box around it. A search looks into the nearest boxes first and never opens
 one that lies farther away than what is found already. What differs: the bound of a box is summed feature by feature in
 the same order as a distance, and rounding never turns an order around; so the bound is never above the computed
-distance of a point inside, and the result is exact, equal distances included. And the boxes also answer the reverse
-question, whose neighbour lists a new point would enter (reverse neighbours; Korn and Muthukrishnan 2000).
+distance of a point inside, and the result is exact, equal distances included.
 
 References
 ----------
 J. L. Bentley, "Multidimensional binary search trees used for associative searching", Communications of the ACM 18
 (1975).
-F. Korn, S. Muthukrishnan, "Influence sets based on reverse nearest neighbor queries", SIGMOD (2000).
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -32,31 +29,11 @@ _BOX = 48
 
 
 @inner_kernel
-def _mix64(x: Any) -> Any:
-    """A number that looks random, from another: the same everywhere, without a generator's state."""
-    x = np.uint64(x) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    return x ^ (x >> np.uint64(32))
-
-
-@inner_kernel
-def _direction(rows: Any, low: int, high: int, tree: int, out: Any) -> None:
-    """Where to cut: across the feature that varies most (tree 0), or between two of the points."""
-    d = rows.shape[1]
-    out[:] = 0
-    if tree > 0:
-        draw = _mix64(_mix64(low) + np.uint64(high) + np.uint64(tree) * np.uint64(0x5851F42D4C957F2D))
-        a = low + np.int64(draw % np.uint64(high - low))
-        b = low + np.int64(_mix64(draw) % np.uint64(high - low))
-        apart = False
-        for j in range(d):
-            out[j] = rows[a, j] - rows[b, j]
-            apart = apart or out[j] != 0
-        if apart:
-            return
+def _widest_feature(rows: Any, low: int, high: int) -> int:
+    """The feature that varies most."""
     step = max(1, (high - low) // 512)
     widest, at = -1.0, 0
-    for j in range(d):
+    for j in range(rows.shape[1]):
         centre, square, count = rows[low, j], 0.0, 0
         total = 0.0
         for r in range(low, high, step):
@@ -67,8 +44,7 @@ def _direction(rows: Any, low: int, high: int, tree: int, out: Any) -> None:
         spread = square / count - (total / count) ** 2
         if spread > widest:
             widest, at = spread, j
-    out[:] = 0
-    out[at] = 1
+    return at
 
 
 @inner_kernel
@@ -80,11 +56,10 @@ def _swap(rows: Any, names: Any, value: Any, a: int, b: int) -> None:
 
 
 @kernel
-def partition_in_place(rows: Any, names: Any, leaf: int, tree: int) -> Any:
+def partition_in_place(rows: Any, names: Any, leaf: int) -> Any:
     """Put rows (and their names) in the order of a tree, in place; returns where leaves begin, and the end."""
-    n, d = rows.shape
+    n = rows.shape[0]
     value = np.empty(n, dtype=np.float32)
-    across = np.empty(d, dtype=np.float32)
     lows, highs = np.empty(128, dtype=np.int64), np.empty(128, dtype=np.int64)
     starts = np.empty(n + 1, dtype=np.int64)
     n_leaves = 0
@@ -97,12 +72,7 @@ def partition_in_place(rows: Any, names: Any, leaf: int, tree: int) -> Any:
             starts[n_leaves] = low
             n_leaves += 1
             continue
-        _direction(rows, low, high, tree, across)
-        for r in range(low, high):
-            total = np.float32(0)
-            for j in range(d):
-                total += rows[r, j] * across[j]
-            value[r] = total
+        value[low:high] = rows[low:high, _widest_feature(rows, low, high)]
         # quickselect: everything before the middle is not above it
         middle = (low + high) // 2
         left, right = low, high - 1
@@ -204,15 +174,13 @@ def _search(
     out_d: Any,
     out_i: Any,
 ) -> None:
-    """Put the nearest of each query into its row, where others may stand already."""
+    """Put the nearest of each query into its row."""
     n_boxes, n_groups, k = blocks.shape[0], group_low.shape[0], out_d.shape[1]
     to_group, to_box = np.empty(n_groups), np.empty(per_group)
     found = np.empty(blocks.shape[2])
     for nth in range(first, beyond):
         r = order[nth]
         filled = 0
-        while filled < k and out_d[r, filled] < np.inf:
-            filled += 1
         for group in range(n_groups):
             to_group[group] = _bound(queries, r, group_low, group_high, group)
         while True:
@@ -240,49 +208,6 @@ def _search(
                         limit = out_d[r, k - 1]
 
 
-@kernel
-def _search_reverse(
-    queries: Any,
-    blocks: Any,
-    held: Any,
-    low: Any,
-    high: Any,
-    group_low: Any,
-    group_high: Any,
-    per_group: int,
-    reach: Any,
-) -> Any:
-    """All pairs of a query and a point that lies no farther from it than the point's own reach."""
-    n_boxes, n_groups = blocks.shape[0], group_low.shape[0]
-    farthest, of_group = np.full(n_boxes, -1.0), np.full(n_groups, -1.0)
-    for box in range(n_boxes):
-        for at in range(held.shape[1]):
-            if held[box, at] >= 0:
-                farthest[box] = max(farthest[box], reach[held[box, at]])
-        of_group[box // per_group] = max(of_group[box // per_group], farthest[box])
-    found = np.empty(blocks.shape[2])
-    asker, asked, gap = np.empty(1024, dtype=np.int64), np.empty(1024, dtype=np.int64), np.empty(1024)
-    count = 0
-    for r in range(queries.shape[0]):
-        for group in range(n_groups):
-            if _bound(queries, r, group_low, group_high, group) > of_group[group]:
-                continue
-            for box in range(group * per_group, min((group + 1) * per_group, n_boxes)):
-                if _bound(queries, r, low, high, box) > farthest[box]:
-                    continue
-                _distances(queries, r, blocks, box, found)
-                for at in range(found.shape[0]):
-                    name = held[box, at]
-                    if name >= 0 and found[at] <= reach[name]:
-                        if count == asker.shape[0]:
-                            asker = np.concatenate((asker, asker))
-                            asked = np.concatenate((asked, asked))
-                            gap = np.concatenate((gap, gap))
-                        asker[count], asked[count], gap[count] = r, name, found[at]
-                        count += 1
-    return asker[:count], asked[:count], gap[:count]
-
-
 def spatial_order(points: Floats, leaf: int = 64) -> Integers:
     """Return an order of points in which neighbours in space are mostly neighbours in the order.
 
@@ -293,13 +218,13 @@ def spatial_order(points: Floats, leaf: int = 64) -> Integers:
     >>> spatial_order(np.array([[0.0], [9.0], [1.0], [8.0]]), leaf=2).tolist()
     [0, 2, 3, 1]
     """
-    rows = single(points)
+    rows = _single(points)
     names = np.arange(len(points), dtype=np.int32)
-    partition_in_place(rows, names, leaf, 0)
+    partition_in_place(rows, names, leaf)
     return names.astype(np.int64)
 
 
-def single(points: Floats) -> NDArray[np.float32]:
+def _single(points: Floats) -> NDArray[np.float32]:
     """A copy in single precision around the centre, without overflow."""
     centred = points - points.mean(axis=0)
     widest = float(np.abs(centred).max(initial=0.0))
@@ -312,8 +237,6 @@ class BoxTree:
     Parameters
     ----------
     points : ndarray of shape (n, d), n above zero
-    names : ndarray of shape (n,), optional
-        What the points are called in results, instead of 0 to n - 1; ascending.
 
     Attributes
     ----------
@@ -330,37 +253,22 @@ class BoxTree:
     ([[41, 42, 40]], [[0.25, 0.25, 2.25]])
     """
 
-    def __init__(self, points: Floats, names: Integers | None = None) -> None:
+    def __init__(self, points: Floats) -> None:
         n, d = points.shape
-        called, names = names, np.arange(n, dtype=np.int32)
+        names = np.arange(n, dtype=np.int32)
         # a whole tree: as many boxes as a power of two, so that groups of boxes are branches of it
         depth = max(0, math.ceil(math.log2(n / _BOX)))
-        starts = partition_in_place(single(points), names, math.ceil(n / 2**depth), 0)
+        starts = partition_in_place(_single(points), names, math.ceil(n / 2**depth))
         n_boxes, size = len(starts) - 1, int(np.diff(starts).max())
         self.order: Integers = names.astype(np.int64)
         self._blocks = np.full((n_boxes, d, size), np.inf)
         self._held = np.full((n_boxes, size), -1, dtype=np.int32)
         self._low, self._high = np.full((n_boxes, d), np.inf), np.full((n_boxes, d), -np.inf)
         _fill(points, names, starts, self._blocks, self._held, self._low, self._high)
-        if called is not None:
-            self._held = np.where(self._held >= 0, called[self._held], -1).astype(np.int32)
         self._per_group = 2 ** (depth // 2)
         firsts = np.arange(0, n_boxes, self._per_group)
         self._group_low = np.minimum.reduceat(self._low, firsts, axis=0)
         self._group_high = np.maximum.reduceat(self._high, firsts, axis=0)
-
-    def names(self) -> NDArray[np.int32]:
-        """Return the names of the points, in no order."""
-        return self._held[self._held >= 0]
-
-    def renamed(self, moved: NDArray[Any]) -> BoxTree:
-        """Return the same boxes with other names for their points: ``moved`` gives one for each, or -1 to leave it out.
-
-        Those who stay must keep their order.
-        """
-        other = copy.copy(self)
-        other._held = np.where(self._held >= 0, moved[self._held], -1).astype(np.int32)
-        return other
 
     def nearest(
         self,
@@ -368,7 +276,6 @@ class BoxTree:
         k: int,
         own: Integers | None = None,
         order: Integers | None = None,
-        known: tuple[Integers, Floats] | None = None,
     ) -> tuple[Integers, Floats]:
         """Return positions and squared distances of the k nearest points of each query, exactly.
 
@@ -381,14 +288,12 @@ class BoxTree:
             Position of each query among the points, which is then left out of its own list; -1 for none.
         order : ndarray of shape (m,), optional
             Order in which to search: it changes the time only.
-        known : (positions, squared distances) of shape (m, k), optional
-            The nearest among other points, which take part; infinite distances where there are fewer than k.
         """
         m = len(queries)
         own = np.full(m, -1, dtype=np.int64) if own is None else own.astype(np.int64)
         if order is None:
             order = spatial_order(queries) if m > 1000 else np.arange(m)
-        out_i, out_d = (np.zeros((m, k), dtype=np.int64), np.full((m, k), np.inf)) if known is None else known
+        out_i, out_d = np.zeros((m, k), dtype=np.int64), np.full((m, k), np.inf)
 
         def search(first: int, beyond: int) -> None:
             boxes = self._blocks, self._held, self._low, self._high, self._group_low, self._group_high
@@ -397,25 +302,3 @@ class BoxTree:
         if k and m:
             in_ranges(search, m)
         return out_i, out_d
-
-    def reverse_neighbors(self, queries: Floats, reach: Floats) -> tuple[Integers, Integers, Floats]:
-        """Return pairs (query, point, squared distance) where the point's own reach, squared, extends to the query.
-
-        Parameters
-        ----------
-        queries : ndarray of shape (m, d)
-        reach : ndarray of shape (n,)
-            Of each point; below zero for points that reach nobody.
-        """
-        pairs: tuple[Integers, Integers, Floats] = _search_reverse(
-            queries,
-            self._blocks,
-            self._held,
-            self._low,
-            self._high,
-            self._group_low,
-            self._group_high,
-            self._per_group,
-            reach,
-        )
-        return pairs

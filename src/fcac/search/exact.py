@@ -1,4 +1,4 @@
-"""Nearest neighbours among nodes: exact and independent of history, or approximate for very many nodes.
+"""Nearest neighbours among nodes: exact, and independent of who sent which first.
 
 Exact means the same lists, ties included, however the nodes arrived: squared distances are summed feature by feature
 in one fixed order, and equal distances go to the lower position. With few features boxes around near points are
@@ -7,7 +7,7 @@ searched; with many, matrix products propose candidates, and the final order is 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,6 @@ from fcac.search.screen import Screen
 
 # Above this many features boxes overlap so much that matrix products are faster.
 _BOX_FEATURES = 20
-# From this many nodes of more features than these on, neighbours="auto" is approximate.
-_APPROXIMATE_FROM, _ALWAYS_EXACT_FEATURES = 100_000, 10
-# Boxes are made anew when more than this share of their points is gone or beside them.
-_REBUILD_ABOVE = 0.15
 
 
 class Searcher:
@@ -42,12 +38,8 @@ class Searcher:
 
     def __init__(self, points: Floats) -> None:
         self.points = np.ascontiguousarray(points, dtype=np.float64)
-        self.boxes: BoxTree | None = None
-        self._rest: BoxTree | None = None
-        if self.points.shape[1] <= _BOX_FEATURES:
-            self.boxes = BoxTree(self.points)
-            return
-        self._screen = Screen(self.points)
+        few = self.points.shape[1] <= _BOX_FEATURES
+        self._points: BoxTree | Screen = BoxTree(self.points) if few else Screen(self.points)
 
     def nearest(self, queries: Floats, k: int, own: Integers | None = None) -> tuple[Integers, Floats]:
         """Return positions and squared distances of the k nearest points of each query.
@@ -67,47 +59,37 @@ class Searcher:
         """
         queries = np.ascontiguousarray(queries, dtype=np.float64)
         own = np.full(len(queries), -1, dtype=np.int64) if own is None else own.astype(np.int64)
-        if self.boxes is not None:
-            # the few first: what is near in them need not be looked for far away in the others
-            found = None if self._rest is None else self._rest.nearest(queries, k, own)
-            whole = queries is self.points and self._rest is None
-            return self.boxes.nearest(queries, k, own, self.boxes.order if whole else None, found)
+        if isinstance(self._points, BoxTree):
+            order = self._points.order if queries is self.points else None
+            return self._points.nearest(queries, k, own, order)
         out_i = np.zeros((len(queries), k), dtype=np.int64)
         out_d = np.full((len(queries), k), np.inf)
         if k and len(queries):
-            self._screen.nearest(queries, own, out_i, out_d)
+            self._points.nearest(queries, own, out_i, out_d)
         return out_i, out_d
 
-    def updated(self, points: Floats, moved: NDArray[Any]) -> Searcher:
-        """Return a searcher for points most of which are in this one, at less cost than a new one.
 
-        Parameters
-        ----------
-        points : ndarray of shape (m, d)
-        moved : ndarray of shape (n,)
-            Where each point of this searcher is among them; -1 if it is gone. Those who stay keep their order.
-        """
-        if self.boxes is None:
-            return Searcher(points)
-        boxes = self.boxes.renamed(moved)
-        is_rest = np.ones(len(points), dtype=bool)
-        is_rest[boxes.names()] = False
-        rest = np.flatnonzero(is_rest)
-        if len(rest) + len(self.boxes.order) - (len(points) - len(rest)) > _REBUILD_ABOVE * len(points):
-            return Searcher(points)
-        other = Searcher.__new__(Searcher)
-        other.points, other.boxes = np.ascontiguousarray(points, dtype=np.float64), boxes
-        other._rest = BoxTree(points[rest], rest) if len(rest) else None
-        return other
+class NeighborLists(NamedTuple):
+    """Neighbours of every point.
 
-    def reverse_neighbors(self, queries: Floats, reach: Floats) -> tuple[Integers, Integers, Floats]:
-        """Return pairs (query, point, squared distance) where the point's reach extends to the query; with boxes only.
+    Attributes
+    ----------
+    near : ndarray of shape (n, k)
+        Positions of the neighbours, nearest first; equal distances by position.
+    squared : ndarray of shape (n, 3)
+        Squared distances to the nearest, the middle one (number k // 2) and the farthest.
+    """
 
-        See :meth:`fcac.search.box_tree.BoxTree.reverse_neighbors`.
-        """
-        parts = [part.reverse_neighbors(queries, reach) for part in (self.boxes, self._rest) if part is not None]
-        asker, asked, squared = (np.concatenate(pairs) for pairs in zip(*parts, strict=True))
-        return asker, asked, squared
+    near: NDArray[np.int32]
+    squared: Floats
+
+
+def build_lists(searcher: Searcher, k: int) -> NeighborLists:
+    """Return the lists of a searcher's points."""
+    near, squared = searcher.nearest(searcher.points, k, own=np.arange(len(searcher.points)))
+    if not k:
+        return NeighborLists(near.astype(np.int32), np.zeros((len(near), 3)))
+    return NeighborLists(near.astype(np.int32), np.ascontiguousarray(squared[:, [0, max(k // 2 - 1, 0), k - 1]]))
 
 
 def nearest(points: Floats, queries: Floats, k: int, own: Integers | None = None) -> tuple[Integers, Floats]:
@@ -137,10 +119,3 @@ def distinct(points: Floats) -> tuple[Integers, Integers]:
         rows = bits.view(np.dtype((np.void, bits.shape[1] * bits.itemsize))).ravel()
         _, first, which = np.unique(rows, return_index=True, return_inverse=True)
     return first.astype(np.int64), which.astype(np.int64)
-
-
-def is_approximate(neighbours: str, n: int, n_features: int) -> bool:
-    """Whether the neighbours of n nodes are to be approximate; "auto" decides by what exact ones would cost."""
-    if neighbours == "auto":
-        return n >= _APPROXIMATE_FROM and n_features > _ALWAYS_EXACT_FEATURES
-    return neighbours == "approximate" and n > 2000

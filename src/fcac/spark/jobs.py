@@ -41,7 +41,6 @@ def fit(
     forgetting: str = "none",
     privacy: Any = None,
     record_id: str | None = None,
-    part: str | None = None,
     random_state: int | None = None,
     progress: Progress | None = None,
 ) -> FCAC:
@@ -72,8 +71,6 @@ def fit(
     record_id : str, optional
         With `NodeRelease`: column that names the person of each row. A person's rows weigh as much as one row, in
         however many partitions they are; a ledger adds up per person, for which the driver sees every id once.
-    part : str, optional
-        With a ledger, instead of ids: as ``partition`` of :meth:`fcac.FCAC.fit`.
     progress : callable, optional
         Called about twice a second with a :class:`~fcac.spark.session.Seen`: stages, tasks, rows and nodes so far. In a
         terminal a bar is shown without it.
@@ -90,8 +87,7 @@ def fit(
     beside = [name for name in (site_column, record_id, weight_column) if name is not None]
     chosen = schema if schema is not None else _plain_schema(frame, beside)
     return _round(
-        model, frame, chosen, site_column, _Dealt(partition_by, order_by, weight_column), _Released(record_id, part),
-        progress,
+        model, frame, chosen, site_column, _Dealt(partition_by, order_by, weight_column), record_id, progress,
         keep_schema=schema is not None,
     )  # fmt: skip
 
@@ -104,7 +100,6 @@ def update(
     order_by: str | Sequence[str] | None = None,
     weight_column: str | None = None,
     record_id: str | None = None,
-    part: str | None = None,
     progress: Progress | None = None,
 ) -> FCAC:
     """Play the next round of a model with the rows of a Spark data frame; nothing learned is forgotten.
@@ -115,7 +110,7 @@ def update(
         From :func:`fit`, or any model of one process whose sites a column names.
     frame : pyspark.sql.DataFrame
         With the column of sites, if the model has sites.
-    partition_by, order_by, weight_column, record_id, part, progress
+    partition_by, order_by, weight_column, record_id, progress
         As in :func:`fit`.
 
     Returns
@@ -130,7 +125,7 @@ def update(
         raise ValueError("model: its sites were not named by a column, so that rows cannot be dealt to them")
     return _round(
         model, frame, _schema_of(model), column, _Dealt(partition_by, order_by, weight_column),
-        _Released(record_id, part), progress,
+        record_id, progress,
         keep_schema=True,
     )  # fmt: skip
 
@@ -191,39 +186,32 @@ class _Dealt(NamedTuple):
     weight_column: str | None
 
 
-class _Released(NamedTuple):
-    """What a release is told of the rows."""
-
-    record_id: str | None
-    part: str | None
-
-
 def _round(
     model: FCAC,
     frame: Any,
     schema: Schema,
     site_column: str | None,
     dealt: _Dealt,
-    told: _Released,
+    record_id: str | None,
     progress: Progress | None,
     *,
     keep_schema: bool,
 ) -> FCAC:
     check_ready()
     partition_by, order_by, weight_column = dealt
-    _check_columns(frame, schema, [*_listed(site_column), *_listed(told.record_id), *_listed(weight_column)])
+    _check_columns(frame, schema, [*_listed(site_column), *_listed(record_id), *_listed(weight_column)])
     if site_column is not None and partition_by is not None:
         raise ValueError("partition_by: with site_column the rows of a site go together; leave one of the two out")
     if site_column is None and order_by is not None:
         raise ValueError("order_by: it orders the rows of a site; give site_column too, or leave it out")
-    if model.privacy is None and told != (None, None):
-        raise ValueError("record_id and part are for a release: give privacy=NodeRelease(...), or leave them out")
+    if model.privacy is None and record_id is not None:
+        raise ValueError("record_id is for a release: give privacy=NodeRelease(...), or leave it out")
     plan = partitions.plan_for(model, schema, site_column, weight_column)
-    beside = [site_column, told.record_id, weight_column, *_listed(partition_by), *_listed(order_by)]
+    beside = [site_column, record_id, weight_column, *_listed(partition_by), *_listed(order_by)]
     used = frame.select(*dict.fromkeys([*schema.columns, *filter(None, beside)]))
     with watched(frame.sparkSession, progress) as counted, one_line():
         if model.privacy is not None:
-            return _release(model, plan, used, schema, told, keep_schema=keep_schema)
+            return _release(model, plan, used, schema, record_id, keep_schema=keep_schema)
         if site_column is None:
             found = _condense_partitions(used, plan, partition_by, counted)
         else:
@@ -232,13 +220,13 @@ def _round(
     return partitions.play(model, plan, found, schema, keep_schema=keep_schema)
 
 
-def _release(model: FCAC, plan: Plan, frame: Any, schema: Schema, told: _Released, *, keep_schema: bool) -> FCAC:
+def _release(model: FCAC, plan: Plan, frame: Any, schema: Schema, record_id: str | None, *, keep_schema: bool) -> FCAC:
     """Release the rows of all partitions as one sum."""
     mechanism = check_release(model, schema, plan.site_column)
-    grid = GridPlan(schema.to_toml(), mechanism.bounds, told.record_id)
+    grid = GridPlan(schema.to_toml(), mechanism.bounds, record_id)
     batch = BatchOnSpark(frame, grid, named=mechanism.ledger is not None)
     try:
-        return play_release(model, plan, batch, schema, partition=told.part, keep_schema=keep_schema)
+        return play_release(model, plan, batch, schema, keep_schema=keep_schema)
     finally:
         batch.close()
 

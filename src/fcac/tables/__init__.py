@@ -8,7 +8,6 @@ from fcac.exceptions import DataError, RequestError, SchemaError
 from fcac.tables.files import FORMATS, find_files, site_from_text
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
-from fcac.tables.simulate import Split
 from fcac.tables.tables import Batch, Tables, open_tables
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "RequestError",
     "Schema",
     "SchemaError",
-    "Split",
     "Tables",
     "find_files",
     "open_tables",

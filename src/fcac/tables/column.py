@@ -108,18 +108,19 @@ class Column:
         if not isinstance(self.name, str):
             raise SchemaError(f"the name of a column must be text, got {self.name!r}")
         where = f"column {self.name!r}"
-        try:
-            how = self.how
-        except SchemaError as error:
-            raise SchemaError(f"{where}: {error}") from None
+        if self.kind is None:
+            listed_levels = self.categories is not None or self.groups is not None
+            object.__setattr__(self, "kind", "category" if listed_levels else "number")  # frozen for users
+        if not isinstance(self.kind, str) or self.kind not in kinds.names():
+            raise SchemaError(f"{where}: kind must be one of {', '.join(kinds.names())}, not {self.kind!r}")
+        how = self.how
         if self.scaling not in SCALINGS:
             raise SchemaError(f"{where}: scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}")
         if self.missing not in MISSING:
             raise SchemaError(f"{where}: missing must be one of {', '.join(MISSING)}, not {self.missing!r}")
         self._check_types(where)
         given = [key for key in self.settings() if key not in (*COMMON, *how.keys)]
-        # the columns of 0.1.0 named no kind and could carry settings that had no effect
-        if given and self.kind is not None:
+        if given:
             uses = f"; it uses {', '.join(how.keys)}" if how.keys else ""
             raise SchemaError(f'{where}: a column of kind = "{self.kind}" does not take {listed(given)}{uses}')
         how.check(self)
@@ -170,10 +171,7 @@ class Column:
     @property
     def how(self) -> Kind:
         """What the column does, by its kind."""
-        if self.kind is None:
-            return kinds.find("number" if self.categories is None else "category")
-        if not isinstance(self.kind, str):
-            raise SchemaError(f"kind must be one of {', '.join(kinds.names())}, not {self.kind!r}")
+        assert self.kind is not None
         return kinds.find(self.kind)
 
     @property
@@ -188,8 +186,7 @@ class Column:
         See :data:`fcac.tables.kind.ROOM`.
         """
         found = self.value_bounds
-        # the schemas of 0.1.0, which name no kind, keep the bounds they had
-        more = 0.0 if self.kind is None else (self.how.room - 1.0) / 2.0
+        more = (self.how.room - 1.0) / 2.0
         if found is None or more == 0.0:
             return found
         return [(low - more * (high - low), high + more * (high - low)) for low, high in found]
@@ -234,7 +231,7 @@ class Column:
         return found
 
 
-_DEFAULTS = {field.name: field.default for field in fields(Column) if field.name != "name"}
+_DEFAULTS = {field.name: field.default for field in fields(Column) if field.name != "name"} | {"kind": "number"}
 
 
 def _plain(value: Any) -> Any:

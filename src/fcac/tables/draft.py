@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.files import find_files, open_table
-from fcac.tables.guess import Guess, Seen, guess_column
+from fcac.tables.guess import Guess, guess_columns, is_plain
 from fcac.tables.kind import is_numeric
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.schema import FORMAT, Column, Schema, as_batch, column_line
+from fcac.tables.seen import Seen
 from fcac.tables.toml_text import toml_key
-
-# Levels are listed if at least so many rows have them, and if there are at most so many.
-_LEAST_ROWS, _MOST_LEVELS = 5, 50
 
 _HEAD = """\
 # What the columns of the tables mean. All sites use the same file, so that a column means the same everywhere.
@@ -95,6 +92,57 @@ def draft_schema(
     >>> Schema.from_toml(text).columns
     ['age', 'ward']
     """
+    found = guess_files(paths, apart=apart, look=suggestions, levels=levels, progress=progress, options=options)
+    lines = [_HEAD.format(format=FORMAT) + (_SUGGESTED if suggestions else ""), "[columns]"]
+    for guess in found.guesses:
+        seen = found.seen.get(guess.column.name)
+        said = guess.reason if seen is None else _in_words(guess, seen)
+        lines.append(f"{_line(guess.column)}    # {said}")
+    return "\n".join(lines) + "\n"
+
+
+class Guessed(NamedTuple):
+    """What the columns of some tables most likely mean, and what was seen of their values."""
+
+    guesses: list[Guess]
+    seen: dict[str, Seen]
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema of the guesses; None for plain numbers without gaps, which need none."""
+        if self.seen and is_plain(self.guesses, self.seen):
+            return None
+        return Schema([guess.column for guess in self.guesses])
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why each column is thought to be what it was taken for."""
+        return {guess.column.name: guess.reason for guess in self.guesses}
+
+
+def guess_files(
+    paths: Sequence[str | Path],
+    *,
+    apart: Sequence[str] = (),
+    look: bool = True,
+    levels: bool = True,
+    progress: Callable[[int, float], None] | None = None,
+    options: ReadOptions | None = None,
+) -> Guessed:
+    """Return what the columns of files mean; see :func:`draft_schema`.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+    apart : sequence of str
+        Columns that are not features.
+    look : bool
+        Whether values may be looked at.
+    levels : bool
+        List the levels of categories.
+    progress : callable, optional
+    options : ReadOptions, optional
+    """
     files = [open_table(source.path, options) for source in find_files(paths)]
     for file in files:
         file.check_names()
@@ -107,38 +155,32 @@ def draft_schema(
         lacking = [field.name for field in columns if field.name not in file.schema.names]
         if lacking:
             raise DataError(f"{file.path} has no column {', '.join(lacking[:8])}: all tables need the same columns")
-    seen = _look(files, [field.name for field in columns], progress) if suggestions else {}
-    guesses = [guess_column(field.name, field.type, seen.get(field.name)) for field in columns]
-    if levels:
-        guesses = [_with_levels(guess, seen.get(guess.column.name)) for guess in guesses]
-    if not any(guess.column.how.reads != "nothing" for guess in guesses):
-        raise DataError(f"{first.path} has no column that can be clustered: all are ids, free text or empty")
-    lines = [_HEAD.format(format=FORMAT) + (_SUGGESTED if suggestions else ""), "[columns]"]
-    for guess in guesses:
-        said = guess.reason if guess.column.name not in seen else _in_words(guess, seen[guess.column.name])
-        lines.append(f"{_line(guess.column)}    # {said}")
-    return "\n".join(lines) + "\n"
+    types = {field.name: field.type for field in columns}
+    seen = _look(files, list(types), progress) if look else {}
+    return Guessed(guess_columns(types, seen, levels=levels and look, where=str(first.path)), seen)
 
 
-def _with_levels(guess: Guess, seen: Seen | None) -> Guess:
-    """List the frequent levels of a category of text; the others count as "other"."""
-    if guess.column.how.name != "category" or seen is None or seen.many:
-        return guess
-    found = sorted(level for level, count in seen.frequent.items() if count >= _LEAST_ROWS)
-    if not 1 < len(found) <= _MOST_LEVELS:
-        return guess
-    return Guess(replace(guess.column, categories=tuple(found)), guess.reason)
+def guess_tables(tables: Sequence[Any], told: Mapping[str, Any] | None = None, apart: Sequence[str] = ()) -> Guessed:
+    """Return what the columns of tables in memory mean, which have the same columns.
 
-
-def guess_schema(table: Any) -> Schema:
-    """Return a schema for a table in memory; see :meth:`fcac.tables.Schema.guess`."""
-    batch = as_batch(table)
-    columns = []
-    for name in batch.schema.names:
-        seen = Seen()
-        seen.add(batch.column(batch.schema.names.index(name)))
-        columns.append(guess_column(name, batch.schema.field(name).type, seen).column)
-    return Schema(columns)
+    Parameters
+    ----------
+    tables : sequence of frames of pandas or polars, or of Arrow tables
+    told : mapping of name to kind, dict of settings, or Column, optional
+        What is known of some columns; it replaces the guess.
+    apart : sequence of str
+        Columns that are not features.
+    """
+    seen: dict[str, Seen] = {}
+    types: dict[str, Any] = {}
+    for number, table in enumerate(tables):
+        batch = as_batch(table)
+        for place, name in enumerate(batch.schema.names):
+            if name in apart or (number and name not in types):
+                continue
+            types.setdefault(name, batch.schema.field(place).type)
+            seen.setdefault(name, Seen()).add(batch.column(place))
+    return Guessed(guess_columns(types, seen, told=told), seen)
 
 
 def _line(column: Column) -> str:

@@ -252,8 +252,8 @@ class Schema:
             features[at : at + width] = encoded.features
             gone = np.isnan(encoded.features).any(axis=0)
             at += width
-            # what means nothing is a gap where gaps are allowed; a schema that names no kind lists all there is
-            odd = 0 if field.missing in ("native", "drop") and field.kind is not None else encoded.unknown
+            # what means nothing is a gap where gaps are allowed
+            odd = 0 if field.missing in ("native", "drop") else encoded.unknown
             if odd:
                 counts["unknown"][field.name] = odd
             if encoded.other:
@@ -355,9 +355,9 @@ class Schema:
         ward = { kind = "category", missing = "native" }
         <BLANKLINE>
         """
-        from fcac.tables.draft import guess_schema
+        from fcac.tables.draft import guess_tables
 
-        return guess_schema(table)
+        return cls([guess.column for guess in guess_tables([table]).guesses])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain values; :meth:`from_dict` reads them."""
@@ -385,29 +385,15 @@ class Schema:
 def schema_in(meta: dict[str, Any]) -> Schema | None:
     """Return the schema in the metadata of a stored model, if there is one.
 
-    It is stored as the text of a schema file, since the order of columns matters and a JSON object has no order. Older
-    files contain an object; the model's own feature names restore the order of their columns.
+    It is stored as the text of a schema file, since the order of columns matters and a JSON object has no order.
     """
     found = meta.get("schema")
-    if found is None:
-        return None
-    if isinstance(found, str):
-        return Schema.from_toml(found)
-    schema = Schema.from_dict(found)
-    place = {name: number for number, name in enumerate(meta.get("feature_names") or schema.feature_names)}
-    if set(schema.feature_names) != set(place):
-        raise SchemaError("the schema in this file does not match the names of its features")
-    fields = sorted(schema.fields, key=lambda field: place[field.feature_names[0]])
-    return Schema(fields, bounds_are_public=schema.bounds_are_public, id_form=schema.id_form)
+    return None if found is None else Schema.from_toml(found)
 
 
 def _defaults_for(name: str, own: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     """Defaults of the file that have a meaning for a column."""
-    kind = own.get("kind")
-    if kind is None:
-        # the rule of 0.1.0: defaults that are numbers have no meaning for a column of categories
-        allowed = ("drop", "native")
-        return shared if "categories" not in own else {k: v for k, v in shared.items() if v in allowed}
+    kind = own.get("kind", "category" if "categories" in own or "groups" in own else "number")
     if not isinstance(kind, str) or kind not in kinds.names():
         raise SchemaError(f"column {name!r}: kind must be one of {', '.join(kinds.names())}, not {kind!r}")
     uses = (*COMMON, *kinds.find(kind).keys)
@@ -442,8 +428,8 @@ def describe_problems(missing: dict[str, int], unknown: dict[str, int], n_rows: 
     if unknown:
         counts = listed([f"{name} ({count:,})" for name, count in unknown.items()])
         parts.append(
-            f"values that are not among the categories of column {counts}{of}: add them to the schema, or write "
-            'kind = "category" there, which counts them as other (missing = "native" for other kinds)'
+            f"values that mean nothing in column {counts}{of}: add them to the schema, or let them be gaps there "
+            '(missing = "native")'
         )
     return "; ".join(parts)
 
@@ -453,11 +439,25 @@ def as_batch(table: Any) -> Any:
     import pyarrow as pa
 
     if hasattr(table, "iloc") and hasattr(table, "columns"):
-        table = pa.Table.from_pandas(table, preserve_index=False)
-    elif type(table).__module__.partition(".")[0] == "polars" and hasattr(table, "to_arrow"):
+        names = [str(name) for name in table.columns]
+        return pa.Table.from_arrays([_as_arrow(table.iloc[:, place]) for place in range(len(names))], names=names)
+    if type(table).__module__.partition(".")[0] == "polars" and hasattr(table, "to_arrow"):
         table = table.to_arrow()
     if isinstance(table, pa.RecordBatch):
         return table
     if isinstance(table, pa.Table):
         return table.combine_chunks()
     raise TypeError(f"a table must be a pyarrow Table, a RecordBatch or a DataFrame, got {type(table).__name__}")
+
+
+def _as_arrow(column: Any) -> Any:
+    """A column of a pandas frame as an Arrow array; values of several types are read as text."""
+    import pyarrow as pa
+
+    try:
+        array = pa.Array.from_pandas(column)
+    except (pa.ArrowException, TypeError, ValueError):
+        from fcac._rows import is_missing
+
+        array = pa.array([None if is_missing(value) else str(value) for value in column], pa.string())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -20,7 +20,6 @@ from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.rows import read_rows, wanted_columns
 from fcac.tables.schema import Column, Schema, describe_problems, is_numeric, kind_in_words
-from fcac.tables.simulate import Dealer, Split
 
 #: Called with the number of rows read so far and the fraction of the data read (0 to 1).
 Progress = Callable[[int, float], None]
@@ -56,8 +55,6 @@ def open_tables(
     drop: Sequence[str] = (),
     site_column: str | None = None,
     site: SiteName | None = None,
-    split: Split | None = None,
-    label_column: str | None = None,
     record_id_column: str | None = None,
     keep: Sequence[str] = (),
     options: ReadOptions | None = None,
@@ -69,7 +66,7 @@ def open_tables(
     paths : sequence of path-like
         Files (CSV, Parquet, Feather, NPZ, JSON lines, workbooks, SQLite, DuckDB), directories of them, or addresses of
         databases (``postgresql://host/name``). Each is a site of its own, named after the file or the database, unless
-        `site_column`, `site` or `split` says otherwise.
+        `site_column` or `site` says otherwise.
     schema : Schema, optional
         The columns used, their order, their scaling and how missing values are handled. Without a schema, all columns
         are used as they are, in the order of the first file; they must be numeric, and missing values are an error.
@@ -81,10 +78,6 @@ def open_tables(
         Column that names the site of each row.
     site : str or int, optional
         All rows belong to this site.
-    split : Split, optional
-        Simulate sites.
-    label_column : str, optional
-        Column of labels, which is not a feature; splits that depend on labels use it.
     record_id_column : str, optional
         Column of record ids, which is not a feature; see :attr:`Tables.record_ids`.
     keep : sequence of str
@@ -109,15 +102,13 @@ def open_tables(
     (['a', 'b'], [('north', [[1.0, 2.0], [3.0, 4.0]]), ('south', [[5.0, 6.0]])])
     >>> folder.cleanup()
     """
-    if sum(wish is not None for wish in (site_column, site, split)) > 1:
-        raise RequestError("give only one of: a site column, one site for all rows, a number of sites to simulate")
-    if split is not None and split.partition != "iid" and label_column is None:
-        raise RequestError(f"partition {split.partition} depends on labels: name the label column")
+    if site_column is not None and site is not None:
+        raise RequestError("give only one of: a site column, one site for all rows")
     if schema is not None and (columns is not None or drop):
         raise RequestError("a schema says which columns are used: leave out the list of columns")
     sources = find_files(paths)
     files = [open_table(source.path, options) for source in sources]
-    apart = [name for name in (site_column, label_column, record_id_column, *keep) if name is not None]
+    apart = [name for name in (site_column, record_id_column, *keep) if name is not None]
     for file in files:
         if schema is None and columns is None:
             file.check_names()
@@ -128,10 +119,10 @@ def open_tables(
     if schema is None:
         schema = _plain_schema(files, columns, {*apart, *drop})
     _check_columns(files, schema)
-    if site_column is None and site is None and split is None:
+    if site_column is None and site is None:
         _check_names(sources)
     sites = [source.site if site is None else plain_site(site) for source in sources]
-    return Tables(files, sites, schema, site_column, split, label_column, record_id_column, keep)
+    return Tables(files, sites, schema, site_column, record_id_column, keep)
 
 
 class Tables:
@@ -159,8 +150,6 @@ class Tables:
         sites: list[SiteName],
         schema: Schema,
         site_column: str | None,
-        split: Split | None,
-        label_column: str | None,
         record_id_column: str | None,
         keep: Sequence[str],
     ) -> None:
@@ -168,8 +157,6 @@ class Tables:
         self.schema = schema
         self._sites = sites
         self._site_column = site_column
-        self._split = split
-        self._label_column = label_column
         self._record_id_column = record_id_column
         self._keep = list(keep)
         counts = [file.n_rows for file in files]
@@ -191,14 +178,9 @@ class Tables:
         return self.schema.feature_names
 
     @property
-    def split(self) -> Split | None:
-        """How sites are simulated, if they are."""
-        return self._split
-
-    @property
     def has_sites(self) -> bool:
         """Whether the rows can belong to more than one site."""
-        return self._site_column is not None or self._split is not None or len(set(self._sites)) > 1
+        return self._site_column is not None or len(set(self._sites)) > 1
 
     def pieces(self, progress: Progress | None = None) -> Iterator[tuple[SiteName, Floats]]:
         """Yield (site, rows) in the order of the files.
@@ -223,7 +205,6 @@ class Tables:
 
     def batches(self, progress: Progress | None = None) -> Iterator[Batch]:
         """Yield the rows batch by batch, with the additional columns requested."""
-        assign = self._assigner()
         self.n_read, self.n_dropped, self.record_ids = 0, 0, {}
         self.dropped_for = Counter()
         troubles = _Troubles()
@@ -238,7 +219,8 @@ class Tables:
                     progress(self.n_read, self._share(number, share))
                 # after the first problem, rows are only counted, so that the error can report all problems
                 if not troubles.found:
-                    yield Batch(file.path, converted.block, converted.kept, assign(table, converted.kept, site), table)
+                    sites = self._sites_of(table, converted.kept, site)
+                    yield Batch(file.path, converted.block, converted.kept, sites, table)
         troubles.raise_if_any()
         if self.n_read == 0:
             raise DataError(f"no rows in {', '.join(str(file.path) for file in self.files[:5])}")
@@ -249,51 +231,15 @@ class Tables:
         sizes = [file.weight for file in self.files]
         return (sum(sizes[:number]) + share * sizes[number]) / sum(sizes)
 
-    # ------------------------------------------------------------ sites
-
-    def _assigner(self) -> Callable[..., list[tuple[SiteName, NDArray[np.intp] | None]]]:
-        """Return the function that assigns the rows of a block to sites."""
-        if self._site_column is not None:
-            return self._by_column
-        if self._split is None:
-            return lambda table, kept, site: [(site, None)]
-        if self._label_column is None:
-            dealer: Dealer = self._split.dealer()
-
-            def deal(table: pa.RecordBatch, kept: Any, site: SiteName) -> Any:
-                return _grouped(_only(dealer.deal(table.num_rows), kept))
-
-            return deal
-        site_of_row, position = self._split.by_labels(self._labels()), 0
-
-        def look_up(table: pa.RecordBatch, kept: Any, site: SiteName) -> Any:
-            nonlocal position
-            position += table.num_rows
-            return _grouped(_only(site_of_row[position - table.num_rows : position], kept))
-
-        return look_up
-
-    def _by_column(self, table: pa.RecordBatch, kept: Any, site: SiteName) -> Any:
+    def _sites_of(
+        self, table: pa.RecordBatch, kept: Any, site: SiteName
+    ) -> list[tuple[SiteName, NDArray[np.intp] | None]]:
+        """Return the rows of each site in a block."""
+        if self._site_column is None:
+            return [(site, None)]
         names, codes = _encoded(table.column(table.schema.names.index(self._site_column)))
         sites = [_site(name, self._site_column) for name in names]
-        return [(sites[code], rows) for code, rows in _grouped(_only(codes, kept))]
-
-    def _labels(self) -> NDArray[np.int64]:
-        """Read the label column of all files, as codes in order of first appearance."""
-        assert self._label_column is not None
-        known: dict[Any, int] = {}
-        parts = []
-        for file in self.files:
-            n_missing = 0
-            for table, _ in file.batches([], [self._label_column]):
-                column = table.column(0)
-                n_missing += column.null_count
-                names, codes = _encoded(column)
-                own = np.array([known.setdefault(str(name), len(known)) for name in names] or [0], np.int64)
-                parts.append(own[codes])
-            if n_missing:
-                raise DataError(f"{file.path}: {n_missing:,} rows have no label in column {self._label_column!r}")
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+        return [(sites[code], rows) for code, rows in _grouped(codes if kept is None else codes[kept])]
 
 
 class _Troubles:
@@ -418,10 +364,6 @@ def _encoded(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
     encoded = column.dictionary_encode()
     codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return encoded.dictionary.to_pylist(), np.asarray(codes, np.int64)
-
-
-def _only(values: Any, kept: NDArray[np.bool_] | None) -> Any:
-    return values if kept is None else values[kept]
 
 
 def _grouped(codes: Any) -> list[tuple[int, NDArray[np.intp]]]:

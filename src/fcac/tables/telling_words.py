@@ -1,59 +1,13 @@
-"""Words that tell clusters of texts apart: from the rows, or from a public vocabulary and the clusters' centres."""
+"""Words that tell clusters of texts apart, from a public vocabulary and the clusters' centres."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fcac.tables.text_encoder import Encoder
-
-_WORD = re.compile(r"[^\W\d_]{3,}")
-
-
-def words_from_rows(texts: Sequence[str], labels: Sequence[Hashable], n_words: int = 5) -> dict[Hashable, list[str]]:
-    """Return the words that are more frequent in a cluster's texts than in the others'.
-
-    The score is the class-based TF-IDF of Grootendorst (2022, https://arxiv.org/abs/2203.05794). The words are quoted
-    from the rows: do not publish them where rows must stay private.
-
-    Parameters
-    ----------
-    texts : sequence of str
-    labels : sequence
-        The cluster of each text; texts with the label -1 or None belong to none.
-    n_words : int
-
-    Returns
-    -------
-    dict of label to list of str
-
-    Examples
-    --------
-    >>> from fcac.tables.telling_words import words_from_rows
-    >>> words_from_rows(["chest pain", "severe pain", "broken arm", "broken leg"], [0, 0, 1, 1], 1)
-    {0: ['pain'], 1: ['broken']}
-    """
-    counts: dict[Hashable, Counter[str]] = {}
-    for text, label in zip(texts, labels, strict=True):
-        if label is None or label == -1:
-            continue
-        counts.setdefault(label, Counter()).update(_WORD.findall(str(text).lower()))
-    if not counts:
-        return {}
-    overall: Counter[str] = Counter()
-    for found in counts.values():
-        overall.update(found)
-    mean = sum(overall.values()) / len(counts)
-    telling: dict[Hashable, list[str]] = {}
-    for label, found in counts.items():
-        total = max(1, found.total())
-        score = {word: n / total * np.log1p(mean / overall[word]) for word, n in found.items()}
-        telling[label] = sorted(score, key=lambda word: (-score[word], word))[:n_words]
-    return telling
 
 
 def words_from_vocabulary(

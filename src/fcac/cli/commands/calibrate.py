@@ -34,7 +34,6 @@ def calibrate(
     query: opt.Query = None,
     read: opt.Read = None,
     record_id: opt.RecordId = None,
-    part: opt.Part = None,
     ledger: opt.MovedLedger = None,
     force: opt.Force = False,
 ) -> None:
@@ -74,13 +73,13 @@ def calibrate(
         record_id=record_id, query=query, read=read,
     )  # fmt: skip
     open_ledger_again(known, ledger)
-    check_records(known.privacy, record_id, part)
+    check_records(known.privacy, record_id)
     with Progress("measuring") as progress, warnings.catch_warnings():
         # names were checked when the tables were opened
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         pieces = tables.pieces(progress)
         rows, ids = rows_by_site(pieces if record_id is None else with_ids(tables, pieces, schema))
-        known.calibrate_novelty(rows, epsilon=epsilon, record_ids=ids, partition=part)
+        known.calibrate_novelty(rows, epsilon=epsilon, record_ids=ids)
     save(known, out or model)
     n_rows = sum(len(own) for own in rows.values())
     how = "as they are" if epsilon is None else f"with noise, eps = {epsilon:g}"

@@ -108,9 +108,9 @@ def _clinics(out: Path, seed: int) -> Path | None:
 
 def _other_server(model: Any) -> Any:
     """Return the other kind of server after absorbing the same contributions."""
-    from fcac.federation import Server, readouts
+    from fcac.federation import readouts
 
-    other = Server(next(name for name in readouts.names() if name != model.server), model.server_.random_state)
+    other = model.server_.blank(next(name for name in readouts.names() if name != model.server))
     for batch in model.server_.log:
         other.absorb(batch)
     return other

@@ -9,7 +9,7 @@ import typer
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
 from fcac.cli.console import BadUse, check_out
-from fcac.cli.learn import learn_and_save
+from fcac.cli.learn import guess, learn_and_save
 
 
 def fit(
@@ -17,11 +17,6 @@ def fit(
     out: opt.Out,
     site_column: opt.SiteColumn = None,
     site: opt.Site = None,
-    sites: opt.Sites = None,
-    partition: opt.Partition = "iid",
-    label_column: opt.LabelColumn = None,
-    alpha: opt.Alpha = 0.5,
-    classes_per_site: opt.ClassesPerSite = 2,
     schema: opt.SchemaPath = None,
     drop: opt.Drop = None,
     query: opt.Query = None,
@@ -53,9 +48,7 @@ def fit(
     ledger: opt.LedgerPath = None,
     budget: opt.Budget = None,
     record_id: opt.RecordId = None,
-    part: opt.Part = None,
-    local_noise: opt.LocalEpsilon = None,
-    paper_noise: opt.PaperNoise = None,
+    mechanism: opt.Mechanism = "release",
     seed: opt.Seed = 0,
     jobs: Annotated[
         int | None, typer.Option("--jobs", help="Number of sites that learn in parallel.", show_default=False)
@@ -63,15 +56,17 @@ def fit(
     report: opt.ReportPath = None,
     force: opt.Force = False,
 ) -> None:
-    """Learn clusters from tables: the first round of a federation in one process.
+    """Learn clusters from tables.
+
+    Without --schema it is guessed what each column means, and said; ids, dates, constants and free text are left out.
 
     [bold]Examples[/bold]
+
+    fcac fit table.csv --out model.fcac --report report.html
 
     fcac fit clinics/ --out model.fcac --report report.html   [dim]each file is a site[/dim]
 
     fcac fit all.parquet --site-column clinic --out model.fcac
-
-    fcac fit digits.npz --sites 10 --partition dirichlet --label-column y --out model.fcac
 
     fcac fit postgresql://host/clinic --query "select age, bmi from visits" --out model.fcac
 
@@ -83,7 +78,6 @@ def fit(
     """
     from fcac.federation import readouts
     from fcac.federation.condenser import condenser_for
-    from fcac.tables import RequestError
 
     check_out(out, force)
     if report is not None:
@@ -102,54 +96,36 @@ def fit(
     on_spark = spark_engine.check_engine(engine, master)
     if on_spark:
         spark_engine.refuse(
-            site=site, sites=sites, label_column=label_column, query=query, read=read, local_noise=local_noise,
-            paper_noise=paper_noise, jobs=jobs, report=report,
+            site=site, query=query, read=read, mechanism=None if mechanism == "release" else mechanism, jobs=jobs,
+            report=report,
         )  # fmt: skip
-    mechanism = opt.make_mechanism(
-        known,
-        epsilon=epsilon,
-        delta=delta,
-        ledger=ledger,
-        budget=budget,
-        local_noise=local_noise,
-        paper_noise=paper_noise,
-        seed=seed,
+    privacy = opt.make_mechanism(
+        known, epsilon=epsilon, delta=delta, ledger=ledger, budget=budget, mechanism=mechanism, seed=seed
     )
     if on_spark:
         settings = {
             "server": server, "n_clusters": n_clusters, "max_nodes": max_nodes, "forgetting": forgetting,
-            "privacy": mechanism, "record_id": record_id, "part": part, "random_state": seed,
+            "privacy": privacy, "record_id": record_id, "random_state": seed,
         }  # fmt: skip
         spark_engine.fit_on_spark(data, master, out, known, site_column, drop, settings)
         return
-    opt.check_simulated(sites, mechanism)
-    if label_column is None and partition != "iid":
-        raise RequestError(f"--partition {partition} depends on labels: give --label-column")
+    reasons: dict[str, str] = {}
+    if known is None and privacy is None:
+        apart = [name for name in (site_column, *(drop or [])) if name is not None]
+        known, reasons = guess(data, apart, query, read)
+        drop = drop if known is None else None
     tables = opt.open_data(
-        data,
-        known,
-        drop=drop,
-        site_column=site_column,
-        site=site,
-        sites=sites,
-        partition=partition,
-        alpha=alpha,
-        classes_per_site=classes_per_site,
-        label_column=label_column,
-        record_id=record_id,
-        seed=seed,
-        query=query,
-        read=read,
+        data, known, drop=drop, site_column=site_column, site=site, record_id=record_id, query=query, read=read
     )
     from fcac.model.fcac import FCAC
 
     model = FCAC(
         server=server,
-        privacy=mechanism,
+        privacy=privacy,
         n_clusters=n_clusters,
         max_nodes=max_nodes,
         forgetting=forgetting,
         n_jobs=jobs,
         random_state=seed,
     )
-    learn_and_save(model, tables, known, out, record_id=record_id, part=part, report=report)
+    learn_and_save(model, tables, known, out, record_id=record_id, report=report, guessed=reasons)

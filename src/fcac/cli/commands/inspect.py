@@ -45,6 +45,7 @@ def describe(path: Path) -> dict[str, Any]:
         "bytes": path.stat().st_size,
         "holds": type(model).__name__,
         "versions": meta.get("versions", {}),
+        "columns": columns_of(model) if schema is None else schema.columns,
         "features": columns_of(model),
         "schema": None if schema is None else schema.to_dict(),
         "site_states": False,
@@ -88,7 +89,7 @@ def _federation(model: Any) -> dict[str, Any]:
         "rounds": int(model.n_rounds_),
         "nodes": len(server.nodes),
         "clusters": int(model.n_clusters_),
-        "stability": _stability(server),
+        "verdict": _verdict(model),
         "seed": server.random_state,
         "sites": sites,
         "site_states": bool(model.sites_),
@@ -117,16 +118,15 @@ def _dearest(sites: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _stability(server: Any) -> dict[str, Any] | None:
-    """How stable clusters are, in all and one by one; None where the server or so few nodes do not tell."""
-    from fcac.federation.replay import stability_of
-
-    found = stability_of(server)
-    if found is None or math.isnan(found.overall):
-        return None
+def _verdict(model: Any) -> dict[str, Any]:
+    """How many clusters, how sure, and what to beware of, as the report and `summary()` have it."""
+    found = model.verdict_
     return {
-        "overall": round(found.overall, 3),
-        "clusters": {str(k): None if math.isnan(v) else round(v, 3) for k, v in found.of_cluster.items()},
+        "headline": found.headline,
+        "probability": found.probability,
+        "alternatives": [{"clusters": a.n_clusters, "probability": a.probability} for a in found.alternatives],
+        "sure": {str(k): round(value, 3) for k, value in found.of_cluster.items()},
+        "cautions": [{"kind": c.kind, "serious": c.serious, "text": c.text} for c in found.cautions],
     }
 
 
@@ -140,15 +140,16 @@ def show(facts: dict[str, Any]) -> None:
         "Codebook": "a codebook: labelled nodes, for predict only",
     }
     say(f"{facts['file']}: {words.get(facts['holds'], 'a ' + facts['holds'] + ' model')}, {_size(facts['bytes'])}")
+    if "verdict" in facts:
+        say(f"  {facts['verdict']['headline']}")
+        for caution in facts["verdict"]["cautions"]:
+            say(f"  - {caution['text']}")
     server = f" ({facts['server']} server)" if "server" in facts else ""
     say(f"  clusters     {facts['clusters']:,} in {counted(facts['nodes'], 'node')}{server}")
-    if facts.get("stability"):
-        overall, each = facts["stability"]["overall"], facts["stability"]["clusters"]
-        weakest = min((k for k, value in each.items() if value is not None), key=each.__getitem__)
-        say(f"  stability    {overall:.2f}; least stable: cluster {weakest} ({each[weakest]:.2f})")
     if "rounds" in facts:
         say(f"  rounds       {facts['rounds']:,}")
-    say(f"  features     {facts['n_features']:,}{_names(facts['features'])}")
+    known = facts["columns"]
+    say(f"  columns      {facts['n_features'] if known is None else len(known):,}{_names(known)}")
     if facts["schema"] is not None:
         say("  schema       included; update and predict use it")
     if "sites" in facts:

@@ -184,13 +184,12 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
     adds_up = {
         "all": "with everything",
         "ids": "per person",
-        "partition": "within its part",
+        "partition": "for everybody",
         "alongside": "once for all",
     }
     for entry in entries:
         is_change = entry["rho"] == 0
         what = entry["what"] + ("" if entry["completed"] else " (not sent: interrupted)")
-        part = f" ({entry['partition']})" if entry.get("partition") else ""
         table.add_row(
             str(entry["number"]),
             entry["time"].replace("T", " ").removesuffix("+00:00"),
@@ -198,6 +197,6 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
             "" if entry["round"] is None else str(entry["round"]),
             "" if is_change else f"{entry['epsilon']:.2f}",
             what,
-            "" if is_change else adds_up[entry["counted"]] + part,
+            "" if is_change else adds_up[entry["counted"]],
         )
     Console(highlight=False, soft_wrap=False).print(table)

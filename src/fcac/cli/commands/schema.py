@@ -22,7 +22,6 @@ def schema(
     ] = None,
     drop: opt.Drop = None,
     site_column: opt.SiteColumn = None,
-    label_column: opt.LabelColumn = None,
     query: opt.Query = None,
     read: opt.Read = None,
     suggestions: Annotated[
@@ -75,7 +74,7 @@ def schema(
         raise BadUse("--levels reads the data, --no-suggestions does not: leave out one of the two")
     if out is not None:
         check_out(out, force)
-    apart = [name for name in (site_column, label_column, *(drop or [])) if name is not None]
+    apart = [name for name in (site_column, *(drop or [])) if name is not None]
     with Progress("reading") as progress:
         text = draft_schema(
             data,

@@ -21,19 +21,12 @@ def update(
     ] = None,
     site_column: opt.SiteColumn = None,
     site: opt.Site = None,
-    sites: opt.Sites = None,
-    partition: opt.Partition = "iid",
-    label_column: opt.LabelColumn = None,
-    alpha: opt.Alpha = 0.5,
-    classes_per_site: opt.ClassesPerSite = 2,
     query: opt.Query = None,
     read: opt.Read = None,
     engine: opt.Engine = "process",
     master: opt.Master = None,
     record_id: opt.RecordId = None,
-    part: opt.Part = None,
     ledger: opt.MovedLedger = None,
-    seed: opt.Seed = 0,
     exit_code: Annotated[
         bool,
         typer.Option("--exit-code", help="Exit with 3 if a cluster was born, died, split or merged; with 0 if not."),
@@ -68,32 +61,18 @@ def update(
         )
     if spark_engine.check_engine(engine, master):
         spark_engine.refuse(
-            site_column=site_column, site=site, sites=sites, label_column=label_column, query=query, read=read,
-            exit_code=exit_code, report=report,
+            site_column=site_column, site=site, query=query, read=read, exit_code=exit_code, report=report
         )  # fmt: skip
         open_ledger_again(known, ledger)
-        spark_engine.update_on_spark(known, data, master, model if out is None else out, record_id, part)
+        spark_engine.update_on_spark(known, data, master, model if out is None else out, record_id)
         return
-    opt.check_simulated(sites, getattr(known, "privacy", None))
+    columns = None if schema is not None else columns_of(known)
     tables = opt.open_data(
-        data,
-        schema,
-        None if schema is not None else columns_of(known),
-        site_column=site_column,
-        site=site,
-        sites=sites,
-        partition=partition,
-        alpha=alpha,
-        classes_per_site=classes_per_site,
-        label_column=label_column,
-        record_id=record_id,
-        seed=seed,
-        query=query,
-        read=read,
+        data, schema, columns, site_column=site_column, site=site, record_id=record_id, query=query, read=read
     )
     open_ledger_again(known, ledger)
     before = set(known.sites_)
-    learn_and_save(known, tables, schema, out or model, record_id=record_id, part=part, report=report)
+    learn_and_save(known, tables, schema, out or model, record_id=record_id, report=report)
     _tell_lineage(known)
     new = [str(name) for name in known.sites_ if name not in before]
     if new and before:

@@ -32,12 +32,13 @@ class CommunityReadOut(ReadOut):
     title: ClassVar[str] = "communities"
     accepts_n_clusters: ClassVar[bool] = True
     names_last: ClassVar[bool] = True
+    condenses: ClassVar[bool] = True
 
     def __init__(self, n_clusters: int | None = None) -> None:
         super().__init__(n_clusters)
         self._model = Communities(n_clusters)
         self._rounds: dict[SiteName, int] = {}
-        self._asked: tuple[Communities, Codebook, Integers, list[SiteName]] | None = None
+        self._asked: tuple[Communities, Codebook] | None = None
 
     def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
         """Store a round's nodes and cluster anew; the shuffle is for the paper's server only."""
@@ -61,12 +62,12 @@ class CommunityReadOut(ReadOut):
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> CommunityReadOut:
         """Drop the site's nodes and cluster the others; clusters that remain keep their names."""
         other = type(self)(self.n_clusters_wanted)
-        other.blocks = self.blocks
+        other.blocks, other.max_nodes = self.blocks, self.max_nodes
         other._rounds = {name: number for name, number in self._rounds.items() if name != site}
         model = self._copy()
         if site in self._rounds:
             model.drop_site(site)
-            model = model.fit() if model.sites else Communities(self.n_clusters_wanted, blocks=self.blocks)
+            model = model.fit() if model.sites else Communities(self.n_clusters_wanted, self.blocks, self.max_nodes)
         other._model, other.moves = model, self.moves + _moves(self._model, model)
         return other
 
@@ -74,7 +75,7 @@ class CommunityReadOut(ReadOut):
         """A model that can be changed while the present one stays whole; arrays are shared, never written to."""
         fresh = Communities(self.n_clusters_wanted)
         fresh.__dict__.update(self._model.__dict__)
-        fresh.blocks = self.blocks
+        fresh.blocks, fresh.max_nodes = self.blocks, self.max_nodes
         fresh._sites, fresh.lineage = dict(self._model._sites), list(self._model.lineage)
         fresh._noise = dict(self._model._noise)
         return fresh
@@ -143,17 +144,11 @@ class CommunityReadOut(ReadOut):
         return nearest
 
     def _held_by(self, site: SiteName) -> tuple[Codebook, Booleans]:
-        """All nodes as a codebook, and which of them came from this site alone."""
+        """All nodes as a codebook, and which of them stand for rows of this site."""
         if self._asked is None or self._asked[0] is not self._model:
             # cached for one model: preparing the search takes longer than a site's share of it
-            result = self._model._result()
-            owner = np.repeat(np.arange(len(result.sites)), result.sizes)
-            first, last = np.full(len(result.points), len(result.sites)), np.full(len(result.points), -1)
-            np.minimum.at(first, result.point_of, owner)
-            np.maximum.at(last, result.point_of, owner)
-            self._asked = self._model, self._model.codebook(), np.where(first == last, first, -1), list(result.sites)
-        _, book, owner, sites = self._asked
-        return book, owner == sites.index(site)
+            self._asked = self._model, self._model.codebook()
+        return self._asked[1], self._model.points_of(site)
 
     def distances(self, X: Floats, n_threads: int) -> Floats:
         from scipy.spatial.distance import cdist
@@ -164,6 +159,10 @@ class CommunityReadOut(ReadOut):
 
     def inner_nodes(self) -> Booleans | None:
         return self._model.inner_nodes()
+
+    @property
+    def counted_in(self) -> Integers | None:
+        return self._model.counted_in
 
     def predict_with_confidence(self, X: Floats) -> tuple[Integers, Floats]:
         return self._model.predict(X, return_confidence=True)
@@ -199,7 +198,7 @@ class CommunityReadOut(ReadOut):
             parts["deviation"] = np.concatenate([item.deviation for item in noisy])
             parts["count_deviation"] = np.concatenate([item.count_deviation for item in noisy])
         self._model, self._rounds = Communities.from_parts(meta, parts), rounds
-        self.blocks = self._model.blocks
+        self.blocks, self.max_nodes = self._model.blocks, self._model.max_nodes
 
 
 def _moves(before: Communities, after: Communities) -> list[Move]:

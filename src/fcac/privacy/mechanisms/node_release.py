@@ -25,7 +25,7 @@ from fcac.privacy.cell_release import (
     take_steps,
 )
 from fcac.privacy.cell_statistics import MAX_FEATURES, GridBlocks, RowBlocks, Totals, person_weights, to_grid
-from fcac.privacy.ledger import Admission, Ledger, check_partition
+from fcac.privacy.ledger import Admission, Ledger
 from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.record_ids import MANY_VALUES, MultisetHash, canonical_id, check_record_ids
 from fcac.privacy.released_state import ReleasedState, accumulate
@@ -43,7 +43,6 @@ class Prepared:
     site: str
     round: int
     record_ids: list[str] | None
-    partition: str | None
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,6 @@ class NodeRelease(Mechanism):
         round: int = 1,
         *,
         record_ids: Sequence[Any] | None = None,
-        partition: str | None = None,
     ) -> tuple[Floats, Floats, ReleasedState]:
         """Charge the ledger, draw the noise, and return what may leave the site.
 
@@ -188,9 +186,6 @@ class NodeRelease(Mechanism):
         record_ids : sequence, optional
             The id (person) of each row: the promise then holds per person. A person's m rows weigh 1/m each. With a
             ledger, costs add up per person, and the rows of people whose budget is used up are left out.
-        partition : str, optional
-            Name of a part of the data that was defined without looking at values, such as a day. The costs of releases
-            of different parts do not add up.
 
         Returns
         -------
@@ -199,7 +194,7 @@ class NodeRelease(Mechanism):
         state : ReleasedState
             The accumulated result of all releases; `nodes` and `counts` are taken from it.
         """
-        prepared = self.prepare(X, state, site, round, record_ids=record_ids, partition=partition)
+        prepared = self.prepare(X, state, site, round, record_ids=record_ids)
         charged = self.charge(prepared)
         released = self.draw(charged)
         if self.ledger is not None and charged.number is not None:
@@ -214,19 +209,16 @@ class NodeRelease(Mechanism):
         round: int = 1,
         *,
         record_ids: Sequence[Any] | None = None,
-        partition: str | None = None,
     ) -> Prepared:
         """Check all arguments before anything is charged."""
         on_grid, given, n_rows = self._checked(X)
         ids = None if record_ids is None else check_record_ids(record_ids)
         if ids is not None and len(ids) != n_rows:
             raise ValueError(f"record_ids has {len(ids)} entries for {n_rows} rows: one id per row")
-        self._check_request(state, site, round, record_ids is not None, partition)
-        return Prepared(on_grid, given, state, site, int(round), ids, partition)
+        self._check_request(state, site, round)
+        return Prepared(on_grid, given, state, site, int(round), ids)
 
-    def _check_request(
-        self, state: ReleasedState | None, site: str, round: int, has_ids: bool, partition: str | None
-    ) -> None:
+    def _check_request(self, state: ReleasedState | None, site: str, round: int) -> None:
         if state is not None:
             if not isinstance(state, ReleasedState):
                 raise PrivacyError(
@@ -239,11 +231,6 @@ class NodeRelease(Mechanism):
             raise ValueError(f"site must be a non-empty name, got {site!r}")
         if not isinstance(round, int | np.integer) or isinstance(round, bool) or round < 0:
             raise ValueError(f"round must be a whole number >= 0, got {round!r}")
-        if has_ids and partition is not None:
-            raise ValueError("give record_ids or partition, not both")
-        check_partition(partition)
-        if self.ledger is None and partition is not None:
-            raise ValueError("partition is for a ledger: give NodeRelease(ledger=...)")
         self.sampler.check_ready()
 
     def _checked(self, X: Any) -> tuple[Integers | GridBlocks, Floats | MultisetHash, int]:
@@ -291,7 +278,6 @@ class NodeRelease(Mechanism):
             round=prepared.round,
             batch=prepared.given_rows,
             record_ids=prepared.record_ids,
-            partition=prepared.partition,
             what=f"NodeRelease, eps = {self.epsilon:g} at delta = {show(self.delta)}",
             accounting="gaussian",
             receipts=before.receipts,
@@ -312,8 +298,6 @@ class NodeRelease(Mechanism):
         state: ReleasedState | None = None,
         site: str = "site",
         round: int = 1,
-        *,
-        partition: str | None = None,
     ) -> ReleasedState:
         """Release a batch whose rows are added up at other machines of the same owner.
 
@@ -323,19 +307,17 @@ class NodeRelease(Mechanism):
         Parameters
         ----------
         batch : BatchElsewhere
-        state, site, round, partition
+        state, site, round
             As in :meth:`release`.
 
         Returns
         -------
         ReleasedState
         """
-        self._check_request(state, site, round, False, partition)
+        self._check_request(state, site, round)
         ids = batch.ids()
-        if ids is not None and partition is not None:
-            raise ValueError("give record_ids or partition, not both")
         no_rows = np.empty((0, len(self.bounds)))
-        prepared = Prepared(to_grid(no_rows), no_rows, state, site, int(round), ids, partition)
+        prepared = Prepared(to_grid(no_rows), no_rows, state, site, int(round), ids)
         # What is asked first is public. Added up before anything is charged, it shows whether the rows can be read.
         checked = {} if ids is not None else {0: batch.totals(next(self._growth(prepared, self.rho)))}
         rho, admission, account = self._admit(prepared)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.exceptions import DataError
 from fcac.tables.gap_words import ALWAYS
-from fcac.tables.kind import ROOM, Encoded, Kind, as_text, kind_in_words, refuse, spread_of, whole_array
+from fcac.tables.kind import ROOM, Encoded, Kind, as_text, refuse, spread_of
 
 if TYPE_CHECKING:
     from fcac.tables.column import Column
@@ -55,8 +54,6 @@ class Category(Kind):
 
     def bounds(self, column: Column) -> list[tuple[float, float]] | None:
         levels = self._levels(column)
-        if column.kind is None:
-            return [(0.0, 1.0)] * len(levels or ())
         # as wide beside the levels as the bounds of a number are beside its spread
         wide = spread_of(column) * math.sqrt(12.0)
         if levels is None:
@@ -66,10 +63,8 @@ class Category(Kind):
     def encode(self, column: Column, values: Any) -> Encoded:
         import pyarrow as pa
 
-        if column.kind is None and not _is_named(values):
-            raise DataError(f"column {column.name!r} has {kind_in_words(values.type)}, but its categories are text")
-        # a level that is listed is a level, whatever it is called; the schemas of 0.1.0 know the empty gap only
-        gaps = frozenset() if column.kind is None else ALWAYS - frozenset(self._levels(column) or ())
+        # a level that is listed is a level, whatever it is called
+        gaps = ALWAYS - frozenset(self._levels(column) or ())
         found = as_text(column, values, "categories", gaps).dictionary_encode()
         names = found.dictionary.to_pylist()
         codes = np.asarray(found.indices.fill_null(-1).cast(pa.int64()).to_numpy(zero_copy_only=False))
@@ -79,8 +74,7 @@ class Category(Kind):
             table[number], other[number] = self._code(column, name)
         # written level by level into columns: nothing of the size of the batch is transposed
         features = np.ascontiguousarray(table.T)[:, codes]
-        n_other = int(other[codes].sum())
-        return Encoded(features, n_other, 0) if column.kind is None else Encoded(features, 0, n_other)
+        return Encoded(features, 0, int(other[codes].sum()))
 
     def decode(self, column: Column, features: Floats) -> Floats:
         return features / self._height(column)
@@ -94,9 +88,7 @@ class Category(Kind):
         return column.features or CODE_FEATURES
 
     def _height(self, column: Column) -> float:
-        """Value of a level's own feature; the schemas of 0.1.0, which name no kind, have 1."""
-        if column.kind is None:
-            return 1.0
+        """Value of a level's own feature."""
         levels = self._levels(column)
         mixed = 1.0 - 1.0 / len(levels) if levels is not None and len(levels) > 1 else 1.0
         return spread_of(column) / math.sqrt(mixed)
@@ -130,11 +122,3 @@ def _signs(level: str, n: int) -> Floats:
     bits = np.unpackbits(np.frombuffer(digest, np.uint8))[:n]
     signs: Floats = 2.0 * bits.astype(np.float64) - 1.0
     return signs / math.sqrt(n)
-
-
-def _is_named(values: Any) -> bool:
-    """Whether values are names, for the schemas of 0.1.0."""
-    import pyarrow as pa
-
-    kind = whole_array(values).type
-    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))

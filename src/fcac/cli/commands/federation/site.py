@@ -41,19 +41,6 @@ def site(
             show_default=False,
         ),
     ] = None,
-    part_column: Annotated[
-        str | None,
-        typer.Option(
-            "--part-column",
-            help="Column that names the part of the data a row belongs to (a day), defined without looking at values: "
-            "the costs of different parts do not add up.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ] = None,
-    part_by_file: Annotated[
-        bool, typer.Option("--part-by-file", help="Every file is such a part (one file per day).")
-    ] = False,
     query: opt.Query = None,
     new_by: Annotated[
         str | None,
@@ -83,7 +70,7 @@ def site(
     New files, and lines added at the end of files, are new; in a database, rows are new whose value in the column
     [bold]--new-by[/bold] is above that of the last round. Rows never leave; with [bold]--epsilon[/bold], what leaves
     is differentially private per record, and each round is charged to the ledger in the state directory. The site
-    decides this, not the server. The costs of rounds add up, unless you name a record id or parts.
+    decides this, not the server. The costs of rounds add up, for each person if you name a record id.
 
     [bold]Examples[/bold]
 
@@ -107,10 +94,8 @@ def site(
         raise BadUse("--budget needs --epsilon")
     if agree is not None and not 0 < agree < float("inf"):
         raise BadUse("--agree must be above 0: the privacy cost of one agreement")
-    if epsilon is None and (record_id or part_column or part_by_file):
-        raise BadUse("--record-id, --part-column and --part-by-file determine how costs add up: they need --epsilon")
-    if sum([record_id is not None, part_column is not None, part_by_file]) > 1:
-        raise BadUse("give only one of --record-id, --part-column and --part-by-file")
+    if epsilon is None and record_id:
+        raise BadUse("--record-id determines how costs add up: it needs --epsilon")
     if epsilon is not None and not epsilon > 0:
         raise BadUse("--epsilon must be above 0")
     from fcac.cli.commands.federation.consent import consent
@@ -127,14 +112,12 @@ def site(
     with PlainErrors(), processes.stopped_by_signals():
         if not is_address(data) and not Path(data).exists():
             raise ValueError(f"--data {data}: there is no such file or directory")
-        if part_by_file and is_address(data):
-            raise ValueError("--part-by-file: a database has no files; name the parts by --part-column")
         look_for_changes(bundle, note)
         dearest = max((cost for cost in (epsilon, agree) if cost is not None), default=None)
         total, origin = (None, "") if dearest is None else budget_of(folder, dearest, budget)
         settings = site_settings(
             bundle, data, folder, epsilon=epsilon, budget=total, delta=delta, record_id=record_id,
-            part_column=part_column, part_by_file=part_by_file, agree=agree,
+            agree=agree,
             read=ReadOptions.parse(read or [], query=query, new_by=new_by).to_dict(),
         )  # fmt: skip
         consent(settings, yes)
@@ -160,6 +143,4 @@ def site(
 def _adding_up(settings: Any) -> str:
     if settings.record_id is not None:
         return f"per person (column {settings.record_id})"
-    if settings.part_column is not None:
-        return f"per part (column {settings.part_column})"
-    return "per file" if settings.part_by_file else "for everybody"
+    return "for everybody"

@@ -1,4 +1,4 @@
-"""The columns of the user's table: which features each became, and its values in the units of the table."""
+"""Columns as people read them: which features each became, and its values in the units of the table."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CIRCLES = {"month": _MONTHS, "weekday": _WEEKDAYS, "hour": tuple(f"{hour}:00" f
 
 
 @dataclass(frozen=True)
-class ReportColumn:
-    """One column of the table, as the report shows it.
+class ShownColumn:
+    """One column of the table, as a summary or a report shows it.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class ReportColumn:
         return percent(gap) if self.kind in ("category", "share") else figure(gap)
 
 
-def columns_of(schema: Any, names: Sequence[str]) -> list[ReportColumn]:
+def columns_of(schema: Any, names: Sequence[str]) -> list[ShownColumn]:
     """Return the columns behind features, without those whose features mean nothing to a reader.
 
     Those are texts and categories without a list of levels, which became codes.
@@ -86,56 +86,56 @@ def columns_of(schema: Any, names: Sequence[str]) -> list[ReportColumn]:
 
     Examples
     --------
-    >>> from fcac.report.columns import columns_of
+    >>> from fcac.tables.shown_column import columns_of
     >>> from fcac.tables.schema import Column, Schema
     >>> schema = Schema([Column("age", min=0, max=100, scaling="range"), Column("ward", categories=("a", "b"))])
     >>> [(c.name, c.kind, c.features) for c in columns_of(schema, schema.feature_names)]
     [('age', 'number', (0,)), ('ward', 'category', (1, 2))]
     """
     if schema is None:
-        return [ReportColumn(str(name), "number", (j,)) for j, name in enumerate(names)]
+        return [ShownColumn(str(name), "number", (j,)) for j, name in enumerate(names)]
     found, at = [], 0
     for field in schema.fields:
         positions = tuple(range(at, at + len(field.feature_names)))
         at += len(positions)
         if positions:
             found += _columns_of_field(field, positions)
-    return found or [ReportColumn(str(name), "number", (j,)) for j, name in enumerate(names)]
+    return found or [ShownColumn(str(name), "number", (j,)) for j, name in enumerate(names)]
 
 
-def _columns_of_field(field: Any, positions: tuple[int, ...]) -> list[ReportColumn]:
+def _columns_of_field(field: Any, positions: tuple[int, ...]) -> list[ShownColumn]:
     kind, unit = getattr(field, "kind", None), str(getattr(field, "unit", None) or "")
     levels = tuple(getattr(field, "groups", None) or field.categories or ())
     if levels and len(levels) == len(positions):
         # schemas that name no kind have 1 for a category, and nothing to decode
         decode = None if kind is None else field.unscaled
-        return [ReportColumn(field.name, "category", positions, levels, decode=decode)]
+        return [ShownColumn(field.name, "category", positions, levels, decode=decode)]
     if kind in (None, "number"):
-        return [ReportColumn(field.name, "number", positions, unit=unit, decode=field.unscaled)]
+        return [ShownColumn(field.name, "number", positions, unit=unit, decode=field.unscaled)]
     if kind == "boolean":
-        return [ReportColumn(field.name, "share", positions, decode=field.unscaled)]
+        return [ShownColumn(field.name, "share", positions, decode=field.unscaled)]
     if kind == "ordinal":
-        return [ReportColumn(field.name, "ordinal", positions, tuple(field.order), decode=field.unscaled)]
+        return [ShownColumn(field.name, "ordinal", positions, tuple(field.order), decode=field.unscaled)]
     if kind == "date":
         return _dates(field, positions)
     if kind in ("category", "text"):
         return []
     # a kind without words of its own here: its value, or each of its features as it is clustered
     if len(positions) == 1:
-        return [ReportColumn(field.name, "number", positions, unit=unit, decode=field.unscaled)]
-    return [ReportColumn(name, "number", (j,)) for name, j in zip(field.feature_names, positions, strict=True)]
+        return [ShownColumn(field.name, "number", positions, unit=unit, decode=field.unscaled)]
+    return [ShownColumn(name, "number", (j,)) for name, j in zip(field.feature_names, positions, strict=True)]
 
 
-def _dates(field: Any, positions: tuple[int, ...]) -> list[ReportColumn]:
+def _dates(field: Any, positions: tuple[int, ...]) -> list[ShownColumn]:
     if not field.parts:
         first = 0.0 if field.since is None else _days(field.since)
-        return [ReportColumn(field.name, "date", positions, decode=lambda own: field.unscaled(own) + first)]
+        return [ShownColumn(field.name, "date", positions, decode=lambda own: field.unscaled(own) + first)]
     columns = []
     for number, part in enumerate(field.parts):
         steps = _CIRCLES[part]
         name = f"{field.name} ({part})"
         decode = partial(_on_circle, n_steps=len(steps))
-        columns.append(ReportColumn(name, "category", positions[2 * number : 2 * number + 2], steps, decode=decode))
+        columns.append(ShownColumn(name, "category", positions[2 * number : 2 * number + 2], steps, decode=decode))
     return columns
 
 
@@ -156,7 +156,7 @@ def figure(value: float) -> str:
 
     Examples
     --------
-    >>> from fcac.report.columns import figure
+    >>> from fcac.tables.shown_column import figure
     >>> figure(0.012345), figure(88.12), figure(-4321.9), figure(30303.0), figure(1.5e9)
     ('0.0123', '88.1', '−4,322', '30,303', '1.50e+09')
     """
@@ -178,7 +178,7 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> from fcac.report.columns import percent
+    >>> from fcac.tables.shown_column import percent
     >>> percent(0.5), percent(0.034), percent(0.0004)
     ('50 %', '3.4 %', '0.04 %')
     """
@@ -192,7 +192,7 @@ def day(value: float) -> str:
 
     Examples
     --------
-    >>> from fcac.report.columns import day
+    >>> from fcac.tables.shown_column import day
     >>> day(19_800.4)
     '18 Mar 2024'
     """
