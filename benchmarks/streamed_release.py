@@ -88,9 +88,8 @@ def main() -> None:
 
 
 def _as_site(folder: Path, schema: Path, table: Path) -> None:
-    from fcac.flower.service import site_settings, store_settings
-
     from fcac.deployment import study
+    from fcac.deployment.site_setup import site_settings, store_settings
 
     root = study.init(folder / f"study-{os.getpid()}", ["north"], schema)
     state = folder / f"state-{os.getpid()}"

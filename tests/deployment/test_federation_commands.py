@@ -49,12 +49,10 @@ def test_init_of_a_summed_study(tmp_path: Path, schema: Path, capsys: pytest.Cap
     assert run(["federation", "init", str(root), *arguments]) == 0
     told = capsys.readouterr()
     assert "--epsilon 2" in told.out
-    assert "study.key signs the list of sites" in told.err
     summing = FederationSettings.load(root).summing
     assert summing is not None
     assert (summing.epsilon, summing.tolerance, summing.least) == (2.0, 1, 4)
     assert stat.S_IMODE((root / "bundles" / "a" / "summing.key").stat().st_mode) == 0o600
-    assert stat.S_IMODE((root / "ca" / "study.key").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
@@ -224,7 +222,7 @@ def test_a_site_says_what_is_wrong_before_it_starts(
             2,
             "no column nobody, which was named for the ledger",
         ),
-        (["--no-privacy", "--record-id", "who"], 2, "they need --epsilon"),
+        (["--no-privacy", "--record-id", "who"], 2, "it needs --epsilon"),
         (["--epsilon", "1", "--part-by-file"], 2, "--record-id"),
     ):
         assert run([*site, *extra]) == code

@@ -275,6 +275,7 @@ class HubService:
                     data = await self._read_letter(waiting.letter)
                     if data is not None and not self._stopped.is_set():
                         self.counts["messages_handed_out"] += 1
+                        self.counts["message_bytes"] += len(data)
                         headers = {"X-Fcac-Letter": waiting.letter, "X-Fcac-Seconds": f"{waiting.left:.0f}"}
                         return web.Response(body=data, headers=headers)
                 caller.woken.clear()

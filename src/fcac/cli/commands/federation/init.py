@@ -136,8 +136,6 @@ def init(
         say(f"4. here:           fcac federation accept {root} NAME, after comparing fingerprints aloud")
         return
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
-    if summing is not None:
-        note(f"note: {root / 'ca' / 'study.key'} signs the list of sites: keep it off the hub's machine, with ca.key")
     chosen = "E" if summing is None else f"{summing.epsilon:g}"
     say(f"1. here:           fcac federation server {root}")
     site_options = f"--data DATA --state STATE --epsilon {chosen} --budget B"

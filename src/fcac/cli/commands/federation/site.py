@@ -61,6 +61,12 @@ def site(
             show_default=False,
         ),
     ] = None,
+    settings_only: Annotated[
+        bool,
+        typer.Option(
+            "--settings-only", help="Agree, write the settings and stop: something else carries the messages."
+        ),
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Agree, without being asked, to the columns and bounds that the study uses.")
     ] = False,
@@ -135,6 +141,9 @@ def site(
         if waits:
             say("The schema has no bounds yet: this site answers no round before the sites have agreed on them.")
         stored = store_settings(settings)
+        if settings_only:
+            say(f"The settings are in {stored}.")
+            return
         link = SiteLink(bundle, settings, stored, say)
         say(f"Connecting to {link.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
         become(bundle, stored)
