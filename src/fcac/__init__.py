@@ -15,55 +15,12 @@ from fcac import _lazy
 from fcac._version import __version__ as __version__
 
 if _TYPE_CHECKING:
-    from fcac import (
-        art,
-        cli,
-        clusters,
-        codebook,
-        deployment,
-        exceptions,
-        federation,
-        flower,
-        model,
-        nodes,
-        novelty,
-        paper,
-        persistence,
-        privacy,
-        report,
-        search,
-        spark,
-        tables,
-    )
+    from fcac import exceptions, privacy, report, spark, tables
     from fcac.art.clusterers import CAE, CAEFC, CAPlus
     from fcac.model import FCAC, load, save
 
-__all__ = [
-    "CAE",
-    "CAEFC",
-    "FCAC",
-    "CAPlus",
-    "art",
-    "cli",
-    "clusters",
-    "codebook",
-    "deployment",
-    "exceptions",
-    "federation",
-    "flower",
-    "load",
-    "model",
-    "nodes",
-    "novelty",
-    "paper",
-    "persistence",
-    "privacy",
-    "report",
-    "save",
-    "search",
-    "spark",
-    "tables",
-]
+# what users call; other packages are imported by their names
+__all__ = ["CAE", "CAEFC", "FCAC", "CAPlus", "exceptions", "load", "privacy", "report", "save", "spark", "tables"]
 
 __getattr__, __dir__ = _lazy.attach(
     __name__,

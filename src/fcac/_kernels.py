@@ -52,18 +52,8 @@ def kernel(function: Callable[..., Any]) -> Any: ...
 @overload
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]: ...
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a function that Python calls, and cache the machine code for later processes.
+    """Compile a function that Python calls, and cache the machine code; options are those of `numba.njit`.
 
-    Parameters
-    ----------
-    function : callable, optional
-        Omitted when the decorator is used with options.
-    **options
-        Options of `numba.njit`, such as ``error_model``, ``fastmath`` and ``parallel``.
-
-    Examples
-    --------
-    >>> from fcac._kernels import kernel
     >>> @kernel
     ... def total(values):
     ...     result = 0.0
@@ -87,15 +77,7 @@ def inner_kernel(function: Callable[..., Any]) -> Any: ...
 @overload
 def inner_kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]: ...
 def inner_kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a function that only kernels call; it cannot be called from Python.
-
-    Parameters
-    ----------
-    function : callable, optional
-        Omitted when the decorator is used with options.
-    **options
-        Options of `numba.njit`, such as ``error_model``, ``fastmath`` and ``inline``.
-    """
+    """Compile a function that only kernels call; it cannot be called from Python. Options as for `kernel`."""
     if function is None:
         return lambda decorated: inner_kernel(decorated, **options)
     return njit(**{**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options})(function)

@@ -25,27 +25,30 @@ _BLOCK_BYTES = 8_000_000
 class Rows:
     """A table of numbers that can be read block by block.
 
-    The constructor checks the shape of the table (two-dimensional, numeric, not sparse) and every value; the errors are
-    those of scikit-learn, but name the column. Blocks are views where the data are C-contiguous float64 already.
-
-    Parameters
-    ----------
-    X : array-like, data frame of pandas or polars, Arrow table or memory map
-    estimator : object or str
-        Its name appears in error messages.
-    allow_empty : bool
-        Accept zero rows (a site may have nothing new).
-    allow_gaps : bool
-        Accept NaN, which then means a gap.
+    The constructor checks the shape of the table (two-dimensional, numeric) and every value; the errors are those of
+    scikit-learn, but name the column and `estimator`. Blocks are views where the data are C-contiguous float64 already.
+    Zero rows, gaps (NaN) and sparse matrices, of which one block at a time is dense, are errors unless allowed.
     """
 
-    def __init__(self, X: Any, estimator: Any = None, *, allow_empty: bool = False, allow_gaps: bool = False) -> None:
+    def __init__(
+        self,
+        X: Any,
+        estimator: Any = None,
+        *,
+        allow_empty: bool = False,
+        allow_gaps: bool = False,
+        allow_sparse: bool = False,
+    ) -> None:
         self._gaps = allow_gaps
         X = arrow_if_polars(X)
         if is_arrow(X):
             X = as_arrow_table(X)
             self._slice = _slice_arrow
             self.n_rows, self.n_features = X.num_rows, X.num_columns
+        elif allow_sparse and is_sparse(X):
+            X = X.tocsr()
+            self._slice = _slice_sparse
+            self.n_rows, self.n_features = X.shape
         elif is_frame(X):
             refuse_wrong_columns(X)
             self._slice = _slice_frame
@@ -111,6 +114,11 @@ class Rows:
 def is_frame(X: Any) -> bool:
     """Whether X is a pandas frame, or anything that can be used as one."""
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix of SciPy, of any format."""
+    return hasattr(X, "tocsr") and getattr(X, "ndim", 0) == 2
 
 
 def arrow_if_polars(X: Any) -> Any:
@@ -249,6 +257,10 @@ def _slice_array(X: Any, start: int, stop: int) -> Any:
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X[start:stop].astype(np.float64), np.nan)  # masked values count as missing
     return X[start:stop]
+
+
+def _slice_sparse(X: Any, start: int, stop: int) -> Any:
+    return X[start:stop].toarray()
 
 
 def _slice_frame(X: Any, start: int, stop: int) -> Any:

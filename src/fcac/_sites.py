@@ -42,13 +42,8 @@ def order_key(name: Any) -> tuple[int, Any, str]:
 
 
 def in_reading_order(names: Iterable[Any]) -> list[Any]:
-    """Sort site names as people read them: "site 2" before "site 10".
+    """Sort site names as people read them, for lists that are shown; computations use :func:`site_order`.
 
-    For lists that are shown. Computations use :func:`site_order`, which is part of what makes results repeatable.
-
-    Examples
-    --------
-    >>> from fcac._sites import in_reading_order
     >>> in_reading_order(["site 10", "site 2", "north", 3])
     [3, 'north', 'site 2', 'site 10']
     """

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 def counted(n: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun.
 
-    Examples
-    --------
-    >>> from fcac._text import counted
     >>> counted(1, "site"), counted(1200, "row"), counted(2, "community", "communities")
     ('1 site', '1,200 rows', '2 communities')
     """
@@ -20,9 +17,6 @@ def counted(n: int, one: str, many: str | None = None) -> str:
 def duration(seconds: float) -> str:
     """Return a duration as readable text.
 
-    Examples
-    --------
-    >>> from fcac._text import duration
     >>> duration(0.25), duration(75), duration(7300)
     ('0.2 s', '1 min 15 s', '2 h 1 min')
     """
@@ -39,9 +33,6 @@ def duration(seconds: float) -> str:
 def listed(names: Sequence[str], most: int = 8) -> str:
     """Return names as a comma-separated list of limited length.
 
-    Examples
-    --------
-    >>> from fcac._text import listed
     >>> listed(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
@@ -50,15 +41,12 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def plain(text: str, most: int = 300) -> str:
-    """Return text from elsewhere in a form that can be shown: on one line, of limited length, without escapes.
+    r"""Return text from elsewhere in a form that can be shown: on one line, of limited length, without escapes.
 
     Everything that does not print (control characters, terminal escapes, marks that change the writing direction,
     halves of characters) becomes a question mark.
 
-    Examples
-    --------
-    >>> from fcac._text import plain
-    >>> plain("north\\x1b[31m\\n"), plain("abcdef", most=4)
+    >>> plain("north\x1b[31m\n"), plain("abcdef", most=4)
     ('north?[31m?', 'abc…')
     """
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[: most + 1])

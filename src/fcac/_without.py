@@ -6,15 +6,10 @@ import sys
 
 
 def leave_out(package: str) -> None:
-    """Make every later import of a package fail with ModuleNotFoundError, which optional uses of it expect.
+    """Make every later import of a package fail with ModuleNotFoundError, unless it is loaded already.
 
     A None in ``sys.modules`` would not do: compiled modules take it for the package itself, as pyarrow does with pandas
     when it builds an array of texts.
-
-    Parameters
-    ----------
-    package : str
-        Ignored if it is loaded already.
     """
 
     class Without:

@@ -36,21 +36,8 @@ _FARTHER_OUT = 0.001
 
 
 def is_novel(position: NDArray[Any], distance: Floats, reach: Floats) -> NDArray[np.bool_]:
-    """Tell for every row whether it is unlike anything seen.
+    """Tell for every row, from its nearest prototype and the distance to it, whether it is unlike anything seen.
 
-    Parameters
-    ----------
-    position : array of int, shape (n,)
-        Nearest prototype of each row.
-    distance : array of shape (n,)
-        Distance to it.
-    reach : array of shape (K,)
-        Reach of every prototype.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.novelty import is_novel
     >>> is_novel(np.array([0, 1]), np.array([2.0, 2.0]), reach=np.array([1.0, 3.0])).tolist()
     [True, False]
     """
@@ -62,16 +49,8 @@ def reach_from_spacing(nearest: NDArray[Any], squared: Floats, spacing: Floats) 
     """Return the reach of every node, from how densely nodes lie around it.
 
     It is the same multiple of the spacing everywhere: the smallest from 1 on within which 99.9 % of the nodes lie of
-    the node nearest to them.
-
-    Parameters
-    ----------
-    nearest : array of int, shape (K,)
-        The other node nearest to each node.
-    squared : array of shape (K,)
-        Squared distance to it.
-    spacing : array of shape (K,)
-        Squared distance of every node to the farthest of its listed neighbours.
+    the node nearest to them. `squared` is the squared distance to that node, `spacing` that to the farthest listed
+    neighbour.
     """
     around = spacing[nearest]
     ratio = np.sqrt(np.divide(squared, around, out=np.full(len(squared), np.inf), where=around > 0))
@@ -86,22 +65,8 @@ def reach_of_means(n_means: int, position: NDArray[Any], distance: Floats, reach
     """Return the reach of means that stand for nodes: as far as the nodes around each of them reach.
 
     A row at the edge of a node's reach may lie on any side of the node. It is taken to lie at a right angle to the
-    direction from the mean to the node, as nearly all directions do where there are many features.
-
-    Parameters
-    ----------
-    n_means : int
-    position : array of int, shape (K,)
-        Nearest mean of each node.
-    distance : array of shape (K,)
-        Distance to it.
-    reach : array of shape (K,)
-        Reach of each node.
-
-    Returns
-    -------
-    reach : array of shape (n_means,)
-        A mean nearest to no node reaches as far as the one that reaches least.
+    direction from the mean to the node, as nearly all directions do where there are many features. A mean nearest to no
+    node reaches as far as the one that reaches least.
     """
     covered = np.full(n_means, -np.inf)
     np.maximum.at(covered, position, np.hypot(distance, reach))
@@ -112,15 +77,8 @@ def reach_of_means(n_means: int, position: NDArray[Any], distance: Floats, reach
 class Calibration:
     """How far fresh rows lie from the prototypes: for every share of rows, the distance that this share exceeds.
 
-    Parameters
-    ----------
-    distances : array of shape (49,)
-        Distances that 1 in 10,000 to all of the rows exceed, in equal steps of the logarithm.
+    `distances` are those that 1 in 10,000 to all of the rows exceed, in 49 equal steps of the logarithm.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.novelty import Calibration
     >>> measured = np.random.default_rng(0).exponential(size=100_000)
     >>> reach = Calibration.of(measured, np.ones(100_000)).reach(0.01)
     >>> bool(abs((measured > reach).mean() - 0.01) < 1e-4)
@@ -160,16 +118,8 @@ class Calibration:
 class MeasuredNovelty(NamedTuple):
     """What a model was told about how far usual rows lie from its nodes; it holds until the model learns again.
 
-    Attributes
-    ----------
-    nodes : Calibration
-        For the nodes of the model.
-    means : Calibration or None
-        For the codebook of means that is exported where nodes may not be; None where nodes are always exported.
-    epsilon, delta : float or None
-        What the release of distances has cost each site; None if no noise was added.
-    n_sites : int or None
-        Sites that took part in the release.
+    `means` is for the codebook that is exported where nodes may not be, None where they may. `epsilon`, `delta` and
+    `n_sites` say what a noised release of distances has cost each of so many sites; None without noise.
     """
 
     nodes: Calibration

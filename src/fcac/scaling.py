@@ -1,56 +1,186 @@
-"""The scale of each feature in a distance: what the condenser of rows and the read-out of nodes both measure with."""
+"""The scale of each feature in a distance: what the condenser of rows and the read-out of nodes both measure with.
+
+Columns in one unit are compared as they are: their spreads carry meaning, as those of pixels, counts or coordinates do.
+Columns in different units, as age and income, cannot be compared before each is divided by its spread. Which of the two
+a table is shows in quantities that have a unit: if the spreads of all columns are of one order, or the quotients of
+variance and mean of columns that reach down to zero (as counts, shares, levels and brightness do: a Poisson count has a
+quotient of one), the columns share a unit.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fcac._kernels import kernel
-from fcac._typing import Floats
+from fcac._typing import Booleans, Floats
 
-# Features are put on one scale if the distance would otherwise listen to fewer than this share of them. Above it they
-# are brought nearer to each other, in steps of a quarter: the fewer are heard, the more. But not if no more features
-# than these go unheard: among few features one of large spread likely is the one that tells clusters apart.
-_HEARD_SHARE, _STEP, _UNHEARD = 1 / 3, 1 / 4, 2.5
+#: What a user may ask for.
+SCALES = ("auto", "none", "standard", "robust")
+
+# Columns share a unit if the mean of their variances is at most so many times the geometric mean (the two agree if all
+# are equal: Bartlett's statistic). Among two columns spreads may then differ eightfold: more is rare in one unit.
+_ONE_UNIT = 4.0
+# Columns reach down to zero if what lies below their smallest values is at most this share of their means.
+_AT_ZERO = 0.1
+# A column whose spread is this share of the largest is constant, and what varies in it is the rounding of numbers.
+_CONSTANT = 1e-10
+# The middle half of a normal column is so many standard deviations wide.
+_MIDDLE_HALF = 1.349
 # From this many nodes on means and variances are summed without copies of all nodes.
 _SUMMED_FROM = 20_000
 
 
-def feature_scales(nodes: Floats, counts: Floats) -> Floats:
-    """Return a factor for every feature.
+class Columns(NamedTuple):
+    """What the scale of features is decided from.
 
-    The effective number of features in a squared distance is (sum of variances) squared over the sum of squared
-    variances. If that is less than a third of the features that vary at all, a few of large spread drown out the rest,
-    and every feature is divided by its spread. If all are heard nothing is changed, nor if all but one or two are; in
-    between every feature is divided by a power of its spread, one half if half of them are heard. Variances are
-    rounded to powers of two and that power to quarters, so that a few new nodes hardly ever change the metric.
+    Attributes
+    ----------
+    mean, variance : ndarrays of shape (d,)
+    low : ndarray of shape (d,)
+        Smallest value.
+    middle : ndarray of shape (d,), or None
+        Width of the middle half, where it was asked for.
+    """
+
+    mean: Floats
+    variance: Floats
+    low: Floats
+    middle: Floats | None = None
+
+    @classmethod
+    def of(cls, means: Floats, weights: Floats, squares: Floats | None = None, scale: str = "auto") -> Columns:
+        """Return what is known of the columns from weighted means of rows.
+
+        Parameters
+        ----------
+        means : ndarray of shape (n, d)
+        weights : ndarray of shape (n,) or (n, d)
+            Records behind each mean; behind each value of it, if there are gaps.
+        squares : ndarray of shape (n, d), optional
+            Sum of squared deviations of the records from their means.
+        scale : str
+            For which scale: the middle half is known for "robust" only.
+        """
+        if weights.ndim == 1:
+            mean, variance = moments(means, weights)
+            total, low = weights.sum(), means.min(axis=0)
+        else:
+            total = np.maximum(weights.sum(axis=0), 1e-300)
+            mean = (means * weights).sum(axis=0) / total
+            variance = (weights * (means - mean) ** 2).sum(axis=0) / total
+            low = np.where(weights > 0, means, np.inf).min(axis=0)
+        if squares is not None:
+            variance = variance + squares.sum(axis=0) / total
+        return cls(mean, variance, low, _middle_halves(means, weights) if scale == "robust" else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How columns were made comparable.
+
+    Attributes
+    ----------
+    kind : {"none", "standard", "robust", "noise", "columns"}
+        Columns as they are; divided by their spread; divided by the width of their middle half; measured in units of
+        the noise that was added to them; or, where there are categories, each column brought to one scale.
+    factors : ndarray of shape (d,)
+        What each feature is multiplied with in a distance.
+    sentence : str
+        What was done and why, without a full stop.
+    """
+
+    kind: str
+    factors: Floats
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def check_scale(scale: Any) -> str:
+    """Return the name of a scale, or say with a ``ValueError`` which there are."""
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(map(repr, SCALES))}; it is {scale!r}")
+    return str(scale)
+
+
+def scaling_of(columns: Columns, scale: str = "auto") -> Scaling:
+    """Return the scale of every column.
+
+    Spreads are rounded to powers of the root of two, so that a few new nodes hardly ever change the metric.
 
     Parameters
     ----------
-    nodes : ndarray of shape (n, d)
-    counts : ndarray of shape (n,)
-        Records behind each node.
-
-    Returns
-    -------
-    factors : ndarray of shape (d,)
+    columns : Columns
+    scale : {"auto", "none", "standard", "robust"}
+        "auto" divides columns by their spread if they are in different units, see :mod:`fcac.scaling`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.scaling import feature_scales
-    >>> same = np.random.default_rng(0).normal(size=(50, 6))
-    >>> feature_scales(same, np.ones(50)).tolist()
-    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
-    >>> feature_scales(same * [1000, 1, 1, 1, 1, 1], np.ones(50)).tolist()
-    [0.0009765625, 1.0, 1.0, 1.0, 1.0, 1.0]
-    >>> feature_scales(same * [4, 4, 4, 1, 1, 1], np.ones(50)).tolist()
-    [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
-    >>> feature_scales(same[:, :3] * [4, 1, 1], np.ones(50)).tolist()
-    [1.0, 1.0, 1.0]
+    >>> from fcac.scaling import Columns, scaling_of
+    >>> rng = np.random.default_rng(0)
+    >>> ages = rng.normal([50, 40_000], [15, 15_000], size=(500, 2))
+    >>> print(scaling_of(Columns.of(ages, np.ones(500))))
+    columns divided by their spread, because their units differ: spreads differ 1,000-fold
+    >>> words = rng.poisson([0.1, 0.2, 4.0, 9.0, 30.0], size=(500, 5)) * 1.0
+    >>> print(scaling_of(Columns.of(words, np.ones(500))))
+    columns as they are: they vary with their means, as counts do
     """
-    return scales_for(moments(nodes, counts)[1])
+    variance = columns.variance
+    as_they_are = np.ones(len(variance))
+    largest = variance.max(initial=0.0)
+    varies = variance > _CONSTANT**2 * largest if np.isfinite(largest) else np.zeros(len(variance), dtype=bool)
+    if scale == "auto":
+        if varies.sum() < 2 or _of_one_order(variance[varies]):
+            return Scaling("none", as_they_are, "columns as they are: their spreads are of one order")
+        if _vary_with_means(columns, varies):
+            return Scaling("none", as_they_are, "columns as they are: they vary with their means, as counts do")
+        fold = _in_words(np.sqrt(largest / variance[varies].min()))
+        why = f", because their units differ: spreads differ {fold}-fold"
+        return Scaling("standard", _divisors(variance, varies), f"columns divided by their spread{why}")
+    if scale == "standard":
+        return Scaling(scale, _divisors(variance, varies), 'columns divided by their spread (scale="standard")')
+    if scale == "robust":
+        assert columns.middle is not None
+        width = columns.middle / _MIDDLE_HALF
+        # a column of mostly one value has no middle half
+        variance = np.where(width > _CONSTANT * np.sqrt(variance), width**2, variance)
+        said = 'columns divided by the width of their middle half (scale="robust")'
+        return Scaling(scale, _divisors(variance, varies), said)
+    return Scaling("none", as_they_are, 'columns as they are (scale="none")')
+
+
+def _of_one_order(squared: Floats) -> bool:
+    """Whether squares of quantities with a unit are of one order."""
+    logs = np.log(squared)
+    return bool(np.log(np.exp(logs - logs.max()).mean()) + logs.max() - logs.mean() <= np.log(_ONE_UNIT))
+
+
+def _vary_with_means(columns: Columns, varies: Booleans) -> bool:
+    """Whether columns reach down to zero and agree in the quotient of variance and mean."""
+    mean, low = columns.mean[varies], columns.low[varies]
+    if (low < 0).any() or low.sum() > _AT_ZERO * mean.sum():
+        return False
+    return _of_one_order((columns.variance[varies] / mean) ** 2)
+
+
+def _divisors(variance: Floats, varies: Booleans) -> Floats:
+    """A factor for every column that varies: one over its spread; all ones where spreads are alike."""
+    factors = np.ones(len(variance))
+    log_spread = np.rint(np.log2(variance[varies])) / 2
+    # where all spreads are alike distances are left in the units they came in
+    if len(log_spread) and np.ptp(log_spread) > 0:
+        factors[varies] = np.exp2(-log_spread)
+    return factors
+
+
+def _in_words(ratio: float) -> str:
+    """A ratio to one significant digit, or two below ten."""
+    return f"{ratio:.2g}" if ratio < 10 else f"{float(f'{ratio:.0e}'):,.0f}"
 
 
 def moments(nodes: Floats, counts: Floats) -> tuple[Floats, Floats]:
@@ -74,20 +204,12 @@ def _weighted_mean(nodes: Any, counts: Any, centre: Any, power: int) -> Any:
     return total / weight
 
 
-def scales_for(variances: Floats) -> Floats:
-    """Return a factor for every feature, given their variances; see :func:`feature_scales`."""
-    factors = np.ones(len(variances))
-    varies = variances > 0
-    largest = variances.max(initial=0.0)
-    if not varies.any() or not np.isfinite(largest):
-        return factors
-    shares = variances[varies] / largest
-    heard = shares.sum() ** 2 / (shares**2).sum() / varies.sum()
-    power = np.rint((1 - heard) / _STEP) * _STEP if (1 - heard) * varies.sum() > _UNHEARD else 0.0
-    if heard < _HEARD_SHARE:
-        power = 1.0
-    log_spread = np.rint(np.log2(variances[varies])) / 2
-    # where all spreads are alike distances are left in the units they came in
-    if power and np.ptp(log_spread) > 0:
-        factors[varies] = np.exp2(-power * log_spread)
-    return factors
+def _middle_halves(means: Floats, weights: Floats) -> Floats:
+    """Width of the middle half of every column."""
+    widths = np.zeros(means.shape[1])
+    for j, column in enumerate(means.T):
+        order = np.argsort(column, kind="stable")
+        below = np.cumsum((weights if weights.ndim == 1 else weights[:, j])[order])
+        first, third = order[np.searchsorted(below, np.array([0.25, 0.75]) * below[-1])]
+        widths[j] = column[third] - column[first]
+    return widths

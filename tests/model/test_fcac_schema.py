@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import fcac.clusters
-import fcac.codebook
 from fcac import FCAC, load, persistence, save
 from fcac.cli.model_file import schema_of
 from fcac.clusters import Communities
@@ -73,7 +71,7 @@ def test_there_is_one_codebook(tmp_path: Path) -> None:
     X = rows(5) * [1.0, 1000.0]
     model = Communities().set_site("x", X, np.ones(len(X))).fit()
     book = model.condense(max_nodes=40)
-    assert type(book) is fcac.codebook.Codebook
+    assert type(book) is Codebook
     assert np.array_equal(book.scales, model.feature_scales)
     assert book.counts is not None
     assert book.counts.sum() == len(X)

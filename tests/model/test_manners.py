@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fcac import FCAC
+from fcac import FCAC, load, save
+from fcac._rows import Rows
 from testing.data import labelled_blobs
 
 # ------------------------------------------------------------ labels_ from one search
@@ -89,13 +93,66 @@ def test_bad_weights(weights: Any, words: str) -> None:
 # ------------------------------------------------------------ scikit-learn
 
 
+@pytest.mark.slow
+def test_distances_are_to_clusters_or_to_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, _ = labelled_blobs(300, 1)
+    model = FCAC(max_nodes=30).fit(X)
+    to_clusters, to_nodes = model.transform(X), model.transform(X, to="nodes")
+    assert to_clusters.shape == (300, model.n_clusters_)
+    assert to_nodes.shape == (300, len(model.server_.nodes))
+    for column, k in enumerate(model.cluster_ids_):
+        nearest = to_nodes[:, model.server_.node_labels == k].min(axis=1)
+        np.testing.assert_array_equal(to_clusters[:, column], nearest)
+    monkeypatch.setattr("fcac.model.fcac._MOST_DISTANCES", 100)
+    np.testing.assert_array_equal(model.transform(X), to_clusters)
+    with pytest.raises(ValueError, match='"clusters" or "nodes"'):
+        model.transform(X, to="sites")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["csr_matrix", "csr_array", "coo_matrix"])
+def test_sparse_rows_are_read_like_dense_ones(form: str) -> None:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.poisson(rate, size=(200, 30)) for rate in (0.1, 4.0)]).astype(float)
+    rows = getattr(scipy.sparse, form)(X)
+    dense, site = FCAC().fit(X), np.arange(400) % 3
+    model = FCAC().fit(rows)
+    np.testing.assert_array_equal(model.labels_, dense.labels_)
+    np.testing.assert_array_equal(model.predict(rows), dense.predict(X))
+    spread = FCAC().fit(rows, groups=site)
+    np.testing.assert_array_equal(spread.labels_, FCAC().fit(X, groups=site).labels_)
+    np.testing.assert_array_equal(
+        FCAC().fit({"a": rows, "b": rows[:50] if form != "coo_matrix" else rows}).n_clusters_, dense.n_clusters_
+    )
+
+
+def test_sparse_rows_are_dense_only_block_by_block() -> None:
+    wide = scipy.sparse.random(20_000, 5_000, density=1e-4, format="csr", random_state=0)
+    tracemalloc.start()
+    n_rows = sum(len(block) for block in Rows(wide, allow_sparse=True).blocks())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert n_rows == 20_000
+    assert peak < 60e6, "all rows at once are 800 MB"
+
+
+@pytest.mark.slow
+def test_a_model_saves_itself(tmp_path: Path) -> None:
+    X, _ = labelled_blobs(200, 1)
+    model = FCAC().fit(X)
+    model.save(tmp_path / "m.fcac")
+    save(model, tmp_path / "n.fcac")
+    assert (tmp_path / "m.fcac").read_bytes() == (tmp_path / "n.fcac").read_bytes()
+    np.testing.assert_array_equal(load(tmp_path / "m.fcac").predict(X), model.labels_)
+
+
 def test_output_as_a_frame() -> None:
     X, _ = labelled_blobs(200, 1)
     frame = pd.DataFrame(X, columns=["a", "b"], index=np.arange(200) + 1000)
     model = FCAC(max_nodes=20).set_output(transform="pandas").fit(frame)
     distances = model.transform(frame)
     assert isinstance(distances, pd.DataFrame)
-    assert distances.shape == (200, len(model.server_.nodes))
+    assert distances.shape == (200, model.n_clusters_)
     assert distances.columns.tolist() == model.get_feature_names_out().tolist()
     assert distances.columns[0] == "fcac0"
     assert distances.index.tolist() == frame.index.tolist()

@@ -28,7 +28,7 @@ def test_rows_are_said_to_be_rows_in_large_type(tmp_path: Path) -> None:
     assert "ε = 1.46 at δ = 10⁻⁶" in page
     assert "Lifetime budget" in page
     assert "5 sites: ε = 3." in page
-    assert all(line.split(":")[0].replace("'", "&#x27;") in page for line in NOT_COVERED)
+    assert all(line.split(":")[0].replace("'", "&#39;") in page for line in NOT_COVERED)
     assert "give --people" in page
     assert "<script" not in page
 

@@ -21,9 +21,6 @@ def expand(key: bytes, size: int, bits: int = BITS) -> Residues:
 
     The keystream of ChaCha20 (RFC 8439) with a constant nonce: every key is used for one mask only.
 
-    Examples
-    --------
-    >>> from fcac.aggregation.masks import expand
     >>> mask = expand(bytes(32), 3)
     >>> mask.dtype, len(set(mask.tolist())), bool((expand(bytes(32), 2) == mask[:2]).all())
     (dtype('uint64'), 3, True)
@@ -62,13 +59,8 @@ def from_residues(residues: Residues, bits: int = BITS) -> Integers:
 def most_rows(largest_per_row: int, noise_scale: float, bits: int = BITS) -> int:
     """Return how many rows all sites may have together before a total could wrap around.
 
-    Parameters
-    ----------
-    largest_per_row : int
-        The most that one row can add to one component.
-    noise_scale : float
-        Standard deviation of the noise in one component; forty of them are kept free, which sub-Gaussian noise
-        exceeds with a probability below 2 exp(-800).
+    One row adds at most `largest_per_row` to a component. Forty standard deviations of the noise are kept free, which
+    sub-Gaussian noise exceeds with a probability below 2 exp(-800).
     """
     half: int = 2 ** (bits - 1)
     return max(0, (half - 1 - int(40.0 * noise_scale)) // largest_per_row)

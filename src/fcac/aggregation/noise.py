@@ -29,17 +29,8 @@ _NEGLIGIBLE = 1e-12
 def distance_to_gaussian(scale: float, n_shares: int, n_components: int = 1) -> float:
     """Return the largest log-ratio of probabilities between a sum of shares and one discrete Gaussian, rounded up.
 
-    Parameters
-    ----------
-    scale : float
-        Scale of one share, at least 1/2.
-    n_shares : int
-    n_components : int
-        Length of the vector that is noised.
+    Each share has this scale, at least 1/2, and noises a vector of `n_components`.
 
-    Examples
-    --------
-    >>> from fcac.aggregation.noise import distance_to_gaussian
     >>> distance_to_gaussian(4.0, 10_000, 1_000_000) < 1e-50
     True
     >>> round(distance_to_gaussian(0.5, 2), 2)  # small shares are no Gaussian
@@ -54,18 +45,9 @@ def distance_to_gaussian(scale: float, n_shares: int, n_components: int = 1) -> 
 def summed_rho(l2_squared: float, l1: float, n_components: int, scale: float, n_shares: int) -> float:
     """Return the cost of a sum of shares by Proposition 14 of Kairouz, Liu and Steinke, in zCDP, rounded up.
 
-    It bounds the same sum by another road than :func:`share_scale`, and the tests compare the two.
+    It bounds the same sum by another road than :func:`share_scale`, and the tests compare the two. One record changes
+    the sum by at most `l1`, and by `l2_squared` in squares.
 
-    Parameters
-    ----------
-    l2_squared, l1 : float
-        The most by which one record changes the sum: squared Euclidean norm, and sum of absolute values.
-    n_components, scale, n_shares
-        As in :func:`distance_to_gaussian`.
-
-    Examples
-    --------
-    >>> from fcac.aggregation.noise import summed_rho
     >>> round(summed_rho(1.0, 1.0, 10, 5.0, 4), 6)  # as one Gaussian of scale 10: 1 / 200
     0.005
     """
@@ -78,18 +60,8 @@ def summed_rho(l2_squared: float, l1: float, n_components: int, scale: float, n_
 def share_scale(total_scale: float, n_shares: int, n_components: int) -> float:
     """Return the scale of one share such that ``n_shares`` of them are as good as one Gaussian of ``total_scale``.
 
-    Parameters
-    ----------
-    total_scale : float
-        Scale that the privacy accounting asks for.
-    n_shares : int
-        Shares that are certainly in the sum and unknown to the observer.
-    n_components : int
-        Length of the vector that is noised.
+    Only shares count that are certainly in the sum and unknown to the observer.
 
-    Examples
-    --------
-    >>> from fcac.aggregation.noise import share_scale
     >>> share_scale(900.0, 9, 24), share_scale(1.0, 9, 24)
     (300.0, 4.0)
     """

@@ -21,19 +21,9 @@ SHARE_BYTES = 17
 
 
 def split(secret: bytes, threshold: int, n_shares: int) -> list[bytes]:
-    """Return ``n_shares`` shares; share i belongs to the point i + 1.
+    """Return ``n_shares`` shares of 16 secret bytes, of which `threshold` recover them; share i belongs to the point i
+    + 1.
 
-    Parameters
-    ----------
-    secret : bytes
-        16 bytes.
-    threshold : int
-        Number of shares that recover the secret.
-    n_shares : int
-
-    Examples
-    --------
-    >>> from fcac.aggregation.shares import combine, split
     >>> shares = split(b"sixteen secret b", 3, 5)
     >>> combine({4: shares[4], 0: shares[0], 2: shares[2]})
     b'sixteen secret b'
@@ -52,13 +42,7 @@ def split(secret: bytes, threshold: int, n_shares: int) -> list[bytes]:
 
 
 def combine(shares: Mapping[int, bytes]) -> bytes | None:
-    """Return the secret from exactly as many shares as the threshold says; None if they cannot be shares of one.
-
-    Parameters
-    ----------
-    shares : mapping of int to bytes
-        Position in the list of :func:`split`, and the share.
-    """
+    """Return the secret from as many shares, by position, as are needed; None if they cannot be of one secret."""
     positions = tuple(sorted(shares))
     values = [int.from_bytes(shares[position], "big") for position in positions]
     weights = _weights_at_zero(positions)

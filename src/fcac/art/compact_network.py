@@ -15,19 +15,10 @@ from fcac.art.network import Network
 class CompactNetwork:
     """A network that is not learning, without its working arrays and spare capacity.
 
-    Its :meth:`to_network` returns a network that continues exactly as the original would have. Nodes and counts are
-    read-only, so that they can be sent as they are, without a copy.
+    It goes on exactly as the original would have (:meth:`to_network`). Nodes and counts are read-only, so that they can
+    be sent without a copy; of `Network.to_parts`, arrays that are views of larger ones are copied.
 
-    Parameters
-    ----------
-    meta, arrays
-        As returned by :meth:`fcac.art.network.Network.to_parts`; arrays that are views of larger ones are copied.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.art.compact_network import CompactNetwork
-    >>> from fcac.art.network import Network, Rules
+    >>> from fcac.art.network import Rules
     >>> network = Network(2, Rules(topological=False))
     >>> network.learn(np.random.default_rng(0).normal(size=(50, 2)))
     >>> compact = CompactNetwork(*network.to_parts())

@@ -29,18 +29,10 @@ _AT_ONCE = 8
 class Rules:
     """What distinguishes the three algorithms.
 
-    Parameters
-    ----------
-    topological : bool
-        Whether there are edges between nodes, and nodes without edges are deleted (CAE, CAE_FC); False for CA+.
-    one_minus_cim : bool
-        Similarity in the diversity matrix: 1 - CIM (CAE) or correntropy (CAE_FC, CA+).
-    min_nodes : int
-        Minimum number of nodes at which the diversity test may end the initial phase.
-    diversity_threshold : float
-        Determinant of exp(R) below which the nodes count as diverse enough.
-    age_iqr_factor : float
-        An edge is too old if its age exceeds the upper quartile by this many interquartile ranges.
+    Only a `topological` network has edges and deletes nodes without them (CAE, CAE_FC, not CA+). Similarity in the
+    diversity matrix R is 1 - CIM with `one_minus_cim` (CAE), else correntropy. The initial phase ends at `min_nodes` or
+    more, once det exp(R) is below `diversity_threshold`. An edge is too old if its age exceeds the upper quartile by
+    `age_iqr_factor` interquartile ranges.
     """
 
     topological: bool
@@ -70,11 +62,6 @@ class Network:
     The network learns in place (:meth:`learn`); all other methods only read it. The first ten points determine the
     bandwidth of the initial phase, so rows are held back until there are ten; :meth:`settled` returns the network as it
     would be if the data ended here.
-
-    Parameters
-    ----------
-    n_features : int
-    rules : Rules
     """
 
     def __init__(self, n_features: int, rules: Rules) -> None:

@@ -133,15 +133,7 @@ for _name in _COMMANDS:
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are reported in one line on standard error.
 
-    Parameters
-    ----------
-    args : sequence of str
-        Arguments, without the name of the program.
-
-    Returns
-    -------
-    int
-        0: success, 1: failure, 2: wrong usage, 130: interrupted.
+    0 is success, 1 failure, 2 wrong usage, 130 interrupted.
     """
     command = with_argument_help(typer.main.get_command(app))
     name = f"fcac {args[0]}" if args and not args[0].startswith("-") else "fcac"

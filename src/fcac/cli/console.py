@@ -65,13 +65,6 @@ class Progress:
     """Progress and time left, shown once something has taken two seconds.
 
     This is a progress bar at a terminal, and a line every ten seconds elsewhere.
-
-    Parameters
-    ----------
-    what : str
-        What is being done: "learning".
-    unit : str
-        What is counted: "rows".
     """
 
     def __init__(self, what: str, unit: str = "rows") -> None:

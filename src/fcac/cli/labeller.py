@@ -22,16 +22,7 @@ _ENDINGS = (".parquet", ".pq", ".feather", ".arrow", ".csv")
 
 
 class Labeller:
-    """Returns labels, distances and novelty for a block of rows.
-
-    Parameters
-    ----------
-    model : FCAC, Codebook or a clusterer
-    tables : Tables
-        Must have the model's number of features.
-    alpha : float, optional
-        Rate of false alarms; see :meth:`fcac.FCAC.is_novel`.
-    """
+    """Returns labels, distances and novelty for a block of rows; `alpha` is a rate of false alarms."""
 
     def __init__(self, model: Any, tables: Tables, alpha: float | None = None) -> None:
         self._model = model
@@ -57,16 +48,7 @@ class Labeller:
 
 
 class LabelWriter:
-    """Writes labels batch by batch; the file appears only when it is complete.
-
-    Parameters
-    ----------
-    path : Path
-        Its extension determines the format.
-    keep : list of str
-        Columns to copy from the data.
-    tables : Tables
-    """
+    """Writes labels and kept columns batch by batch; the file, whose ending says its format, appears when whole."""
 
     def __init__(self, path: Path, keep: list[str], tables: Tables) -> None:
         if path.suffix.lower() not in _ENDINGS:

@@ -91,6 +91,15 @@ Forgetting = Annotated[
         metavar="RULE",
     ),
 ]
+Scale = Annotated[
+    str,
+    typer.Option(
+        "--scale",
+        help="How columns are made comparable: auto (divided by their spread if their units differ), none, standard or "
+        "robust; not for --server cae-fc.",
+        metavar="RULE",
+    ),
+]
 NoveltyRate = Annotated[
     float | None,
     typer.Option(

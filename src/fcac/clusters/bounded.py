@@ -42,7 +42,9 @@ class Given(NamedTuple):
     counted_in: Integers | None = None
 
 
-def bounded(sites: list[Any], held: Held, noise: Held, max_nodes: int, known: Given | None = None) -> Given:
+def bounded(
+    sites: list[Any], held: Held, noise: Held, max_nodes: int, scale: str = "auto", known: Given | None = None
+) -> Given:
     """Return at most `max_nodes` nodes; those of an earlier call, `known`, if nothing has changed since."""
     sources = [part for site in sites for part in (held[site], noise.get(site))]
     if known is not None and list(map(id, known.sources)) == list(map(id, sources)):
@@ -50,7 +52,7 @@ def bounded(sites: list[Any], held: Held, noise: Held, max_nodes: int, known: Gi
     if sum(len(held[site][0]) for site in sites) <= max_nodes:
         return Given(sites, held, noise, sources)
     nodes, counts = (np.concatenate(arrays) for arrays in zip(*(held[site] for site in sites), strict=True))
-    found = condense(nodes, counts, max_nodes)
+    found = condense(nodes, counts, max_nodes, scale)
     together = {}
     if noise_prevails(held, noise):
         together[_TOGETHER] = noise_of(found, counts, *deviations(sites, held, noise))

@@ -55,27 +55,10 @@ def check_blocks(blocks: Sequence[Sequence[Any]]) -> tuple[Block, ...]:
 
 
 def column_map(nodes: Floats, counts: Floats, blocks: Sequence[Block]) -> Floats:
-    """Return a matrix that takes features to coordinates in which distances are to be measured.
+    """Return a matrix (d, r) that takes features to coordinates in which distances are to be measured.
 
-    Parameters
-    ----------
-    nodes : ndarray of shape (n, d)
-    counts : ndarray of shape (n,)
-        Rows behind each node.
-    blocks : sequence of Block
-        The columns, in the order of their features.
-
-    Returns
-    -------
-    matrix : ndarray of shape (d, r)
-
-    Examples
-    --------
     A category that follows a number stays, one that follows nothing goes:
 
-    >>> import numpy as np
-    >>> from fcac.clusters.column_metric import column_map
-    >>> from fcac.tables.blocks import Block
     >>> rng = np.random.default_rng(0)
     >>> number = rng.normal(size=2000)
     >>> told, noise = number + 0.2 * rng.normal(size=2000) > 0, rng.random(2000) < 0.5
@@ -110,12 +93,7 @@ def column_map(nodes: Floats, counts: Floats, blocks: Sequence[Block]) -> Floats
 def whitening_of(covariance: Floats, blocks: Sequence[Block], least: Floats | None = None) -> tuple[Floats, int]:
     """Return the matrix that puts every column on one scale, and how many features of columns that vary there are.
 
-    Parameters
-    ----------
-    covariance : ndarray of shape (d, d)
-    blocks : sequence of Block
-    least : ndarray of shape (d,), optional
-        A variance of every feature that its column is taken to have at least.
+    A column is taken to have at least the variance `least`.
     """
     whitening = np.zeros_like(covariance)
     n_columns, starts = 0, np.cumsum([0, *(block.width for block in blocks)])

@@ -287,18 +287,10 @@ def _connected(indptr: Any, indices: Any, weights: Any, label: Any) -> Any:
 
 
 class Search:
-    """A graph prepared for one or several searches for communities.
+    """A graph, symmetric and of weights that are not negative, prepared for searches for communities.
 
-    Parameters
-    ----------
-    graph : scipy.sparse.csr_matrix of shape (n, n), symmetric, weights not negative
-        A weight on the diagonal counts once towards the volume of its node.
+    A weight on the diagonal counts once towards the volume of its node.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from fcac.clusters.leiden import Search
     >>> search = Search(sparse.csr_matrix(np.kron(np.eye(4), np.ones((5, 5)) - np.eye(5))))
     >>> search.communities(1.0).tolist() == np.repeat(np.arange(4), 5).tolist()
     True
@@ -356,14 +348,7 @@ class Search:
         return weights
 
     def parts(self, labels: Integers, resolution: float) -> Integers:
-        """Return communities within communities: no part has nodes of two labels. For large graphs only.
-
-        Parameters
-        ----------
-        labels : ndarray of shape (n,)
-        resolution : float
-            Of the parts.
-        """
+        """Return communities within communities: no part has nodes of two labels. For large graphs only."""
         if self._piece is None:
             raise ValueError(f"parts are made of pieces, which graphs of under {PIECES_FROM} nodes do not have")
         starts, ends, sums, volumes = self._whole

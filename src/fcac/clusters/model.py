@@ -27,6 +27,7 @@ from fcac.clusters.tracking import Change, match_clusters
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook, reaching
 from fcac.novelty import is_novel
+from fcac.scaling import Scaling, check_scale
 from fcac.search.gaps import without_gaps
 from fcac.tables.blocks import Block
 
@@ -53,6 +54,9 @@ class Communities:
     max_nodes : int, default=16000
         Most nodes that are clustered as they are. More, all sites together, are condensed to so many first, so that
         the cost does not grow with the number of sites; see :mod:`fcac.nodes.condense`.
+    scale : {"auto", "none", "standard", "robust"}, default="auto"
+        How features are made comparable; see :func:`fcac.scaling.scaling_of`. With categories, and where the noise of
+        the nodes is known, these decide.
 
     Attributes
     ----------
@@ -83,6 +87,7 @@ class Communities:
         n_clusters: int | None = None,
         blocks: Sequence[Block] | None = None,
         max_nodes: int = MAX_READ,
+        scale: str = "auto",
     ) -> None:
         if n_clusters is not None and (n_clusters != int(n_clusters) or n_clusters < 1):
             raise ValueError(f"n_clusters must be a whole number of at least 1, or None; it is {n_clusters!r}")
@@ -91,6 +96,7 @@ class Communities:
         self.wanted_clusters = None if n_clusters is None else int(n_clusters)
         self.max_nodes = int(max_nodes)
         self.blocks = None if blocks is None else tuple(blocks)
+        self.scale = check_scale(scale)
         self.lineage: list[Change] = []
         self.n_rounds = 0
         self._sites: dict[Any, tuple[Floats, Floats]] = {}
@@ -200,21 +206,22 @@ class Communities:
 
     def _bounded(self) -> Given:
         """Return the nodes of all sites; more than are read are condensed, as one site's."""
-        self._given = bounded(self.sites, self._sites, self._noise, self.max_nodes, self._given)
+        self._given = bounded(self.sites, self._sites, self._noise, self.max_nodes, self.scale, self._given)
         return self._given
 
-    def _read(self) -> tuple[Given, Held, Floats | None]:
-        """Return the nodes to cluster, denoised if their noise is known, and then the factors of features too."""
+    def _read(self) -> tuple[Given, Held, Scaling | str]:
+        """Return the nodes to cluster, denoised if their noise is known, and how features are scaled."""
         given = self._bounded()
         # noisy nodes of mixed columns are read by `read_columns`
         if needs_map(self.blocks) or not noise_matters(given.held, given.noise):
             self._reading = None
-            return given, given.held, None
+            return given, given.held, self.scale
         if self._reading is None or not self._reading.holds(given.sites, given.held, given.noise):
             self._reading = read_noisy(given.sites, given.held, given.noise)
-        return given, self._reading.held, self._reading.scales
+        scaling = Scaling("noise", self._reading.scales, "columns in units of the noise added to them")
+        return given, self._reading.held, scaling
 
-    def _fitted_to(self, given: Given, held: Held, scales: Floats | None) -> Fitted:
+    def _fitted_to(self, given: Given, held: Held, scales: Scaling | str) -> Fitted:
         noised = noise_matters(given.held, given.noise)
         return Fitted(held, given.sites, scales=scales, blocks=self.blocks, noised=noised)
 
@@ -271,6 +278,11 @@ class Communities:
     def feature_scales(self) -> Floats:
         """Factor of every feature in the distance; where there is a map, it takes their place."""
         return self._result().scales
+
+    @property
+    def scaling(self) -> Scaling:
+        """How features were made comparable, and why."""
+        return self._result().scaling
 
     @property
     def feature_map(self) -> Floats | None:
@@ -455,7 +467,7 @@ class Communities:
         """Return the state as values for JSON and arrays, for :meth:`from_parts`."""
         sites = self.sites
         names = [site.item() if isinstance(site, np.generic) else site for site in sites]
-        meta = {
+        meta: dict[str, Any] = {
             "n_clusters": self.wanted_clusters,
             "max_nodes": self.max_nodes,
             "n_rounds": self.n_rounds,
@@ -465,6 +477,8 @@ class Communities:
             "sizes": [len(self._sites[s][0]) for s in sites],
             "fitted": self._fitted is not None and bool(sites) and self._holds_present(),
         }
+        if self.scale != "auto":
+            meta["scale"] = self.scale
         if needs_map(self.blocks):
             meta["blocks"] = [list(block) for block in self.blocks or ()]
         arrays: dict[str, NDArray[Any]] = {
@@ -489,7 +503,7 @@ class Communities:
         """Rebuild a model from :meth:`to_parts`; whatever does not fit together is a ValueError."""
         try:
             blocks = check_blocks(meta["blocks"]) if "blocks" in meta else None
-            model = cls(meta["n_clusters"], blocks, meta["max_nodes"])
+            model = cls(meta["n_clusters"], blocks, meta["max_nodes"], meta.get("scale", "auto"))
             model.n_rounds, model._next_id = int(meta["n_rounds"]), int(meta["next_id"])
             model.lineage = [Change.from_json(values) for values in meta["lineage"]]
             sites, sizes = list(meta["sites"]), [int(size) for size in meta["sizes"]]

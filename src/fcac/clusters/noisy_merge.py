@@ -40,15 +40,10 @@ _SEED = 20_10
 
 
 class Axes(NamedTuple):
-    """The principal axes of the true places behind noisy nodes.
+    """The principal axes of the true places behind noisy nodes: only those along which true places vary.
 
-    Attributes
-    ----------
-    middle : ndarray of shape (d,)
-    basis : ndarray of shape (p, d)
-        Orthonormal rows; only axes along which true places vary.
-    signal : ndarray of shape (p,)
-        Variance of the true places along each: that of the nodes, less what noise adds.
+    The rows of `basis` are orthonormal; `signal` is the variance of the true places along each, that of the nodes less
+    what noise adds.
     """
 
     middle: Floats
@@ -59,13 +54,7 @@ class Axes(NamedTuple):
 def principal_axes(nodes: Floats, variance: Floats, counts: Floats) -> Axes:
     """Return the axes of true places, every node weighted by how well it is known.
 
-    Parameters
-    ----------
-    nodes : ndarray of shape (n, d)
-    variance : ndarray of shape (n, d)
-        Of the noise in every value.
-    counts : ndarray of shape (n,)
-        Records behind each node; where the iteration for the weights starts.
+    `variance` is of the noise in every value; the iteration for the weights starts from the counts.
     """
     weight = counts / counts.sum()
     middle = weight @ nodes
@@ -85,23 +74,12 @@ def principal_axes(nodes: Floats, variance: Floats, counts: Floats) -> Axes:
 
 @dataclass(frozen=True)
 class Groups:
-    """What merging found.
+    """What merging found: the group of every node, and the place where each is most likely to be.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        Group of every node.
-    places : ndarray of shape (n, d)
-        Where every node is most likely to be: between its noisy position and the centre of its group.
-    unit_of : ndarray of shape (n,)
-        The unit of every node: what the joins below are between. The node itself unless there are very many.
-    joins : list of (int, int)
-        Units joined, in order down to one; the second vanishes into the first.
-    n_joined : int
-        How many of the joins raised the evidence; the others are for users who ask for fewer groups.
-    stability : ndarray
-        Between 0 and 1 for every group: how sure it is that joining it to another would lower the evidence, and that
-        so would taking back its last join.
+    That is between its noisy position and the centre of its group. `joins` are between units, each node one unless
+    there are very many: in order down to one, the second vanishing into the first; `n_joined` of them raised the
+    evidence, the others are for users who ask for fewer groups. `stability`, between 0 and 1 for every group, says how
+    sure it is that joining it to another would lower the evidence, and that so would taking back its last join.
     """
 
     labels: Integers
@@ -115,18 +93,8 @@ class Groups:
 def merge_noisy(nodes: Floats, variance: Floats, counts: Floats) -> Groups:
     """Merge nodes into groups as long as that raises the evidence.
 
-    Parameters
-    ----------
-    nodes : ndarray of shape (n, d)
-    variance : ndarray of shape (n, d)
-        Variance of the noise in every value; 0 where a value is exact.
-    counts : ndarray of shape (n,)
-        Records behind each node, above zero.
+    `variance` is of the noise in every value, 0 where a value is exact; counts are above zero.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.clusters.noisy_merge import merge_noisy
     >>> rng = np.random.default_rng(0)
     >>> true = np.repeat([[0.0, 0.0], [1.0, 0.0]], 6, axis=0)
     >>> found = merge_noisy(true + rng.normal(0, 0.1, (12, 2)), np.full((12, 2), 0.01), np.ones(12))

@@ -31,18 +31,7 @@ _BY_CHANCE = 4.0
 
 
 def join_single_columns(tree: Tree, rows: Floats, mass: Floats, blocks: Sequence[Block]) -> Tree:
-    """Return a tree in which clusters that one column of levels alone tells apart are joined.
-
-    Parameters
-    ----------
-    tree : Tree
-    rows : ndarray of shape (n, d)
-        Features of every point, in the order of the columns.
-    mass : ndarray of shape (n,)
-        Records at each point.
-    blocks : sequence of Block
-        The columns, in the order of their features.
-    """
+    """Return a tree in which clusters that one column of levels alone tells apart are joined."""
     labels = tree.labels()
     pairs = _joins(labels, rows, mass, blocks)
     if not pairs:

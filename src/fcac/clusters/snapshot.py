@@ -16,9 +16,12 @@ from fcac.clusters.single_column import join_single_columns
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.clusters.stability import Stability, resampled_stability
 from fcac.novelty import is_novel, reach_from_spacing
-from fcac.scaling import feature_scales
+from fcac.scaling import Columns, Scaling, scaling_of
 from fcac.search.exact import NeighborLists, Searcher, build_lists, distinct
 from fcac.tables.blocks import Block
+
+# What is said of tables with categories.
+_BY_COLUMN = "each column brought to one scale; a category counts by what it shares with other columns"
 
 
 class Fitted:
@@ -31,8 +34,8 @@ class Fitted:
     held : mapping of sites to (nodes, counts)
     sites : list
         The sites, in the order of their nodes.
-    scales : ndarray of shape (d,), optional
-        Factor of every feature in the distance, where it is known; by default from how the nodes vary.
+    scales : Scaling or str, default="auto"
+        Factor of every feature in the distance, where it is known, or how it is found from the nodes.
     blocks : sequence of Block, optional
         The columns behind the features; with categories among them, distances are measured through a map.
     map : ndarray of shape (d, r), optional
@@ -45,7 +48,7 @@ class Fitted:
         self,
         held: Mapping[Any, tuple[Floats, Floats]],
         sites: list[Any],
-        scales: Floats | None = None,
+        scales: Scaling | str = "auto",
         blocks: Sequence[Block] | None = None,
         map: Floats | None = None,
         noised: bool = False,
@@ -57,11 +60,15 @@ class Fitted:
         self.sizes = [len(nodes) for nodes, _ in self.parts]
         self.nodes = np.concatenate([nodes for nodes, _ in self.parts])
         self.counts = np.concatenate([counts for _, counts in self.parts])
-        self.scales = feature_scales(self.nodes, self.counts) if scales is None else scales
+        if isinstance(scales, str):
+            scales = scaling_of(Columns.of(self.nodes, self.counts, scale=scales), scales)
+        self.scaling, self.scales = scales, scales.factors
         self.first, self.point_of = distinct(self.nodes)
         self.map: Floats | None = map
         if blocks is not None and needs_map(blocks):
             self.map = column_map(self.nodes, self.counts, blocks)
+        if self.map is not None:
+            self.scaling = Scaling("columns", self.scales, _BY_COLUMN)
         self.points = self.placed(self.nodes[self.first])
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self._lists: NeighborLists | None = None

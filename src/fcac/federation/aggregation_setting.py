@@ -9,9 +9,6 @@ SECURE = "secure"
 def parse_aggregation(text: str) -> int | None:
     """Return the tolerance that ``aggregation="secure:t=2"`` names; None for "secure", -1 for "plain".
 
-    Examples
-    --------
-    >>> from fcac.federation.aggregation_setting import parse_aggregation
     >>> parse_aggregation("plain"), parse_aggregation("secure"), parse_aggregation("secure:t=2")
     (-1, None, 2)
     """

@@ -50,19 +50,10 @@ def calibrate(readout: ReadOut, samples: Mapping[SiteName, RowSample]) -> Calibr
 def calibrate_codebook(
     book: Codebook, samples: Mapping[SiteName, RowSample], nodes: Mapping[SiteName, Floats], masses: Floats
 ) -> Calibration | None:
-    """Measure rows against means of nodes.
+    """Measure sampled rows against means of nodes; nodes of the sites tell which mean a row is in.
 
     A mean of few rows lies near each of them because they are in it. Without a row of weight w, a mean of mass m lies
     farther from this row by the factor m / (m - w).
-
-    Parameters
-    ----------
-    book : Codebook
-    samples : mapping of site to RowSample
-    nodes : mapping of site to array of shape (k, d)
-        Nodes of the sites, to find the mean that a row is in.
-    masses : array of shape (K,)
-        Rows behind each of the means.
     """
     parts = dict(zip(samples, joint(list(samples.values()), _MOST), strict=True))
     distances, weights = [], []

@@ -75,19 +75,22 @@ class ReservoirCondenser(Condenser):
         Most nodes a site holds and sends.
     min_rows : int, default=1
         Fewest rows that a node which is sent may stand for. Above 1 no node is a single row; small clusters suffer.
+    scale : {"auto", "none", "standard", "robust"}, default="auto"
+        How columns are made comparable when a row looks for its node: as the server does.
     """
 
     max_nodes: int = MAX_NODES
     min_rows: int = 1
+    scale: str = "auto"
     key: ClassVar[str] = "reservoir"
 
     def __post_init__(self) -> None:
-        Reservoir(1, self.max_nodes)  # refuses what it cannot use
+        Reservoir(1, self.max_nodes, scale=self.scale)  # refuses what it cannot use
         if isinstance(self.min_rows, bool) or not isinstance(self.min_rows, int | np.integer) or self.min_rows < 1:
             raise ValueError(f"min_rows must be a whole number of at least 1; it is {self.min_rows!r}")
 
     def draft(self, state: Reservoir | None, n_features: int) -> Reservoir:
-        return Reservoir(n_features, self.max_nodes) if state is None else state.copy()
+        return Reservoir(n_features, self.max_nodes, scale=self.scale) if state is None else state.copy()
 
     def learn(
         self, draft: Reservoir, block: Floats, weights: Floats | None, n_threads: int | None, trail: Trail | None = None
@@ -141,19 +144,22 @@ class AgingCondenser(Condenser):
         Most nodes that a site sends, and that it holds of one round.
     min_rows : int, default=1
         As in `ReservoirCondenser`; rows count by their age here too.
+    scale : str, default="auto"
+        As in `ReservoirCondenser`.
     """
 
     forgetting: Forgetting
     max_nodes: int = MAX_NODES
     min_rows: int = 1
+    scale: str = "auto"
     key: ClassVar[str] = "aging"
     ages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        ReservoirCondenser(self.max_nodes, self.min_rows)  # refuses what it cannot use
+        ReservoirCondenser(self.max_nodes, self.min_rows, self.scale)  # refuses what it cannot use
 
     def draft(self, state: Aged | None, n_features: int) -> _NextRound:
-        return _NextRound(state, Reservoir(n_features, self.max_nodes))
+        return _NextRound(state, Reservoir(n_features, self.max_nodes, scale=self.scale))
 
     def learn(self, draft: _NextRound, block: Floats, weights: Floats | None, n_threads: int | None) -> None:
         draft.learned.learn(block, weights, n_threads)
@@ -184,6 +190,8 @@ class AgingCondenser(Condenser):
             "rounds": [number for number, _ in state.parts],
             "parts": parts,
         }
+        if self.scale != "auto":
+            meta["scale"] = self.scale
         return meta, arrays
 
     def from_parts(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Aged:
@@ -203,7 +211,7 @@ class AgingCondenser(Condenser):
         forgetting = Forgetting.parse(meta["forgetting"])
         if forgetting is None:
             raise ValueError("the state of this site does not say how rows age")
-        return cls(forgetting, meta["max_nodes"], meta["min_rows"])
+        return cls(forgetting, meta["max_nodes"], meta["min_rows"], meta.get("scale", "auto"))
 
 
 class _SampledNetwork(CompactNetwork):
@@ -296,7 +304,9 @@ class CAPlusCondenser(Condenser):
 CA_PLUS = CAPlusCondenser()
 
 
-def condenser_for(kind: str, max_nodes: int | None = None, min_rows: int = 1, forgetting: str = "none") -> Condenser:
+def condenser_for(
+    kind: str, max_nodes: int | None = None, min_rows: int = 1, forgetting: str = "none", scale: str = "auto"
+) -> Condenser:
     """Return the condenser that a read-out asks for by name, with the settings a user may touch."""
     aging = Forgetting.parse(forgetting)
     if kind == "ca-plus":
@@ -304,6 +314,12 @@ def condenser_for(kind: str, max_nodes: int | None = None, min_rows: int = 1, fo
             raise ValueError('max_nodes: the paper\'s CA+ has no bound; leave it out, or use server="communities"')
         if aging is not None:
             raise ValueError('forgetting: the paper\'s server cannot forget; leave it out, or use server="communities"')
+        if scale not in ("auto", "none"):
+            raise ValueError(
+                'scale: server="cae-fc" compares columns as they are; leave scale out, or use server="communities"'
+            )
         return CAPlusCondenser(_SAMPLE_ROWS)
     most = MAX_NODES if max_nodes is None else max_nodes
-    return ReservoirCondenser(most, min_rows) if aging is None else AgingCondenser(aging, most, min_rows)
+    if aging is None:
+        return ReservoirCondenser(most, min_rows, scale)
+    return AgingCondenser(aging, most, min_rows, scale)

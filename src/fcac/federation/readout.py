@@ -17,6 +17,7 @@ from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
+from fcac.scaling import Scaling
 from fcac.tables.blocks import Block
 
 #: Gives the random generator of a round, from the server's seed and the round's number only.
@@ -44,6 +45,8 @@ class ReadOut(ABC):
         Whether the nodes behind the clusters are the sites' own, which can be records.
     names_last : bool
         Whether a cluster keeps its id from round to round.
+    rescales : bool
+        Whether it makes columns comparable; otherwise distances are those of the columns as they are.
     condenser : {"reservoir", "ca-plus"}
         How sites turn rows into nodes for this server.
     condenses : bool
@@ -58,6 +61,7 @@ class ReadOut(ABC):
     accepts_n_clusters: ClassVar[bool] = False
     nodes_are_contributed: ClassVar[bool] = True
     names_last: ClassVar[bool] = False
+    rescales: ClassVar[bool] = False
     condenser: ClassVar[Literal["reservoir", "ca-plus"]] = "reservoir"
     condenses: ClassVar[bool] = False
     max_replayed_nodes: ClassVar[int] = 60_000
@@ -73,6 +77,8 @@ class ReadOut(ABC):
         self.blocks: tuple[Block, ...] | None = None
         #: most nodes that are clustered as they are; more are condensed first, where a server does so
         self.max_nodes = MAX_READ
+        #: how columns are made comparable, by servers that do
+        self.scale = "auto"
         #: how far clusters have moved, round by round, where names last and as far as this program has seen it
         self.moves: list[Move] = []
 
@@ -102,6 +108,11 @@ class ReadOut(ABC):
     @abstractmethod
     def node_labels(self) -> Integers:
         """Cluster of every node."""
+
+    @property
+    def scaling(self) -> Scaling:
+        """How columns were made comparable."""
+        return Scaling("none", np.ones(self.nodes.shape[1]), f"columns as they are: {self.title} rescales nothing")
 
     @property
     def edges(self) -> Integers:

@@ -21,7 +21,12 @@ from fcac.tables.schema import Schema
 
 
 def first_server(
-    kind: str, seed: int, schema: Schema | None, n_clusters: int | None = None, max_nodes: int | None = None
+    kind: str,
+    seed: int,
+    schema: Schema | None,
+    n_clusters: int | None = None,
+    max_nodes: int | None = None,
+    scale: str = "auto",
 ) -> Server:
     """Return the server of a model before its first round; the only place where one is made.
 
@@ -31,10 +36,10 @@ def first_server(
     seed : int
     schema : Schema or None
         How tables become rows: the server measures distances by what the columns mean. None: rows are plain numbers.
-    n_clusters, max_nodes : int, optional
+    n_clusters, max_nodes, scale : optional
         As of :class:`~fcac.federation.Server`.
     """
-    return Server(kind, seed, n_clusters, None if schema is None else schema.blocks, max_nodes)
+    return Server(kind, seed, n_clusters, None if schema is None else schema.blocks, max_nodes, scale)
 
 
 class Engine(ABC):

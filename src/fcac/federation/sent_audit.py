@@ -12,15 +12,6 @@ from fcac.privacy.noninterference import Rounds, compare, example_rounds, small_
 def sent_differences(mechanism: NodeRelease, seed: int = 0) -> list[str]:
     """Return what in a site's contributions depends on rows other than through the noise; nothing, if it is sound.
 
-    Parameters
-    ----------
-    mechanism : NodeRelease
-    seed : int
-
-    Examples
-    --------
-    >>> from fcac.federation.sent_audit import sent_differences
-    >>> from fcac.privacy import NodeRelease
     >>> sent_differences(NodeRelease(4, bounds=[[0, 1]]))
     []
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,9 +17,10 @@ from fcac.art.network import Network
 from fcac.codebook import Codebook
 from fcac.federation import readouts
 from fcac.federation.contribution import Contribution
-from fcac.federation.log import Entry, Log
+from fcac.federation.log import Entry, Extract, Log
 from fcac.federation.readout import ReadOut
 from fcac.nodes.sample import RowSample
+from fcac.scaling import Scaling, check_scale
 from fcac.tables.blocks import Block
 from fcac.tables.schema import Schema
 
@@ -48,6 +50,8 @@ class Server:
     max_nodes : int, optional
         Most nodes that communities read as they are (default 16,000): more, all sites together, are condensed to so
         many before they are read, and the cost of a round grows no further. Contributions are kept whole.
+    scale : {"auto", "none", "standard", "robust"}, default="auto"
+        How columns are made comparable; see :func:`fcac.scaling.scaling_of`. The paper's server takes them as they are.
 
     Examples
     --------
@@ -68,11 +72,17 @@ class Server:
         n_clusters: int | None = None,
         blocks: Sequence[Block] | None = None,
         max_nodes: int | None = None,
+        scale: str = "auto",
     ) -> None:
         self._readout = readouts.find(kind)(n_clusters)
         self._readout.blocks = None if blocks is None else tuple(blocks)
         if max_nodes is not None:
             self._readout.max_nodes = max_nodes
+        self._readout.scale = check_scale(scale)
+        if scale not in ("auto", "none") and not self._readout.rescales:
+            raise ValueError(
+                f'scale: server="{kind}" compares columns as they are; leave scale out, or use server="communities"'
+            )
         self.kind = kind
         self.random_state = int(random_state)
         self.n_clusters_wanted = n_clusters
@@ -86,10 +96,27 @@ class Server:
             told += [counted(len(self.nodes), "node"), counted(self.n_clusters, "cluster")]
         return f"Server({', '.join(told)})"
 
+    def extract(self, rounds: Sequence[int] = ()) -> Server:
+        """Return what readers of this server need, in memory: no file is read for it, and it absorbs nothing.
+
+        Parameters
+        ----------
+        rounds : sequence of int
+            Earlier rounds after which its state is wanted too, where those were kept.
+        """
+        twin = copy.copy(self)
+        if self.past is not None:  # otherwise the log is in memory
+            twin._log = Extract(self._log)
+            states = {number: self.past(number) for number in rounds if number < self.n_rounds}
+            kept = {number: state.extract() for number, state in states.items() if state is not None}
+            twin.past = kept.get
+        return twin
+
     def blank(self, kind: str | None = None) -> Server:
         """Return a server of the same settings that has absorbed nothing; of another kind, if one is named."""
         wanted = self.n_clusters_wanted if kind is None else None
-        return Server(kind or self.kind, self.random_state, wanted, self._readout.blocks, self._readout.max_nodes)
+        scale, read = self.scale if kind is None else "auto", self._readout
+        return Server(kind or self.kind, self.random_state, wanted, read.blocks, read.max_nodes, scale)
 
     # ------------------------------------------------------------ rounds
 
@@ -256,6 +283,17 @@ class Server:
         return self._readout.node_labels
 
     @property
+    def scale(self) -> str:
+        """How columns are to be made comparable: as it was asked for."""
+        return self._readout.scale
+
+    @property
+    def scaling(self) -> Scaling:
+        """How columns were made comparable, and why."""
+        self._require_nodes()
+        return self._readout.scaling
+
+    @property
     def n_clusters(self) -> int:
         """Number of clusters."""
         return len(np.unique(self.node_labels))
@@ -369,12 +407,14 @@ class Server:
             "n_clusters": self.n_clusters_wanted,
             "reader": reader_meta,
         }
+        if self.scale != "auto":
+            meta["scale"] = self.scale
         return meta, {f"reader_{name}": array for name, array in arrays.items()}
 
     @classmethod
     def resume(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> Server:
         """Rebuild a server from :meth:`state_parts` and its log; it goes on exactly as the original would have."""
-        server = cls(meta["kind"], meta["random_state"], meta["n_clusters"])
+        server = cls(meta["kind"], meta["random_state"], meta["n_clusters"], scale=meta.get("scale", "auto"))
         server._log = log
         parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}
         server._readout.restore(meta["reader"], parts, log)

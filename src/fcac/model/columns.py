@@ -15,18 +15,7 @@ from fcac._rows import column_names, is_arrow, is_missing
 def in_order(X: Any, names: Sequence[str] | None, what: str = "") -> Any:
     """Return a table with its columns in the order of `names`; arrays have no names and stay as they are.
 
-    Parameters
-    ----------
-    X : table or array
-    names : sequence of str or None
-        Names seen before; None: nothing to compare with.
-    what : str, default=""
-        Whose columns these are, if a message should say so, such as "site b".
-
-    Raises
-    ------
-    ValueError
-        If a name is missing, unknown or there twice.
+    A name that is missing, unknown or there twice is a ValueError, which says in what ("site b").
     """
     own = column_names(X)
     if own is None or names is None or own == list(names):

@@ -35,13 +35,6 @@ SCHEMA = Schema(
 def clinic_tables(seed: int = 0) -> dict[str, Any]:
     """Return one Arrow table per clinic, with the columns of :data:`SCHEMA`.
 
-    Parameters
-    ----------
-    seed : int, default=0
-
-    Examples
-    --------
-    >>> from fcac.model.demo_clinics import clinic_tables
     >>> {name: (table.num_rows, table.column_names) for name, table in clinic_tables().items()}["west"]
     (3000, ['age', 'creatinine', 'HbA1c', 'diagnosis'])
     """
@@ -62,13 +55,7 @@ def clinic_tables(seed: int = 0) -> dict[str, Any]:
 
 
 def fit_clinics(seed: int = 0) -> FCAC:
-    """Cluster the clinics' patients; what leaves a clinic is differentially private (extra ``privacy``).
-
-    Parameters
-    ----------
-    seed : int, default=0
-        Of the data; the noise is random.
-    """
+    """Cluster the clinics' patients of a seed; what leaves a clinic is differentially private, with random noise."""
     from fcac.privacy import NodeRelease
 
     model = FCAC(privacy=NodeRelease(EPSILON, SCHEMA.require_bounds()), random_state=seed)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Integral, Interval
+from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from fcac._parallel import threads_for
@@ -35,7 +35,11 @@ from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism
 from fcac.privacy.record_ids import refuse_removed
+from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
+
+# Distances that `transform` holds at a time.
+_MOST_DISTANCES = 4_000_000
 
 
 class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -70,6 +74,11 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         How rows lose weight with the rounds: "half-life=5" halves what a row counts every five rounds, "window=10"
         keeps the rows of the latest ten rounds only. A round in which a site has no rows counts too. "none": all rows
         count forever. ``server="cae-fc"`` and `NodeRelease` cannot forget.
+    scale : {"auto", "none", "standard", "robust"}, default="auto"
+        How columns are made comparable. "standard" divides each by its spread, "robust" by the width of its middle
+        half, "none" takes them as they are. "auto" divides by the spread if columns are in different units, as age and
+        income, and keeps columns of one unit, as coordinates, pixels, counts, or zeros and ones; `scaling_` says what
+        was done. With categories (``schema``) every column is brought to one scale, whatever this says.
     site : Condenser, optional
         How sites turn rows into nodes, if it is not to be what the server asks for: an object of a subclass of
         `fcac.federation.condenser.Condenser`. Such a model cannot be saved.
@@ -91,6 +100,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     cluster_ids_ : ndarray of shape (n_clusters_,)
     cluster_centers_ : ndarray of shape (n_clusters_, n_features_in_)
         Mean of each cluster, in the order of `cluster_ids_`.
+    scaling_ : Scaling
+        How columns were made comparable: ``kind``, ``factors`` and a ``sentence`` that says why.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the rows came with names; later tables are matched by them.
@@ -135,6 +146,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         "max_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "max_server_nodes": [Interval(Integral, 2, None, closed="left"), None],
         "forgetting": [str],
+        "scale": [StrOptions(set(SCALES))],
         "site": [Condenser, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -150,6 +162,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         max_nodes: int | None = None,
         max_server_nodes: int | None = None,
         forgetting: str = "none",
+        scale: str = "auto",
         site: Condenser | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -161,6 +174,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self.max_nodes = max_nodes
         self.max_server_nodes = max_server_nodes
         self.forgetting = forgetting
+        self.scale = scale
         self.site = site
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -184,9 +198,9 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         Parameters
         ----------
         X : array-like of shape (n, d), or dict of site name to array
-            An array of numbers, or a data frame of pandas or polars, or an Arrow table, of any columns: what they mean
-            is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns with names are matched
-            by name.
+            An array or a sparse matrix of numbers; or a data frame of pandas or polars, or an Arrow table, of any
+            columns: what they mean is guessed as `fcac schema` does, and `summary()` says how they were taken. Columns
+            with names are matched by name.
         y : ignored
         groups : array-like of shape (n,) or str, optional
             Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
@@ -378,7 +392,7 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
     def _first_server(self, schema: Schema | None) -> Server:
         if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
             raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
-        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes)
+        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes, self.scale)
 
     def _summed(
         self,
@@ -433,7 +447,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             if self.max_nodes is not None or self.forgetting != "none":
                 raise ValueError("site: max_nodes and forgetting are settings of the usual condenser; leave them out")
             return self.site
-        return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
+        kind = readouts.find(self.server).condenser
+        return condenser_for(kind, self.max_nodes, forgetting=self.forgetting, scale=self.scale)
 
     def _adopt(
         self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser, told: tuple[int, int]
@@ -478,24 +493,44 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
 
     # ------------------------------------------------------------ reading
 
-    def transform(self, X: Any) -> Floats:
-        """Return the distance of each row to every node of the server.
+    def transform(self, X: Any, *, to: str = "clusters") -> Floats:
+        """Return the distance of each row to every cluster: to its nearest node there.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+        to : {"clusters", "nodes"}, default="clusters"
+            "nodes": the distance to every node of the server instead.
 
         Returns
         -------
-        distances : ndarray of shape (n, n_nodes)
+        distances : ndarray of shape (n, n_clusters) or (n, n_nodes)
+            Clusters in the order of `cluster_ids_`.
         """
+        if to not in ("clusters", "nodes"):
+            raise ValueError(f'to must be "clusters" or "nodes", got {to!r}')
         rows = self._rows_to_read(X)
-        return np.concatenate([self.server_.distances(b, threads_for(len(b))) for b in rows.blocks()])
+        labels = self.server_.node_labels
+        order = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[order], self.cluster_ids_)
+        # distances to all nodes are held for a few rows at a time
+        size = max(1, _MOST_DISTANCES // max(len(labels), 1))
+        parts = []
+        for block in rows.blocks():
+            for start in range(0, max(len(block), 1), size):
+                part = self.server_.distances(block[start : start + size], threads_for(len(block)))
+                parts.append(part if to == "nodes" else np.minimum.reduceat(part[:, order], starts, axis=1))
+        return np.concatenate(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return a name for every column of :meth:`transform`."""
+        """Return a name for every column of :meth:`transform`: one for each cluster."""
         check_is_fitted(self, "server_")
-        return np.array([f"fcac{k}" for k in range(len(self.server_.nodes))], dtype=object)
+        return np.array([f"fcac{k}" for k in self.cluster_ids_], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def fit_predict(
         self,

@@ -21,11 +21,7 @@ STRUCTURAL = ("born", "died", "split", "merged")
 class Lineage(list[Change]):
     """A list of `Change` that shows itself as a table, in a terminal and in a notebook.
 
-    Parameters
-    ----------
-    changes : iterable of Change
-    moves : iterable of Move
-        How far clusters have moved; they are part of the table, not of the list.
+    How far clusters have moved is part of the table, not of the list.
     """
 
     def __init__(self, changes: Iterable[Change] = (), moves: Iterable[Move] = ()) -> None:
@@ -53,11 +49,7 @@ class Lineage(list[Change]):
 def rows_of(changes: Sequence[Change], moves: Sequence[Move]) -> list[dict[str, Any]]:
     """Return one dictionary for every event, in the order of rounds.
 
-    Parameters
-    ----------
-    changes : sequence of Change
-    moves : sequence of Move
-        A cluster that has moved by at least a quarter of its spread has an event of its own.
+    A cluster that has moved by at least a quarter of its spread has an event of its own.
     """
     moved = {(move.round, move.cluster): move.moved for move in moves}
     mass = {(c.round, c.cluster): (c.mass_before, c.mass_after) for c in changes if c.kind in ("grew", "shrank")}

@@ -40,7 +40,7 @@ class Plan:
 
     Attributes
     ----------
-    server, max_nodes, forgetting
+    server, max_nodes, forgetting, scale
         As in `FCAC`.
     schema : str
         The schema as TOML.
@@ -58,11 +58,13 @@ class Plan:
     site_column: str | None
     round: int
     weight_column: str | None = None
+    scale: str = "auto"
 
     @property
     def condenser(self) -> Condenser:
         """How sites condense."""
-        return condenser_for(readouts.find(self.server).condenser, self.max_nodes, forgetting=self.forgetting)
+        kind = readouts.find(self.server).condenser
+        return condenser_for(kind, self.max_nodes, forgetting=self.forgetting, scale=self.scale)
 
     def check(self) -> None:
         """Refuse what cannot be condensed in pieces."""
@@ -105,6 +107,7 @@ def plan_for(model: FCAC, schema: Schema, site_column: str | None, weight_column
         site_column=site_column,
         round=1 + (max(site.round for site in model.sites_.values()) if started else 0),
         weight_column=weight_column,
+        scale=model.scale,
     )
     if model.privacy is None:
         plan.check()

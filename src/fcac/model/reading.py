@@ -27,6 +27,7 @@ from fcac.nodes import Trail
 from fcac.nodes.sample import RowSample
 from fcac.novelty import Calibration, MeasuredNovelty, check_alpha
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
+from fcac.scaling import Scaling
 from fcac.tables.schema import Schema
 
 
@@ -54,7 +55,7 @@ class ReadsRows(BaseEstimator):
             if self._site_column not in names:
                 X = without_column(X, self._site_column)
             X = in_order(X, list(names))
-        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps)
+        rows = Rows(X, self, allow_gaps=schema is not None and schema.allows_gaps, allow_sparse=True)
         if schema is None:
             warn_of_names(self, column_names(X))
         if rows.n_features != self.n_features_in_:
@@ -231,6 +232,12 @@ class ReadsRows(BaseEstimator):
         """Number of clusters."""
         check_is_fitted(self, "server_")
         return self.server_.n_clusters
+
+    @property
+    def scaling_(self) -> Scaling:
+        """How columns were made comparable, and why: ``print(model.scaling_)``."""
+        check_is_fitted(self, "server_")
+        return self.server_.scaling
 
     @property
     def labels_(self) -> Integers:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils import estimator_html_repr
+
+if TYPE_CHECKING:
+    from fcac.federation import Server
 
 
 class Shown:
     """Pictures of a fitted federation, for `fcac.FCAC`; drawn by :mod:`fcac.report`, which is loaded when needed."""
+
+    server_: Server
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Settings and, once there are clusters, how columns were made comparable."""
+        text: str = super().__repr__(N_CHAR_MAX)  # type: ignore[call-arg]
+        fitted = hasattr(self, "server_") and self.server_.n_rounds
+        return f"{text}  # {self.server_.scaling}" if fitted else text
 
     def plot(self, kind: str = "map", ax: Any = None) -> Any:
         """Draw the clusters with Matplotlib (extra ``plot``).

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing
+from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing, is_sparse
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
 from fcac.model.columns import in_order, take_site_column
@@ -56,7 +56,8 @@ class SiteRows(Mapping[SiteName, Any]):
             # a site under a private release answers every round, rows or not
             silent = isinstance(estimator.privacy, NodeMechanism)
             tables = {
-                plain_site(n): Rows(rows, estimator, allow_empty=silent, allow_gaps=gaps) for n, rows in X.items()
+                plain_site(n): Rows(rows, estimator, allow_empty=silent, allow_gaps=gaps, allow_sparse=True)
+                for n, rows in X.items()
             }
             widths = {table.n_features for table in tables.values()}
             if len(widths) > 1:
@@ -70,12 +71,14 @@ class SiteRows(Mapping[SiteName, Any]):
             X, groups = take_site_column(X, groups)
         self.table = X = in_order(X, names)
         self.feature_names = column_names(X) if schema is None else schema.feature_names
-        table = Rows(X, estimator, allow_gaps=gaps)
+        table = Rows(X, estimator, allow_gaps=gaps, allow_sparse=True)
         self.n_features, self._n_rows = table.n_features, table.n_rows
         if groups is None:
             self._index = {0: table}
             return
-        self._X = X if hasattr(X, "iloc") or is_arrow(X) else np.asarray(X)
+        if is_sparse(X):
+            X = X.tocsr()
+        self._X = X if hasattr(X, "iloc") or is_arrow(X) or is_sparse(X) else np.asarray(X)
         own = np.asarray(groups)
         if own.shape != (table.n_rows,):
             raise ValueError(f"groups must name the site of each of the {table.n_rows} rows, got shape {own.shape}")
@@ -140,6 +143,8 @@ class SiteRows(Mapping[SiteName, Any]):
         rows = self._index[name]
         if isinstance(rows, Rows):
             return rows
+        if is_sparse(self._X):
+            return Rows(self._X[rows], allow_sparse=True)
         return _CheckedBlock(_take(self._X, rows))
 
     def __iter__(self) -> Iterator[SiteName]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,17 @@ class Stored(ReadsRows):
             if private:
                 state["_last_labels"] = None
         return state
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, atomically; :func:`fcac.load` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        from fcac.model.models import save
+
+        save(self, path)
 
     def _storable_params(self) -> dict[str, Any]:
         # settings that 0.1.0 did not have are stored only if they were touched, so that its files stay as they are
@@ -98,7 +110,7 @@ class Stored(ReadsRows):
         server = Server.from_parts(meta["server"], under("server."))
         condenser: Condenser = CA_PLUS if not meta.get("sample_rows") else condenser_for("ca-plus")
         if "max_nodes" in meta:
-            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting)
+            condenser = condenser_for("reservoir", meta["max_nodes"], forgetting=self.forgetting, scale=self.scale)
         sites = {}
         for site_meta, site_arrays in unpack_many(meta["sites"], under("sites.")):
             site = Site.from_parts(site_meta, site_arrays, self.privacy, condenser)

@@ -76,11 +76,14 @@ class Summary:
         How many clusters, how probable, and what to beware of; printed first.
     taken : tuple of str
         What columns were taken for, where that was guessed.
+    scaling : str
+        How columns were made comparable.
     """
 
     clusters: tuple[ClusterSummary, ...]
     verdict: Verdict
     taken: tuple[str, ...] = ()
+    scaling: str = ""
 
     @property
     def headline(self) -> str:
@@ -126,7 +129,8 @@ class Summary:
     def _below(self, n_shown: int) -> list[str]:
         """Return what is said below a table of so many clusters."""
         more = len(self.clusters) - n_shown
-        return [*([f"and {counted(more, 'smaller cluster')}"] if more else []), *self.taken]
+        scaling = [f"{self.scaling[0].upper()}{self.scaling[1:]}."] if self.scaling else []
+        return [*([f"and {counted(more, 'smaller cluster')}"] if more else []), *self.taken, *scaling]
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""
@@ -242,7 +246,7 @@ class Described:
                 )
             )
         taken = taken_for(self.schema_, self.guessed_) if self.guessed_ and self.schema_ is not None else []
-        return Summary(tuple(clusters), verdict, tuple(taken))
+        return Summary(tuple(clusters), verdict, tuple(taken), server.scaling.sentence)
 
     @property
     def cluster_stability_(self) -> dict[int, float]:

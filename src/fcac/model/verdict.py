@@ -356,7 +356,7 @@ def _about_columns(server: Server, known: Material, columns: Sequence[ShownColum
                 Caution(
                     "scaling",
                     f"{columns[top].name} makes up more than {_RULES:.0%} of all distances, because of its scale: the "
-                    "other columns hardly count. If that is not meant, give it a scaling in the schema.",
+                    'other columns hardly count. If that is not meant, set scale="standard".',
                 )
             )
     same = [column.name for column in columns if not spread[list(column.features)].any()]

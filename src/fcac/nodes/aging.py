@@ -11,10 +11,10 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.nodes import _cells as kernels
-from fcac.nodes.cells import SAMPLE_ROWS, Cells, variances_of_present
+from fcac.nodes.cells import SAMPLE_ROWS, Cells
 from fcac.nodes.reservoir import Reservoir
 from fcac.nodes.sample import OPEN, RowSample
-from fcac.scaling import moments, scales_for
+from fcac.scaling import Columns, scaling_of
 
 # Rows that count for less than this are forgotten: seven half-lives.
 _LEAST = 2.0**-7
@@ -116,7 +116,8 @@ def combined(weighed: Sequence[tuple[Reservoir, float]], n_features: int, max_no
     """
     if len(weighed) == 1 and weighed[0][1] == 1.0 and weighed[0][0].max_nodes <= max_nodes:
         return weighed[0][0]
-    result = Reservoir(n_features, max_nodes)
+    scale = weighed[0][0].scale if weighed else "auto"
+    result = Reservoir(n_features, max_nodes, scale=scale)
     parts = [(state._settled, factor) for state, factor in weighed]
     if not parts:
         return result
@@ -142,15 +143,16 @@ def combined(weighed: Sequence[tuple[Reservoir, float]], n_features: int, max_no
     first[which[::-1]] = np.arange(len(keys))[::-1]
     k = len(left)
     none: Floats = np.zeros((k, n_features))
-    cells = Cells(left, seeds[first[stays]], none, none.copy(), np.zeros(k), _scales(means, squares, totals), OPEN)
-    spots = seeds
+    cells = Cells(left, seeds[first[stays]], none, none.copy(), np.zeros(k), np.ones(n_features), OPEN, scale)
+    spots, known = seeds, totals
     if gaps:
         present, spots = (
             np.concatenate([getattr(part, name)[: part.k] * factor for part, factor in stacked])
             for name, stacked in (("present", parts), ("spots", [(part, 1.0) for part, _ in parts]))
         )
         cells.present, cells.spots = np.zeros((k, n_features)), spots[first[stays]]
-        cells.scales = scales_for(variances_of_present(means, squares, present))
+        known = present
+    cells.scales = scaling_of(Columns.of(means, known, squares, scale), scale).factors
     staying, away = np.flatnonzero(place >= 0), np.flatnonzero(place < 0)
     if len(away):
         place[away] = cells._nearest(spots[away] * cells.scales, k, None)
@@ -168,9 +170,3 @@ def combined(weighed: Sequence[tuple[Reservoir, float]], n_features: int, max_no
         cells.sample.merge(sample)
     result._cells, result._n_learned = cells, sum(state.n_seen for state, _ in weighed)
     return result
-
-
-def _scales(means: Floats, squares: Floats, totals: Floats) -> Floats:
-    """Factors of features by the rule of the read-out, on all rows."""
-    _, between = moments(means, totals)
-    return scales_for(between + squares.sum(axis=0) / totals.sum())

@@ -12,7 +12,7 @@ from fcac.nodes import _cells as kernels
 from fcac.nodes.sample import OPEN, RowSample
 from fcac.nodes.seeds import SeedIndex, pivots_for
 from fcac.nodes.trail import Trail
-from fcac.scaling import moments, scales_for
+from fcac.scaling import Columns, scaling_of
 from fcac.search.gaps import GapFiller
 
 #: Rows kept beside the cells once these no longer hold every row.
@@ -29,14 +29,6 @@ _GAP_ARRAYS = ("present", "spots")
 _REFERENCES, _FEW = 128, 64
 
 
-def variances_of_present(means: Floats, squares: Floats, present: Floats) -> Floats:
-    """Variance of every feature over the rows that have it."""
-    weight = np.maximum(present.sum(axis=0), 1e-300)
-    centre = (means * present).sum(axis=0) / weight
-    variances: Floats = ((present * (means - centre) ** 2).sum(axis=0) + squares.sum(axis=0)) / weight
-    return variances
-
-
 class Cells:
     """Seeds and cells as arrays with room for more; the first ``k`` places are used.
 
@@ -51,6 +43,8 @@ class Cells:
         Factor of every feature in the distance to seeds; renewed whenever the bar falls.
     bar : int
         A row whose key is below it is a seed.
+    scale : str, default="auto"
+        How the scales are found; see :func:`fcac.scaling.scaling_of`.
 
     Attributes
     ----------
@@ -70,10 +64,11 @@ class Cells:
         totals: Floats,
         scales: Floats,
         bar: int,
+        scale: str = "auto",
     ) -> None:
         self.k = len(keys)
         self.keys, self.seeds, self.means, self.squares, self.totals = keys, seeds, means, squares, totals
-        self.scales, self.bar = scales, bar
+        self.scales, self.bar, self.scale = scales, bar, scale
         self.present: Floats | None = None
         self.spots: Floats | None = None
         # a sample of single rows; not needed while every distinct row is a seed
@@ -82,15 +77,15 @@ class Cells:
         self._index: SeedIndex | None = None
 
     @classmethod
-    def empty(cls, d: int) -> Cells:
+    def empty(cls, d: int, scale: str = "auto") -> Cells:
         """Return cells of nothing, in d features."""
         none = np.empty((0, d))
-        return cls(np.empty(0, np.uint64), none, none, none, np.empty(0), np.ones(d), OPEN)
+        return cls(np.empty(0, np.uint64), none, none, none, np.empty(0), np.ones(d), OPEN, scale)
 
     def copy(self) -> Cells:
         """Return an independent copy, with no room to spare."""
         arrays = {name: getattr(self, name)[: self.k].copy() for name in _ARRAYS}
-        other = Cells(**arrays, scales=self.scales.copy(), bar=self.bar)
+        other = Cells(**arrays, scales=self.scales.copy(), bar=self.bar, scale=self.scale)
         if self.present is not None and self.spots is not None:
             other.present, other.spots = self.present[: self.k].copy(), self.spots[: self.k].copy()
         other.sample = None if self.sample is None else self.sample.copy()
@@ -113,14 +108,16 @@ class Cells:
 
     def scales_now(self) -> Floats:
         """Factors of features by the rule of the read-out, on all rows counted."""
-        if not self.k or not self.totals[: self.k].any():
+        if not self.k:
             return self.scales
-        if self.present is not None:
-            known = self.means[: self.k], self.squares[: self.k], self.present[: self.k]
-            return scales_for(variances_of_present(*known))
-        _, between = moments(self.means[: self.k], self.totals[: self.k])
-        within = self.squares[: self.k].sum(axis=0) / self.totals[: self.k].sum()
-        return scales_for(between + within)
+        if not self.totals[: self.k].any():
+            # rows of the first block that have just become seeds
+            return scaling_of(
+                Columns.of(self._places()[: self.k], np.ones(self.k), None, self.scale), self.scale
+            ).factors
+        weights = self.totals if self.present is None else self.present
+        known = Columns.of(self.means[: self.k], weights[: self.k], self.squares[: self.k], self.scale)
+        return scaling_of(known, self.scale).factors
 
     # ------------------------------------------------------------ gaps
 

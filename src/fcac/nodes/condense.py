@@ -10,7 +10,7 @@ from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
 from fcac.nodes import _cells as kernels
 from fcac.nodes.seeds import SeedIndex, pivots_for
-from fcac.scaling import moments, scales_for
+from fcac.scaling import Columns, scaling_of
 
 
 class Condensed(NamedTuple):
@@ -29,7 +29,7 @@ class Condensed(NamedTuple):
     node_of: Integers
 
 
-def condense(nodes: Floats, counts: Floats, max_nodes: int) -> Condensed:
+def condense(nodes: Floats, counts: Floats, max_nodes: int, scale: str = "auto") -> Condensed:
     """Return at most `max_nodes` nodes for the rows behind all these.
 
     A node is a seed by the key of its values, the likelier the more rows it stands for (bottom-k sampling, as in
@@ -42,6 +42,8 @@ def condense(nodes: Floats, counts: Floats, max_nodes: int) -> Condensed:
         Without gaps.
     counts : ndarray of shape (n,)
     max_nodes : int
+    scale : str, default="auto"
+        How features are made comparable; see :func:`fcac.scaling.scaling_of`.
 
     Examples
     --------
@@ -64,7 +66,7 @@ def condense(nodes: Floats, counts: Floats, max_nodes: int) -> Condensed:
     place = np.full(len(distinct), -1)
     place[stays] = np.arange(k)
     node_of = place[which]
-    scales = scales_for(moments(nodes, counts)[1])
+    scales = scaling_of(Columns.of(nodes, counts, scale=scale), scale).factors
     away = np.flatnonzero(node_of < 0)
     index = SeedIndex(nodes[first[stays]] * scales, pivots_for(k), k)
     node_of[away] = index.nearest(nodes[away] * scales, in_ranges)

@@ -18,6 +18,7 @@ from fcac.nodes.cells import SAMPLE_ROWS, Cells
 from fcac.nodes.coarsen import merge_small
 from fcac.nodes.sample import RowSample
 from fcac.nodes.trail import Trail
+from fcac.scaling import check_scale
 
 #: Nodes that a reservoir holds at most, unless told otherwise.
 MAX_NODES = 4000
@@ -45,6 +46,8 @@ class Reservoir:
     max_nodes : int, default=4000
     salt : int, default=0
         Another number draws another sample.
+    scale : {"auto", "none", "standard", "robust"}, default="auto"
+        How features are made comparable in distances; see :func:`fcac.scaling.scaling_of`.
 
     References
     ----------
@@ -62,7 +65,7 @@ class Reservoir:
     True
     """
 
-    def __init__(self, n_features: int, max_nodes: int = MAX_NODES, salt: int = 0) -> None:
+    def __init__(self, n_features: int, max_nodes: int = MAX_NODES, salt: int = 0, scale: str = "auto") -> None:
         if not _is_whole(n_features) or n_features < 1:
             raise ValueError(f"n_features must be a whole number of at least 1; it is {n_features!r}")
         if not _is_whole(max_nodes) or max_nodes < 2:
@@ -72,7 +75,8 @@ class Reservoir:
         self.n_features = int(n_features)
         self.max_nodes = int(max_nodes)
         self.salt = int(salt)
-        self._cells = Cells.empty(self.n_features)
+        self.scale = check_scale(scale)
+        self._cells = Cells.empty(self.n_features, self.scale)
         self._n_learned = 0
         self._waiting: Floats = np.empty((0, self.n_features))
         self._waiting_weights: Floats = np.empty(0)
@@ -259,7 +263,7 @@ class Reservoir:
 
     def copy(self) -> Reservoir:
         """Return an independent copy."""
-        result = Reservoir(self.n_features, self.max_nodes, self.salt)
+        result = Reservoir(self.n_features, self.max_nodes, self.salt, self.scale)
         result._cells, result._n_learned = self._cells.copy(), self._n_learned
         result._waiting, result._waiting_weights = self._waiting.copy(), self._waiting_weights.copy()
         return result
@@ -272,7 +276,7 @@ class Reservoir:
         """
         if self.n_nodes <= max_nodes:
             return self
-        result = Reservoir(self.n_features, max_nodes, self.salt)
+        result = Reservoir(self.n_features, max_nodes, self.salt, self.scale)
         result._cells, result._n_learned = self._settled.copy(), self.n_seen
         result._cells._shrink(max_nodes)
         return result
@@ -281,14 +285,14 @@ class Reservoir:
     def merge(cls, states: Iterable[Reservoir]) -> Reservoir:
         """Return one state for the rows of all: the seeds are those of one pass over all rows.
 
-        The states stay as they are. They must agree in ``n_features``, ``max_nodes`` and ``salt``.
+        The states stay as they are. They must agree in ``n_features``, ``max_nodes``, ``salt`` and ``scale``.
         """
         result: Reservoir | None = None
         waiting: list[tuple[Floats, Floats]] = []
         for state in states:
             if result is None:
-                result = cls(state.n_features, state.max_nodes, state.salt)
-            for name in ("n_features", "max_nodes", "salt"):
+                result = cls(state.n_features, state.max_nodes, state.salt, state.scale)
+            for name in ("n_features", "max_nodes", "salt", "scale"):
                 ours, theirs = getattr(result, name), getattr(state, name)
                 if ours != theirs:
                     raise ValueError(f"states to be merged must have the same {name}; found {ours} and {theirs}")
@@ -306,13 +310,15 @@ class Reservoir:
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a JSON-able description and the arrays that together are this state."""
         cells, k = self._cells, self._cells.k
-        meta = {
+        meta: dict[str, Any] = {
             "n_features": self.n_features,
             "max_nodes": self.max_nodes,
             "salt": self.salt,
             "n_learned": self._n_learned,
             "bar": cells.bar,
         }
+        if self.scale != "auto":
+            meta["scale"] = self.scale
         arrays: dict[str, NDArray[Any]] = {
             "seeds": cells.seeds[:k].copy(),
             "means": cells.means[:k].copy(),
@@ -333,7 +339,7 @@ class Reservoir:
     def from_parts(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Reservoir:
         """Rebuild a state from :meth:`to_parts`; it goes on learning exactly as the original would have."""
         check_form(meta, arrays)
-        state = cls(meta["n_features"], meta["max_nodes"], meta["salt"])
+        state = cls(meta["n_features"], meta["max_nodes"], meta["salt"], meta.get("scale", "auto"))
         keys = state._keys(arrays["seeds"])  # not stored: they follow from the seeds
         check_content(meta, arrays, keys, BLOCK)
         state._n_learned = meta["n_learned"]
@@ -347,6 +353,7 @@ class Reservoir:
             totals=np.array(arrays["weights"]),
             scales=np.array(arrays["scales"]),
             bar=meta["bar"],
+            scale=state.scale,
         )
         if "present" in arrays:
             state._cells.present, state._cells.spots = np.array(arrays["present"]), np.array(arrays["spots"])

@@ -22,18 +22,10 @@ _BLOCK_BYTES = 2**23
 class RowSpool:
     """A growing table of numbers that takes little memory, whatever its size.
 
-    The file has no name: nobody can open it, and the system removes it as soon as this process ends, even if it is
-    killed. It holds the rows as they are, so its folder should be one that only the owner of the rows can read.
+    The file, made in `folder` if one is needed, has no name: nobody can open it, and the system removes it as soon as
+    this process ends, even if it is killed. It holds the rows as they are: only their owner should be able to read the
+    folder.
 
-    Parameters
-    ----------
-    folder : path-like, optional
-        Where the file is created, if one is needed; the system's folder for temporary files by default.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.persistence.row_spool import RowSpool
     >>> spool = RowSpool()
     >>> spool.append(np.ones((3, 2)))
     >>> spool.append(np.zeros((1, 2)))

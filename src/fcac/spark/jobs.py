@@ -39,6 +39,7 @@ def fit(
     n_clusters: int | None = None,
     max_nodes: int | None = None,
     forgetting: str = "none",
+    scale: str = "auto",
     privacy: Any = None,
     record_id: str | None = None,
     random_state: int | None = None,
@@ -63,7 +64,7 @@ def fit(
     weight_column : str, optional
         Column that says how many rows each row stands for, as ``sample_weight`` of :meth:`fcac.FCAC.fit`. Not for a
         release, which counts every row once.
-    server, n_clusters, max_nodes, forgetting, random_state
+    server, n_clusters, max_nodes, forgetting, scale, random_state
         As in `FCAC`.
     privacy : NodeRelease, optional
         All rows are released as those of one owner: executors add up totals, and noise is added to their sum, once.
@@ -81,7 +82,7 @@ def fit(
     """
     model = FCAC(
         server=server, privacy=privacy, n_clusters=n_clusters, max_nodes=max_nodes, forgetting=forgetting,
-        random_state=random_state,
+        scale=scale, random_state=random_state,
     )  # fmt: skip
     model._validate_params()
     beside = [name for name in (site_column, record_id, weight_column) if name is not None]

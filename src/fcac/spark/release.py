@@ -23,14 +23,7 @@ class BatchOnSpark:
 
     Without ids the frame is read once in every step of the release. With ids two passes come first: one puts rows on
     the grid, one counts the rows of every person, in whatever partitions they are; the result stays with the executors
-    until :meth:`close`.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    plan : GridPlan
-    named : bool
-        Whether the driver has to know the ids, for a ledger that adds up per person.
+    until :meth:`close`. `named` says whether the driver has to know the ids, for a ledger that adds up per person.
     """
 
     def __init__(self, frame: Any, plan: GridPlan, *, named: bool) -> None:

@@ -42,13 +42,7 @@ _POLL_SECONDS = 0.5
 
 
 def check_ready() -> None:
-    """Check that pyspark and a Java runtime are there.
-
-    Raises
-    ------
-    ImportError
-        It says what to install.
-    """
+    """Raise an ImportError that says what to install, unless pyspark and a Java runtime are there."""
     if find_spec("pyspark") is None:
         raise ImportError("fcac.spark needs pyspark: pip install 'fcac[spark]'")
     if shutil.which("java") is None and not environ.get("JAVA_HOME"):
@@ -56,14 +50,9 @@ def check_ready() -> None:
 
 
 def session(master: str | None = None, name: str = "fcac") -> Any:
-    """Return the running Spark session, or start one.
+    """Return the running Spark session, or start one; `master` is as Spark has it (``local[4]``, ``yarn``).
 
-    Parameters
-    ----------
-    master : str, optional
-        As Spark has it: ``local[4]``, ``spark://host:7077``, ``yarn``. By default Spark's own configuration decides,
-        and all cores of this machine if it says nothing.
-    name : str
+    By default Spark's own configuration decides, and all cores of this machine if it says nothing.
     """
     check_ready()
     from pyspark.sql import SparkSession
@@ -106,17 +95,9 @@ def one_line() -> Iterator[None]:
 
 
 class Seen(NamedTuple):
-    """How far a job is.
+    """How far a job is, from the stages begun so far.
 
-    Attributes
-    ----------
-    stages : int
-        Stages begun so far.
-    done, tasks : int
-        Tasks finished, and tasks of the stages begun so far.
-    rows, nodes : int
-        Rows condensed by tasks that have finished, and the nodes they became. A task that runs twice counts twice here,
-        and only here.
+    Rows are those condensed by tasks that have finished; a task that runs twice counts twice here, and only here.
     """
 
     stages: int

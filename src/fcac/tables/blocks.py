@@ -6,17 +6,10 @@ from typing import NamedTuple
 
 
 class Block(NamedTuple):
-    """The features of one column of a table.
+    """The features of one column of a table: how many they are, what they are, and how much the column counts.
 
-    Attributes
-    ----------
-    width : int
-        Number of its features.
-    kind : {"number", "numbers", "category"}
-        One number, several numbers that together count as one column, or levels: of a category, a boolean or an
-        ordinal, or months and weekdays.
-    weight : float
-        How much the column counts beside others, in squared distances.
+    "numbers" are several that together count as one column; "category" means levels: of a category, a boolean or an
+    ordinal, or months and weekdays. The weight is a factor of squared distances.
     """
 
     width: int

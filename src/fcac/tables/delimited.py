@@ -45,15 +45,8 @@ class _Window(io.RawIOBase):
 class CsvFile(TableFile):
     """A CSV file with a header line of column names; encoding, separator and the form of numbers are detected.
 
-    Parameters
-    ----------
-    path : Path
-    start : int
-        Byte offset at which a line below the header begins; the rows above it are not read. 0 reads the whole file.
-    end : int, optional
-        Byte offset at which the last line to be read ends; anything after it is not read.
-    options : ReadOptions, optional
-        What is not to be detected.
+    Only the lines between the byte offsets `start`, where a line below the header begins, and `end` are read; by
+    default all. What is not to be detected is in the options.
     """
 
     path: Path
@@ -304,13 +297,7 @@ def end_of_names(path: Path, options: ReadOptions | None = None) -> int:
 
 
 def as_numbers(column: Any, decimal: str, gaps: frozenset[str]) -> Any:
-    """Convert text to numbers that have this decimal sign and may have grouped thousands.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        If a cell is no such number and no gap word.
-    """
+    """Convert text to numbers with this decimal sign and perhaps grouped thousands; other cells are an ArrowInvalid."""
     import pyarrow.compute as pc
 
     column = without_gap_words(pc.utf8_trim_whitespace(column), gaps)

@@ -25,21 +25,8 @@ _GROUPING = " \u00a0\u202f'\u2019"
 class Head(NamedTuple):
     """What the beginning of a text file tells about all of it.
 
-    Attributes
-    ----------
-    encoding : str
-        A Python codec that needs no byte order mark.
-    guessed : bool
-        Whether the encoding is a guess, because the file is not UTF-8.
-    separator : str
-    names : list of str
-        Names of the columns, without surrounding blanks; empty where there is none.
-    end : int
-        Byte offset at which the header line ends and the rows begin.
-    lines : int
-        Number of lines before the rows.
-    newlines : bool
-        Whether quoted cells contain line breaks.
+    The encoding is a Python codec that needs no byte order mark, `guessed` if the file is not UTF-8. Rows begin behind
+    byte `end`, after so many `lines`; `newlines` says whether quoted cells contain line breaks.
     """
 
     encoding: str
@@ -52,18 +39,7 @@ class Head(NamedTuple):
 
 
 def read_head(stream: BinaryIO, options: ReadOptions | None = None) -> Head:
-    """Read the beginning of a text file, up to the end of its header line.
-
-    Parameters
-    ----------
-    stream : file
-        At its beginning, uncompressed.
-    options : ReadOptions, optional
-
-    Returns
-    -------
-    Head
-    """
+    """Read the beginning of an uncompressed text file, up to the end of its header line."""
     options = options or ReadOptions()
     data = stream.read(_FIRST_BYTES)
     encoding, mark, guessed = _find_encoding(data, options.encoding)
@@ -194,10 +170,6 @@ def _find_separator(text: str) -> str:
 def number_pattern(decimal: str) -> str:
     """Return the regular expression (of Python and of RE2) for numbers with this decimal sign and grouped thousands.
 
-    Examples
-    --------
-    >>> import re
-    >>> from fcac.tables.dialect import number_pattern
     >>> [bool(re.fullmatch(number_pattern(","), text)) for text in ("1.234,5", "12,5", "1 234", "1.5", "12.34,5")]
     [True, True, True, False, False]
     """
@@ -221,25 +193,12 @@ class NumberForms(NamedTuple):
 def find_number_forms(
     texts: Mapping[str, Sequence[str]], plain: Iterable[str], separator: str, wished: str | None
 ) -> NumberForms:
-    """Find out which columns of text are numbers, and with which decimal sign.
+    """Find out which columns of text, their cells without gap words, are numbers, and with which decimal sign.
 
-    A column such as 1,234 and 2,500 could be thousands or decimals. What the other columns show decides; without them,
-    the custom of the separator does: files with semicolons come from where the decimal sign is a comma.
+    A column such as 1,234 and 2,500 could be thousands or decimals. The sign that is wished decides, or what the other
+    columns and those in `plain`, already taken for numbers, show; without them, the custom of the separator does: files
+    with semicolons come from where the decimal sign is a comma.
 
-    Parameters
-    ----------
-    texts : mapping of str to sequence of str
-        Cells of each column, without gap words.
-    plain : iterable of str
-        Columns that a plain reader already takes for numbers.
-    separator : str
-        The sign between cells.
-    wished : {".", ","}, optional
-        The decimal sign of the whole file.
-
-    Examples
-    --------
-    >>> from fcac.tables.dialect import find_number_forms
     >>> find_number_forms({"a": ["1,5", "2"], "b": ["1,250"], "c": ["Anna"]}, [], ";", None)
     NumberForms(decimals={'a': ',', 'b': ','}, doubtful=[])
     """

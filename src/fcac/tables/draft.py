@@ -52,45 +52,21 @@ def draft_schema(
     progress: Callable[[int, float], None] | None = None,
     options: ReadOptions | None = None,
 ) -> str:
-    """Return the text of a schema file for these tables.
+    r"""Return the text of a schema file for these tables; the columns `apart` are not features.
 
-    Parameters
-    ----------
-    paths : sequence of path-like
-        Files or directories.
-    apart : sequence of str
-        Columns that are not features (site, label, ids).
-    suggestions : bool
-        Read the data, guess kinds from values too, and write counts and ranges, rounded outwards, as comments; False
-        reads only the names and types of columns.
-    levels : bool
-        With suggestions: list the levels of categories that at least five rows have. A report can then name them, but
-        they come from the data, and so does the file.
-    progress : callable, optional
-        Called with the number of rows read and the fraction of the data read.
-    options : ReadOptions, optional
-        How to read the tables.
+    With `suggestions` the data are read: kinds are guessed from values too, and counts and ranges, rounded outwards,
+    stand in comments. With `levels` as well, the levels of categories that five rows or more have are listed: a report
+    can then name them, but they come from the data, and so does the file.
 
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> from fcac.tables.draft import draft_schema
-    >>> from fcac.tables.schema import Schema
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a.csv").write_text("age,ward\\n71,x\\n38,y\\n")
+    ...     _ = Path(folder, "a.csv").write_text("age,ward\n71,x\n38,y\n")
     ...     text = draft_schema([folder])
     >>> print(text[text.index("[columns]"):])
     [columns]
     age = {}    # numbers; seen: 30 to 80
     ward = { kind = "category" }    # text with few values; 2 levels
     <BLANKLINE>
-    >>> Schema.from_toml(text).columns
-    ['age', 'ward']
     """
     found = guess_files(paths, apart=apart, look=suggestions, levels=levels, progress=progress, options=options)
     lines = [_HEAD.format(format=FORMAT) + (_SUGGESTED if suggestions else ""), "[columns]"]
@@ -224,9 +200,6 @@ def _in_words(guess: Guess, seen: Seen) -> str:
 def rounded_outwards(low: float, high: float) -> tuple[float, float]:
     """Widen a range to round numbers, so that it does not give exact values of single records.
 
-    Examples
-    --------
-    >>> from fcac.tables.draft import rounded_outwards
     >>> rounded_outwards(18, 97), rounded_outwards(0.012, 0.988), rounded_outwards(5, 5)
     ((10.0, 100.0), (0.0, 1.0), (0.0, 10.0))
     """

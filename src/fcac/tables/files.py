@@ -144,28 +144,14 @@ def _files_below(directory: Path) -> list[Path]:
 def open_table(
     source: str | Path, options: ReadOptions | None = None, *, start: int = 0, end: int | None = None
 ) -> TableFile:
-    """Open a table of any known format; only its metadata are read.
+    r"""Open a table of any known format, or in a database; only its metadata are read.
 
-    Parameters
-    ----------
-    source : path-like, or the address of a database
-    options : ReadOptions, optional
-        What a reader cannot know, such as the query to a database.
-    start, end : int, optional
-        For a CSV file that is not compressed: read only the lines between these byte offsets.
+    Of a CSV file that is not compressed, only the lines between the byte offsets `start` and `end` are read.
 
-    Returns
-    -------
-    TableFile
-
-    Examples
-    --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> from fcac.tables.files import open_table
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "a.csv")
-    ...     _ = path.write_text("age,ward\\n71,NA\\n38,EU\\n")
+    ...     _ = path.write_text("age,ward\n71,NA\n38,EU\n")
     ...     [batch.to_pylist() for batch, _ in open_table(path).batches(["age"], ["ward"])]
     [[{'age': 71.0, 'ward': 'NA'}, {'age': 38.0, 'ward': 'EU'}]]
     """

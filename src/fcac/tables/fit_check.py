@@ -20,18 +20,10 @@ from fcac.tables.schema import Schema
 
 @dataclass
 class FitCheck:
-    """What was found.
+    """How many values, by column, fit a schema and how many do not.
 
-    Attributes
-    ----------
-    n_rows, n_dropped : int
-        Rows read, and rows that the schema drops.
-    missing, unknown : Counter
-        Values per column that the schema does not allow: learning would stop at them.
-    gaps, other, outside : Counter
-        Values per column that the schema provides for: gaps, levels that count as other, numbers outside min and max.
-    errors : list of str
-        What is wrong with whole tables.
+    Learning would stop at those `missing` or `unknown`; the schema provides for `gaps`, `other` (levels that are not
+    listed) and those `outside` min and max. `errors` say what is wrong with whole tables.
     """
 
     n_rows: int = 0
@@ -78,20 +70,7 @@ def check_fit(
     options: ReadOptions | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> FitCheck:
-    """Read tables by a schema and count what fits and what does not.
-
-    Parameters
-    ----------
-    paths : sequence of path-like
-    schema : Schema
-    options : ReadOptions, optional
-    progress : callable, optional
-        Called with the number of rows read and the fraction of the data read.
-
-    Returns
-    -------
-    FitCheck
-    """
+    """Read tables by a schema and count what fits and what does not."""
     found = FitCheck()
     sources = find_files(paths)
     for number, source in enumerate(sources):

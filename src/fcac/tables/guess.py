@@ -139,15 +139,7 @@ def taken_for(schema: Schema, reasons: Mapping[str, str]) -> list[str]:
 
 
 def guess_column(name: str, kind: Any, seen: Seen | None) -> Guess:
-    """Return what a column most likely means.
-
-    Parameters
-    ----------
-    name : str
-    kind : pyarrow.DataType
-    seen : Seen or None
-        What its values look like; None: they were not looked at.
-    """
+    """Return what a column most likely means; `seen` is None if its values were not looked at."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind) and seen is not None:

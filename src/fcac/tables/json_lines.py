@@ -20,13 +20,7 @@ _FIRST_ROWS = 1000
 
 
 class JsonLinesFile(PythonRows):
-    """A file with one JSON object per line; the columns are the keys of the first thousand objects.
-
-    Parameters
-    ----------
-    path : Path
-    options : ReadOptions, optional
-    """
+    """A file with one JSON object per line; the columns are the keys of the first thousand objects."""
 
     path: Path
 

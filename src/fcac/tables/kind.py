@@ -26,16 +26,9 @@ ROOM = 10.0 / 3.0
 
 
 class Encoded(NamedTuple):
-    """A column as features.
+    """A column as features (width, n), NaN where the value is missing.
 
-    Attributes
-    ----------
-    features : ndarray of shape (width, n)
-        NaN where the value is missing.
-    unknown : int
-        Values that the schema does not know and that stand for nothing: they become gaps.
-    other : int
-        Values that the schema does not list and that count as "other".
+    `unknown` values stand for nothing the schema knows and become gaps; `other` ones count as "other".
     """
 
     features: Floats
@@ -46,19 +39,10 @@ class Encoded(NamedTuple):
 class Kind(ABC):
     """One kind of column. To add one, put a subclass into a file of ``fcac/tables/kinds``, named like the kind.
 
-    Attributes
-    ----------
-    name : str
-        The kind's name in schema files.
-    keys : tuple of str
-        Settings of `Column` that the kind uses, beside kind, weight and missing.
-    reads : {"numbers", "text", "nothing"}
-        How a reader should read the column: what `encode` is handed then suits `as_numbers` or `as_text`.
-    block : {"number", "numbers", "category"}
-        How the read-out compares it; see :class:`fcac.tables.blocks.Block`. A column of few values with gaps between
-        them is a category, whatever the values mean: a method that looks for gaps would find each of them.
-    room : float
-        How much wider than `bounds` a private release takes the column to be; see :data:`ROOM`.
+    `keys` are the settings of `Column` that it uses, beside kind, missing and weight. `reads` says how a reader should
+    read the column: what `encode` is handed then suits `as_numbers` or `as_text`. `block` says how the read-out
+    compares it (:class:`fcac.tables.blocks.Block`): a column of few values with gaps between them is a category,
+    whatever the values mean, since a method that looks for gaps would find each of them. `room` is :data:`ROOM` or 1.
     """
 
     name: ClassVar[str] = ""

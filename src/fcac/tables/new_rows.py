@@ -66,37 +66,22 @@ class Piece(NamedTuple):
 
 
 class NewRowFinder:
-    """Finds the rows of a file or directory that a cursor does not cover yet.
+    r"""Finds the rows of a file, a directory or a database that a cursor does not cover yet.
 
-    Parameters
-    ----------
-    path : path-like, or the address of a database
-        One file, or a directory that is searched with its subdirectories. Names that begin with a dot or an underscore
-        are ignored: write a file under such a name and then rename it, so that it appears complete or not at all.
-    schema : Schema
-        Columns to use; files may have more.
-    settle : float
-        Seconds for which a CSV file must not have changed before a last line without a line break counts as complete.
-    tag : str, optional
-        An additional column whose values are returned with the rows: the person, or the part of the data, they belong
-        to.
-    options : ReadOptions, optional
-        How to read the tables; for a database, `new_by` names the column that tells new rows.
+    Of a directory, subdirectories are searched too. Names that begin with a dot or an underscore are ignored: write a
+    file under such a name and then rename it, so that it appears complete or not at all. A last line without a line
+    break counts once a CSV file has not changed for `settle` seconds. The values of the column `tag` (people) are
+    returned with the rows; of a database, the option `new_by` names the column that tells new rows.
 
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from fcac.tables.new_rows import NewRowFinder
+    >>> import tempfile
     >>> from fcac.tables.schema import Schema
     >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name, "a.csv")
-    >>> _ = file.write_text("x,y\\n1,2\\n")
+    >>> file = Path(folder.name, "a.csv")
+    >>> _ = file.write_text("x,y\n1,2\n")
     >>> finder = NewRowFinder(file, Schema(["x", "y"]))
     >>> parts = finder.find({})
-    >>> [block.tolist() for block in finder.rows(parts)]
-    [[[1.0, 2.0]]]
     >>> cursor = finder.advance({}, parts)
-    >>> _ = file.write_text("x,y\\n1,2\\n3,4\\n")
+    >>> _ = file.write_text("x,y\n1,2\n3,4\n")
     >>> [block.tolist() for block in finder.rows(finder.find(cursor))]
     [[[3.0, 4.0]]]
     >>> folder.cleanup()

@@ -29,18 +29,10 @@ _PARQUET_BUFFERS = 32 << 20
 
 
 class TableFile(ABC):
-    """A table on disk that is read batch by batch.
+    """A table on disk, or in a database, that is read batch by batch.
 
-    Attributes
-    ----------
-    path : Path or str
-        A file, or what to call a database in messages.
-    schema : pyarrow.Schema
-        Columns and their types; the types of a CSV file are inferred from its beginning.
-    n_rows : int or None
-        None if it is not known before the whole file has been read.
-    not_features : set of str
-        Columns that are never features, such as labels stored beside the table in an NPZ file.
+    Types in `schema` are inferred from the beginning where the format has none. `n_rows` is None if the whole file must
+    be read to know it. Columns in `not_features`, such as labels beside the table in an NPZ file, are never features.
     """
 
     path: Path | str
@@ -54,13 +46,7 @@ class TableFile(ABC):
         return max(1, Path(self.path).stat().st_size)
 
     def batches(self, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-        """Yield batches with these columns, and the fraction of the file that has been read.
-
-        Parameters
-        ----------
-        numbers, texts : sequence of str
-            Columns to be read as numbers, and columns to be read as they are (names, ids, categories).
-        """
+        """Yield batches with these columns, as numbers or as they are, and the fraction of the file read so far."""
         self.check_columns(numbers, texts)
         try:
             yield from self._read(list(numbers), list(texts))

@@ -12,17 +12,7 @@ from fcac.tables.schema import Converted, Schema
 
 
 class ReadRows(NamedTuple):
-    """Some rows of a table.
-
-    Attributes
-    ----------
-    table : pyarrow.RecordBatch
-        The rows as read: the columns of the schema and the additional ones requested.
-    converted : Converted
-        The rows as converted by the schema, and counts of what is wrong with them.
-    share : float
-        Fraction of the table that has been read, 0 to 1.
-    """
+    """Some rows of a table: as read, as converted by the schema, and the fraction of the table read so far."""
 
     table: pa.RecordBatch
     converted: Converted
@@ -30,19 +20,7 @@ class ReadRows(NamedTuple):
 
 
 def read_rows(file: TableFile, schema: Schema, beside: Sequence[str] = ()) -> Iterator[ReadRows]:
-    """Read a table batch by batch, as numbers.
-
-    Parameters
-    ----------
-    file : TableFile
-    schema : Schema
-    beside : sequence of str
-        Additional columns to be read as they are, such as those of sites and ids.
-
-    Yields
-    ------
-    ReadRows
-    """
+    """Read a table batch by batch, as numbers; the columns `beside` (sites, ids) are read as they are."""
     numbers, texts = wanted_columns(schema)
     texts = list(dict.fromkeys([*texts, *(name for name in beside if name not in numbers)]))
     for table, share in file.batches(numbers, texts):

@@ -62,21 +62,10 @@ _TOP = ("fcac_schema", "bounds_are_public", "id_form", "columns", *_DEFAULTS)
 
 
 class Converted(NamedTuple):
-    """A batch converted to numbers.
+    """A batch converted to numbers; `kept` says which rows are in the block, None that all are.
 
-    Attributes
-    ----------
-    block : ndarray of shape (kept rows, features)
-    kept : ndarray of bool, or None
-        Which rows of the batch are in the block; None means all.
-    missing : dict of str to int
-        Number of missing or infinite values per column that the schema does not allow.
-    unknown : dict of str to int
-        Number of values per column that the schema does not know and does not allow.
-    gaps : dict of str to int
-        Number of values per column that are missing or mean nothing, and that the schema allows.
-    other : dict of str to int
-        Number of values per column that are not among its levels and count as "other".
+    The others are counts of values by column: `missing` and `unknown` ones the schema does not allow; `gaps`, which it
+    allows, are missing or mean nothing; `other` ones are levels that are not listed.
     """
 
     block: Floats

@@ -23,20 +23,9 @@ _CIRCLES = {"month": _MONTHS, "weekday": _WEEKDAYS, "hour": tuple(f"{hour}:00" f
 class ShownColumn:
     """One column of the table, as a summary or a report shows it.
 
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "share", "ordinal", "category", "date"}
-        A share is of yes among yes and no; an ordinal is a position among ordered levels; a date is a number of days
-        since 1970-01-01.
-    features : tuple of int
-        Positions of its features; one per category for a column of categories.
-    categories : tuple of str
-        Categories, or levels in order.
-    unit : str
-        Written behind values; may be empty.
-    decode : callable or None
-        From features of shape (n, width) to values in the table's units; None where they are that already.
+    A "share" is of yes among yes and no, an "ordinal" a position among ordered levels, a "date" a number of days since
+    1970-01-01. `features` are the positions of its features, one for each of the categories of a category. `decode`
+    turns features (n, width) into values in the table's units; None where they are that already.
     """
 
     name: str
@@ -73,20 +62,10 @@ class ShownColumn:
 
 
 def columns_of(schema: Any, names: Sequence[str]) -> list[ShownColumn]:
-    """Return the columns behind features, without those whose features mean nothing to a reader.
+    """Return the columns behind features; without a schema, each name is a column.
 
-    Those are texts and categories without a list of levels, which became codes.
+    Texts and categories without a list of levels are left out: they became codes, which mean nothing to a reader.
 
-    Parameters
-    ----------
-    schema : Schema or None
-        What turned tables into rows.
-    names : sequence of str
-        Names of the features, used where there is no schema.
-
-    Examples
-    --------
-    >>> from fcac.tables.shown_column import columns_of
     >>> from fcac.tables.schema import Column, Schema
     >>> schema = Schema([Column("age", min=0, max=100, scaling="range"), Column("ward", categories=("a", "b"))])
     >>> [(c.name, c.kind, c.features) for c in columns_of(schema, schema.feature_names)]
@@ -154,9 +133,6 @@ def _days(text: str) -> float:
 def figure(value: float) -> str:
     """Return a number to three digits, or whole from 1,000 on.
 
-    Examples
-    --------
-    >>> from fcac.tables.shown_column import figure
     >>> figure(0.012345), figure(88.12), figure(-4321.9), figure(30303.0), figure(1.5e9)
     ('0.0123', '88.1', '−4,322', '30,303', '1.50e+09')
     """
@@ -176,9 +152,6 @@ def figure(value: float) -> str:
 def percent(share: float) -> str:
     """Return a share as a percentage, finer where it is small.
 
-    Examples
-    --------
-    >>> from fcac.tables.shown_column import percent
     >>> percent(0.5), percent(0.034), percent(0.0004)
     ('50 %', '3.4 %', '0.04 %')
     """
@@ -190,9 +163,6 @@ def percent(share: float) -> str:
 def day(value: float) -> str:
     """Return a number of days since 1970-01-01 as a date.
 
-    Examples
-    --------
-    >>> from fcac.tables.shown_column import day
     >>> day(19_800.4)
     '18 Mar 2024'
     """

@@ -39,15 +39,7 @@ Matrix = NDArray[np.float32]
 
 
 class Encoder(Protocol):
-    """What turns texts into vectors.
-
-    Attributes
-    ----------
-    name, version, checksum : str
-        What sites compare, so that a text means the same vector everywhere.
-    width : int
-        Length of the vectors.
-    """
+    """What turns texts into vectors; sites compare name, version and checksum, so that a text means the same vector."""
 
     name: str
     version: str
@@ -117,18 +109,7 @@ def fingerprints(schema: Any) -> dict[str, dict[str, str]]:
 
 
 def check_same(expected: Mapping[str, Mapping[str, str]]) -> None:
-    """Refuse to go on if an encoder of this machine is not the one that a study uses.
-
-    Parameters
-    ----------
-    expected : mapping of name to version and checksum
-        As :func:`fingerprint` returned them where the study was made.
-
-    Raises
-    ------
-    RequestError
-        With what to install.
-    """
+    """Raise a RequestError, with what to install, if an encoder has another :func:`fingerprint` than the study's."""
     for name, told in expected.items():
         own = fingerprint(name)
         if own["checksum"] != told.get("checksum"):

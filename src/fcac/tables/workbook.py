@@ -16,15 +16,9 @@ from fcac.tables.readers import rows_per_batch
 
 
 class Workbook(PythonRows):
-    """One sheet of a workbook, whose first row names the columns.
+    """One sheet of a workbook, whose first row names the columns: the one named, or the only one that is not empty.
 
     A sheet has at most a million rows, so it is held in memory while it is read.
-
-    Parameters
-    ----------
-    path : Path
-    options : ReadOptions, optional
-        `sheet` names the sheet; without it, the workbook must have only one that is not empty.
     """
 
     path: Path

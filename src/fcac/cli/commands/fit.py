@@ -43,6 +43,7 @@ def fit(
         ),
     ] = None,
     forgetting: opt.Forgetting = "none",
+    scale: opt.Scale = "auto",
     epsilon: opt.Epsilon = None,
     delta: opt.Delta = 1e-6,
     ledger: opt.LedgerPath = None,
@@ -87,7 +88,7 @@ def fit(
     if n_clusters is not None and not readouts.find(server).accepts_n_clusters:
         raise BadUse(f"--clusters: the {server} server determines the number itself; use --server communities")
     try:
-        condenser_for(readouts.find(server).condenser, max_nodes, forgetting=forgetting)
+        condenser_for(readouts.find(server).condenser, max_nodes, forgetting=forgetting, scale=scale)
     except ValueError as error:  # before any table is read
         raise BadUse(f"--{str(error).replace('max_nodes', 'max-nodes', 1)}") from None
     if forgetting != "none" and epsilon is not None:
@@ -105,7 +106,7 @@ def fit(
     if on_spark:
         settings = {
             "server": server, "n_clusters": n_clusters, "max_nodes": max_nodes, "forgetting": forgetting,
-            "privacy": privacy, "record_id": record_id, "random_state": seed,
+            "scale": scale, "privacy": privacy, "record_id": record_id, "random_state": seed,
         }  # fmt: skip
         spark_engine.fit_on_spark(data, master, out, known, site_column, drop, settings)
         return
@@ -125,6 +126,7 @@ def fit(
         n_clusters=n_clusters,
         max_nodes=max_nodes,
         forgetting=forgetting,
+        scale=scale,
         n_jobs=jobs,
         random_state=seed,
     )

@@ -17,7 +17,7 @@ from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.federation.readout import ReadOut, Shuffler
 from fcac.privacy.mechanisms import may_be_shared
-from fcac.scaling import moments
+from fcac.scaling import Scaling, moments
 
 _LOGGED = ("nodes", "counts", "deviation", "count_deviation")
 
@@ -32,6 +32,7 @@ class CommunityReadOut(ReadOut):
     title: ClassVar[str] = "communities"
     accepts_n_clusters: ClassVar[bool] = True
     names_last: ClassVar[bool] = True
+    rescales: ClassVar[bool] = True
     condenses: ClassVar[bool] = True
 
     def __init__(self, n_clusters: int | None = None) -> None:
@@ -62,12 +63,13 @@ class CommunityReadOut(ReadOut):
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> CommunityReadOut:
         """Drop the site's nodes and cluster the others; clusters that remain keep their names."""
         other = type(self)(self.n_clusters_wanted)
-        other.blocks, other.max_nodes = self.blocks, self.max_nodes
+        other.blocks, other.max_nodes, other.scale = self.blocks, self.max_nodes, self.scale
         other._rounds = {name: number for name, number in self._rounds.items() if name != site}
         model = self._copy()
         if site in self._rounds:
             model.drop_site(site)
-            model = model.fit() if model.sites else Communities(self.n_clusters_wanted, self.blocks, self.max_nodes)
+            empty = Communities(self.n_clusters_wanted, self.blocks, self.max_nodes, self.scale)
+            model = model.fit() if model.sites else empty
         other._model, other.moves = model, self.moves + _moves(self._model, model)
         return other
 
@@ -75,7 +77,7 @@ class CommunityReadOut(ReadOut):
         """A model that can be changed while the present one stays whole; arrays are shared, never written to."""
         fresh = Communities(self.n_clusters_wanted)
         fresh.__dict__.update(self._model.__dict__)
-        fresh.blocks, fresh.max_nodes = self.blocks, self.max_nodes
+        fresh.blocks, fresh.max_nodes, fresh.scale = self.blocks, self.max_nodes, self.scale
         fresh._sites, fresh.lineage = dict(self._model._sites), list(self._model.lineage)
         fresh._noise = dict(self._model._noise)
         return fresh
@@ -84,6 +86,10 @@ class CommunityReadOut(ReadOut):
     def model(self) -> Communities:
         """The read-out itself: lineage, hierarchy, confidence."""
         return self._model
+
+    @property
+    def scaling(self) -> Scaling:
+        return self._model.scaling if self._rounds else Scaling("none", np.ones(0), "no columns yet")
 
     @property
     def lineage(self) -> list[Any]:
@@ -198,7 +204,8 @@ class CommunityReadOut(ReadOut):
             parts["deviation"] = np.concatenate([item.deviation for item in noisy])
             parts["count_deviation"] = np.concatenate([item.count_deviation for item in noisy])
         self._model, self._rounds = Communities.from_parts(meta, parts), rounds
-        self.blocks, self.max_nodes = self._model.blocks, self._model.max_nodes
+        model = self._model
+        self.blocks, self.max_nodes, self.scale = model.blocks, model.max_nodes, model.scale
 
 
 def _moves(before: Communities, after: Communities) -> list[Move]:

@@ -25,9 +25,6 @@ def is_address(source: str | Path) -> bool:
 def as_source(source: str | Path) -> str | Path:
     """Return the address of a database server, or a path; an address of a file becomes its path.
 
-    Examples
-    --------
-    >>> from fcac.tables.sources import as_source
     >>> str(as_source("sqlite:///data/visits.db")), as_source("postgresql://hub/clinic")
     ('/data/visits.db', 'postgresql://hub/clinic')
     """
@@ -59,19 +56,7 @@ def _kind_of_file(path: Path) -> str | None:
 
 
 def open_database(source: str | Path, options: ReadOptions | None = None) -> DatabaseTable:
-    """Open a table of a database: the result of a query, or the only table there is.
-
-    Parameters
-    ----------
-    source : str or Path
-        ``postgresql://host/database``, or a SQLite or DuckDB file.
-    options : ReadOptions, optional
-        With the query.
-
-    Returns
-    -------
-    DatabaseTable
-    """
+    """Open a table of a database, by address or file: the result of the query in the options, or the only table."""
     from fcac.tables.read_options import ReadOptions
 
     options = options or ReadOptions()

@@ -28,13 +28,8 @@ class DatabaseTable(TableFile):
     """The result of a query.
 
     The query becomes a subquery that is asked only for the columns needed, in a read-only transaction, and whose result
-    is fetched batch by batch. A query that is not a single ``select`` is refused by the database.
-
-    Parameters
-    ----------
-    name : str or Path
-        What to call the database in messages; it must not contain credentials.
-    options : ReadOptions
+    is fetched batch by batch. A query that is not a single ``select`` is refused by the database. The name is for
+    messages and must not contain credentials.
     """
 
     def __init__(self, name: str | Path, options: ReadOptions) -> None:
@@ -119,10 +114,7 @@ class DatabaseTable(TableFile):
     def newest(self, column: str, after: KeyValue | None) -> tuple[KeyValue | None, int, int]:
         """Return the highest value of a column, the number of rows above a value, and the number up to it.
 
-        Raises
-        ------
-        DataError
-            If a row has no value in this column: it could never be told whether the row is new.
+        A row without a value is a DataError: it could never be told whether it is new.
         """
         if column not in self.schema.names:
             raise RequestError(f"{self.path}: the query has no column {column!r}, which was given as --new-by")
@@ -156,14 +148,7 @@ class DatabaseTable(TableFile):
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as SQL.
-
-    Examples
-    --------
-    >>> from fcac.tables.sources.database import quoted
-    >>> print(quoted('the "age"'))
-    "the ""age""\"
-    """
+    """Return a column's name as SQL, quotes in it doubled."""
     return '"' + name.replace('"', '""').replace("\x00", "") + '"'
 
 

@@ -23,16 +23,10 @@ _LOST = ("closed the connection", "terminating connection", "PQgetCopyData", "no
 
 
 class PostgresTable(DatabaseTable):
-    """The result of a query to a PostgreSQL server.
+    """The result of a query to a PostgreSQL server, ``postgresql://host:port/database``.
 
     User and password come from where libpq, PostgreSQL's own client library, looks for them: the environment
     (``PGUSER``, ``PGPASSWORD``), a password file (``~/.pgpass`` or ``PGPASSFILE``) or a service file (``PGSERVICE``).
-
-    Parameters
-    ----------
-    address : str
-        ``postgresql://host:port/database``, without a password.
-    options : ReadOptions
     """
 
     def __init__(self, address: str, options: ReadOptions) -> None:
@@ -124,9 +118,6 @@ class PostgresTable(DatabaseTable):
 def public_name(address: str) -> str:
     """Return an address without user and settings, for messages; refuse one that contains a password.
 
-    Examples
-    --------
-    >>> from fcac.tables.sources.postgresql import public_name
     >>> public_name("postgresql://anna@db.example:5433/clinic?sslmode=require")
     'postgresql://db.example:5433/clinic'
     """

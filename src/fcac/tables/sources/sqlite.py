@@ -24,13 +24,7 @@ _GAP = "9e999"
 
 
 class SqliteTable(DatabaseTable):
-    """The result of a query to a SQLite file.
-
-    Parameters
-    ----------
-    path : Path
-    options : ReadOptions
-    """
+    """The result of a query to a SQLite file."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self._gaps = gap_words.for_numbers(options.gaps)
