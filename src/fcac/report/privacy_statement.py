@@ -14,6 +14,7 @@ from fcac.federation import Contribution
 from fcac.federation.log import Entry
 from fcac.privacy import mechanisms, statements
 from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.zcdp import up
 from fcac.tables.shown_column import ShownColumn
 
 _MAX_BOUNDS = 20
@@ -53,7 +54,7 @@ class SiteGroup:
 
     def total(self) -> str:
         """Return epsilon over all rounds so far, as stated by the sites."""
-        return "–" if self.spent is None else f"ε = {self.spent:.3g}"
+        return "–" if self.spent is None else f"ε = {up(self.spent)}"
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ def make_statement(
     federation : bool
         Whether the contributions were sent from sites to a server.
     distances : float, optional
+        Epsilon of a release of distances for novelty; what was spent counts it already.
         Epsilon of a release of distances for novelty, after the latest contribution.
     columns : sequence of ShownColumn
         The table's columns, in whose units bounds are told.
@@ -263,9 +265,7 @@ def _cost_figures(groups: Sequence[SiteGroup]) -> list[tuple[str, str]]:
     rounds = max((group.n_rounds for group in groups), default=0)
     figures = [(f"{max(costs):g}", "largest ε of one release, as stated by the sites")] if costs else []
     if spent:
-        figures.append(
-            (f"{max(spent):.3g}", "largest ε that anybody has spent, over all rounds, as stated by the sites")
-        )
+        figures.append((up(max(spent)), "largest ε that anybody has spent, over all rounds, as stated by the sites"))
     return [*figures, (str(rounds), "contributions of the most active site")]
 
 
