@@ -245,6 +245,7 @@ def test_a_site_says_what_is_wrong_before_it_starts(
 def test_what_leaves_without_noise_has_to_be_typed(
     tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "state").mkdir()
     settings = SiteSettings("a", str(tmp_path), str(tmp_path / "state"), str(schema))
     for typed in ("", "yes\n", "single rows may leave\n"):
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
