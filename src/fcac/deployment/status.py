@@ -174,7 +174,7 @@ def _spent(statements: list[dict[str, Any]]) -> str:
         return "-"
     newest = statements[-1]
     if newest.get("mechanism") == "none":
-        return "NO PRIVACY"
+        return "UNPROTECTED"
     try:
         if "spent" in newest:
             return f"eps {up(float(newest['spent']))} at delta {float(newest.get('delta', 0)):g}"
