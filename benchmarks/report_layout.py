@@ -21,8 +21,8 @@ from fcac import FCAC
 from fcac.model.demo import run_demo
 from fcac.model.demo_clinics import SCHEMA, clinic_tables, fit_clinics
 from fcac.report import render_report
-from fcac.report.data import gather
-from fcac.report.views import make_views
+from fcac.report.projection import make_views
+from fcac.report.report_data import gather
 
 
 def gaussians(k: int, d: int, n: int, apart: float, seed: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from fcac.codebook import Codebook
 from fcac.deployment.shared_codebook import for_sites
 from fcac.federation import Server, Site
 from fcac.model import models
-from fcac.report.data import gather
+from fcac.report.report_data import gather
 from fcac.tables.schema import Column, Schema
 
 SERVERS = ("cae-fc", "communities")
@@ -211,7 +211,7 @@ def test_codebook_files_with_one_threshold_stay_as_they_were() -> None:
         header = {
             "estimator": "Codebook",
             "params": {},
-            "versions": {"fcac": "0.1.0", "numpy": "1", "python": "3"},
+            "versions": {"fcac": "0.2.0", "numpy": "1", "python": "3"},
             "bandwidth": None,
             "threshold": threshold,
             "feature_names": None,

@@ -18,7 +18,7 @@ NAMES = {
     "fcac.privacy": ["AuditResult", "BudgetExceeded", "Ledger", "LedgerError", "LocalNoise", "NodeRelease",
                      "PaperLaplace", "PrivacyError", "PrivacyWarning", "ReleasedState", "RepeatedBatch",
                      "StoredRelease", "audit", "release_once"],
-    "fcac.report": ["render_report", "write_report"],
+    "fcac.report": ["render_report", "snapshot", "write_report"],
 }  # fmt: skip
 
 

@@ -7,9 +7,8 @@ import pytest
 from scipy.spatial import cKDTree
 
 from fcac.report.dots import bisected, condense
-from fcac.report.label_places import place_labels
 from fcac.report.layout import MAX_POINTS, graph_layout
-from fcac.report.outline import as_path, contours, hull
+from fcac.report.map_shapes import as_path, contours, hull, place_labels
 from fcac.report.projection import fit_projection
 
 

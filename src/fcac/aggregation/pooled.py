@@ -18,6 +18,7 @@ from fcac.aggregation.member import Assignment
 from fcac.aggregation.noise import share_scale
 from fcac.exceptions import AggregationRefused
 from fcac.persistence import pack, unpack
+from fcac.privacy.account import Account
 from fcac.privacy.cell_release import (
     ALL_SITES,
     COUNT_SHARE,
@@ -215,5 +216,7 @@ class PooledGrowth:
             self.request = None
             bounds = self.mechanism.bounds
             noise = outcome.node_noise, outcome.count_noise
-            fresh = ReleasedState(outcome.unit_nodes, outcome.counts, noise[0], bounds, 1, noise[1])
+            before = Account() if self.state is None else self.state.account
+            account = before.after(self.mechanism.rho, "row", None, None, None)
+            fresh = ReleasedState(outcome.unit_nodes, outcome.counts, noise[0], bounds, 1, noise[1], account)
             self.released = accumulate(self.state, fresh, outcome.vigilance)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,14 @@ class Log:
         """Append one round."""
         self._rounds.append(list(batch))
         self._known.update({item.key: item for item in batch})
+
+    def restate(self, said: Mapping[SiteName, Mapping[str, Any]]) -> None:
+        """Bring the statements of the newest contributions of these sites up to date."""
+        for site, item in self.latest().items():
+            if site in said:
+                fresh = replace(item, privacy={**item.privacy, **said[site]})
+                self._known[item.key] = fresh
+                self._rounds = [[fresh if known is item else known for known in batch] for batch in self._rounds]
 
     def without(self, site: SiteName) -> Log:
         """Return the log that would have been if this site had never contributed."""
@@ -118,6 +127,53 @@ class Log:
         """Tell for every point whether it is, bit for bit, a node that was ever contributed."""
         known = {row for batch in self._rounds for item in batch for row in row_bytes(item.nodes)}
         return np.array([row in known for row in row_bytes(points)], np.bool_)
+
+
+class Extract(Log):
+    """What a log tells its readers, in memory: the newest contributions, and all others without their nodes."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._latest, self._entries = log.latest(), log.entries()
+        self._n_features, self._released = log.n_features, log.released
+
+    @property
+    def rounds(self) -> list[list[Contribution]]:
+        """Not here."""
+        raise ValueError("this is an extract for readers of a server: contributions of earlier rounds are not here")
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds with at least one contribution."""
+        return len(self._entries)
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features; None while empty."""
+        return self._n_features
+
+    @property
+    def sites(self) -> list[SiteName]:
+        """Sites that have contributed, in order."""
+        return list(self._latest)
+
+    def latest(self) -> dict[SiteName, Contribution]:
+        """Return the contribution with the highest round of every site."""
+        return dict(self._latest)
+
+    def entries(self) -> list[list[Entry]]:
+        """Return all rounds without their nodes."""
+        return self._entries
+
+    @property
+    def released(self) -> bool:
+        """Whether every contribution is differentially private, so that nodes may be shared."""
+        return self._released
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether any node was ever contributed."""
+        return any(entry.n_nodes for batch in self._entries for entry in batch)
 
 
 def row_bytes(nodes: Floats) -> list[bytes]:

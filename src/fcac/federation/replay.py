@@ -146,14 +146,16 @@ def rounds_to_show(n_rounds: int, most: int = MAX_SHOWN) -> list[int]:
 
 
 def replay(server: Server) -> list[Snapshot] | None:
-    """Return what the server was after the rounds that are shown: as it was kept, or else by playing them again.
+    """Return what the server was after the rounds that are shown: as it was kept, or else by playing a few again.
 
-    Returns None where that would take too long; the last state alone is then in the server itself.
+    Returns None where nothing was kept and there are too many rounds or nodes: the cost does not grow with the rounds.
     """
     shown = rounds_to_show(server.n_rounds)
     if server.past is not None:
         kept = [server if number == server.n_rounds else server.past(number) for number in shown]
         return _snapshots((number, source) for number, source in zip(shown, kept, strict=True) if source is not None)
+    if len(shown) < server.n_rounds:
+        return None
     if sum(len(item.counts) for batch in server.log for item in batch) > server.readout.max_replayed_nodes:
         return None
     return _snapshots(_played(server, shown))

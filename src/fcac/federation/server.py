@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from fcac.art.network import Network
 from fcac.codebook import Codebook
 from fcac.federation import readouts
 from fcac.federation.contribution import Contribution
-from fcac.federation.log import Entry, Log
+from fcac.federation.log import Entry, Extract, Log
 from fcac.federation.readout import ReadOut
 from fcac.nodes.sample import RowSample
 from fcac.scaling import Scaling, check_scale
@@ -94,6 +95,22 @@ class Server:
         if self.n_rounds:
             told += [counted(len(self.nodes), "node"), counted(self.n_clusters, "cluster")]
         return f"Server({', '.join(told)})"
+
+    def extract(self, rounds: Sequence[int] = ()) -> Server:
+        """Return what readers of this server need, in memory: no file is read for it, and it absorbs nothing.
+
+        Parameters
+        ----------
+        rounds : sequence of int
+            Earlier rounds after which its state is wanted too, where those were kept.
+        """
+        twin = copy.copy(self)
+        if self.past is not None:  # otherwise the log is in memory
+            twin._log = Extract(self._log)
+            states = {number: self.past(number) for number in rounds if number < self.n_rounds}
+            kept = {number: state.extract() for number, state in states.items() if state is not None}
+            twin.past = kept.get
+        return twin
 
     def blank(self, kind: str | None = None) -> Server:
         """Return a server of the same settings that has absorbed nothing; of another kind, if one is named."""
@@ -204,6 +221,10 @@ class Server:
     def n_features(self) -> int | None:
         """Number of features; None before the first contribution."""
         return self._log.n_features
+
+    def restate(self, said: Mapping[SiteName, Mapping[str, Any]]) -> None:
+        """Bring the statements of the newest contributions of these sites up to date: what was spent since counts."""
+        self._log.restate(said)
 
     def latest(self) -> dict[SiteName, Contribution]:
         """Return the contribution with the highest round of every site."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,28 +19,22 @@ class Run:
         Rows read, and rows among them that were left out.
     dropped_for : dict of str to int
         For each column whose gaps make the schema drop a row: how many rows had such a gap.
-    seconds : float, optional
-        Time taken, from reading to the stored model. It is not stored, so that equal runs give equal files.
     """
 
     round: int
     rows_read: int
     rows_dropped: int = 0
     dropped_for: Mapping[str, int] = field(default_factory=dict)
-    seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON values: what would be the same in another run of the same command."""
-        values = {**asdict(self), "dropped_for": dict(self.dropped_for)}
-        del values["seconds"]
-        return values
+        return {**asdict(self), "dropped_for": dict(self.dropped_for)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Run:
         """Rebuild a run; raise ValueError if its values mean nothing."""
         counts = [values["round"], values["rows_read"], values["rows_dropped"], *values["dropped_for"].values()]
-        seconds = values.get("seconds")  # some older files hold it
-        if not all(type(count) is int and count >= 0 for count in counts) or not math.isfinite(float(seconds or 0)):
+        if not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError("the counts of rows in this file are not counts")
         why = {str(name): count for name, count in values["dropped_for"].items()}
         return cls(
@@ -49,5 +42,4 @@ class Run:
             rows_read=counts[1],
             rows_dropped=counts[2],
             dropped_for=why,
-            seconds=None if seconds is None else float(seconds),
         )

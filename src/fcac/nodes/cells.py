@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from fcac._typing import Floats, Integers
 from fcac.nodes import _cells as kernels
 from fcac.nodes.sample import OPEN, RowSample
-from fcac.nodes.seeds import SeedIndex, pivots_for
 from fcac.nodes.trail import Trail
 from fcac.scaling import Columns, scaling_of
 from fcac.search.gaps import GapFiller
+from fcac.search.seeds import SeedIndex, pivots_for
 
 #: Rows kept beside the cells once these no longer hold every row.
 SAMPLE_ROWS = 4000

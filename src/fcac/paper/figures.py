@@ -19,7 +19,7 @@ from fcac.federation.replay import Snapshot, replay
 from fcac.model.demo import GAUSSIANS, DemoResult, run_demo
 from fcac.paper import check_extra
 from fcac.persistence import write_atomic
-from fcac.report.cluster_style import PALETTE
+from fcac.report.charts import PALETTE
 
 EPSILONS = (10, 15, 25, 50, 75)
 #: The 1-Wasserstein distances that the paper prints, by epsilon.

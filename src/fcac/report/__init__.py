@@ -8,11 +8,21 @@ from typing import Any
 
 from fcac import persistence
 from fcac.federation import Server
+from fcac.federation.replay import rounds_to_show
 from fcac.model.fcac import FCAC
-from fcac.report.data import gather
 from fcac.report.page import page
+from fcac.report.report_data import gather
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "snapshot", "write_report"]
+
+
+def snapshot(server: Server) -> Server:
+    """Return all that a report of a server needs, in memory, so that it can be written while the federation goes on.
+
+    This is quick: nothing is computed, and of earlier rounds at most six kept states are read. What comes back is for
+    :func:`write_report` and absorbs nothing.
+    """
+    return server.extract(rounds_to_show(server.n_rounds))
 
 
 def render_report(

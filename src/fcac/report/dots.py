@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fcac._typing import Floats, Integers
+from fcac.federation import Server
 
 #: A dot, or the description of a cluster, based on the sites' own nodes stands for at least this many rows.
 MIN_ROWS = 5
+#: Most dots of the large picture, and of a small one.
+MAX_DOTS, MAX_SMALL_DOTS = 1500, 250
 _MAX_EDGES = 1500
 
 
@@ -188,3 +191,15 @@ def _halved(
         return None
     at = int(np.argmin(np.where(allowed, np.abs(upto - total / 2), np.inf))) + 1
     return np.sort(inside[order[:at]]), np.sort(inside[order[at:]])
+
+
+def make_dots(
+    server: Server, places: Floats, counts: Integers, labels: Integers, edges: Integers, *, small: bool = False
+) -> Dots:
+    """Return the dots of a picture; the sites' own nodes are merged unless released, since a node can be a row."""
+    most = MAX_SMALL_DOTS if small else MAX_DOTS
+    if server.readout.nodes_are_contributed and not server.released:
+        return condense(places, counts, labels, edges, min_rows=MIN_ROWS, most=most)
+    if len(places) > most:
+        return condense(places, counts, labels, edges, most=most)
+    return plain_dots(places, counts, labels, edges)

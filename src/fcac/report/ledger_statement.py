@@ -7,23 +7,10 @@ import math
 from typing import Any
 
 from fcac._text import counted
-from fcac._version import __version__
 from fcac.privacy import Ledger
 from fcac.privacy.statements import small
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
-from fcac.report.markup import Markup, tag
-
-_CSS = """
-body { font: 10.5pt/1.35 Georgia, serif; color: #111; background: #fff; max-width: 46rem; margin: 1.5rem auto;
-  padding: 0 1rem }
-h1 { font-size: 1.45rem; margin: 0 0 .2rem } h2 { font-size: 1.02rem; margin: .8rem 0 .2rem }
-p, ul { margin: .2rem 0 } li { margin: .1rem 0 }
-.unit { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0; padding: .4rem .7rem; border: 3px solid #111 }
-table { border-collapse: collapse; width: 100% } th, td { border-bottom: 1px solid #bbb; padding: .15rem .4rem;
-  text-align: left; vertical-align: top } th { width: 13rem; font-weight: normal; color: #333 }
-.sign { margin-top: 1.4rem; display: flex; gap: 2rem } .sign span { flex: 1; border-top: 1px solid #111 }
-@media print { @page { size: A4; margin: 14mm } body { margin: 0; max-width: none; font-size: 9.5pt } }
-"""
+from fcac.report.page import fill
 
 # How charges of secure aggregation describe themselves; see :mod:`fcac.federation.pooled`.
 _SUMMED = "summed over sites"
@@ -55,12 +42,6 @@ def ledger_statement(ledger: Ledger, n_people: int | None = None, overlap: int |
     entries = [entry for entry in ledger.entries() if entry["rho"] > 0]
     unit, spent = ledger.unit(), ledger.spent_at_most()
     person = unit == "person"
-    title = "Privacy statement"
-    agreed = (
-        " Once, to agree on bounds: noised counts of rows in public bins, and names of levels that many have."
-        if any(entry["what"].startswith("agreement") for entry in entries)
-        else ""
-    )
     facts = [
         ("Protected unit", "one person, with all of their rows" if person else "one row of the table"),
         ("Neighbouring data", f"with and without any one {'person' if person else 'row'}; replacing one costs up to "
@@ -74,35 +55,16 @@ def ledger_statement(ledger: Ledger, n_people: int | None = None, overlap: int |
         ("Mechanism", "counts and sums of rows in cells, with discrete Gaussian noise (OpenDP), charged here before it "
          "is drawn; exact accounting by the Gaussian trade-off curve. The proof is part of the documentation."),
     ]  # fmt: skip
-    body = tag(
-        "body",
-        tag("h1", title),
-        tag("p", f"Made by fcac {__version__} on {datetime.datetime.now(datetime.UTC).date().isoformat()} from the "
-            f"ledger's own charges ({counted(len(entries), 'charge')})."),
-        tag("p", "The unit of protection is ", tag("b", "ONE PERSON" if person else "ONE ROW"), "." if person else
-            ": a person with several rows has less protection. Name a column of ids to protect people.", class_="unit"),
-        tag("p", _reading(spent)),
-        tag("table", [tag("tr", tag("th", term, scope="row"), tag("td", text)) for term, text in facts]),
-        tag("h2", "What the hub and everybody else see"),
-        tag("p", "For each round: the site's name, at most 48 noised points with noised counts, and this statement's "
-            f"settings.{agreed} Everything they see is a function of noised totals; the promise holds against anybody, "
-            "with any other knowledge and any computing power, now or later."),
-        tag("h2", "What is not covered"),
-        tag("ul", [tag("li", line) for line in NOT_COVERED]),
-        tag("h2", "How it was checked"),
-        tag("p", "`fcac audit` runs the installed program on worst-case data and tries to tell who is in it; it prints "
-            "what it covers and what it cannot see."),
-        tag("div", tag("span", "Data owner, date"), tag("span", "Data protection officer, date"), class_="sign"),
-    )  # fmt: skip
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-        tag("title", title),
-        tag("style", Markup(_CSS)),
+    return fill(
+        "ledger_statement.html",
+        day=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        n_charges=len(entries),
+        person=person,
+        facts=facts,
+        spent=_reading(spent),
+        agreed=any(entry["what"].startswith("agreement") for entry in entries),
+        not_covered=NOT_COVERED,
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def _up(epsilon: float) -> str:

@@ -1,4 +1,8 @@
-"""The page as a whole: head, sections, foot."""
+"""The page: templates filled with the report's data. Everything that goes into a template is escaped.
+
+Site names, feature names and the texts in a contribution are not trusted. Jinja escapes every value of every template;
+only what a template says itself, and the package's own style sheet and script, are markup.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,120 @@ import hashlib
 import re
 from functools import cache
 from importlib import resources
+from typing import Any
 
-from fcac.report import cluster_sections, history, sections
-from fcac.report.cluster_style import PALETTE, SHAPES
-from fcac.report.data import ReportData
-from fcac.report.map_chart import as_json, map_data
-from fcac.report.markup import Markup, tag
-from fcac.report.tree_chart import tree_data, tree_section
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fcac._text import counted
+from fcac._version import __version__
+from fcac.report import charts
+from fcac.report.dendrogram import tree_chart, tree_data
+from fcac.report.dots import MIN_ROWS
+from fcac.report.report_data import MANY_CLUSTERS, ReportData
+from fcac.tables.shown_column import day, figure, percent
+
+_SECTIONS = {
+    "network": "Map",
+    "clusters": "Clusters",
+    "columns": "Columns",
+    "table": "Table",
+    "tree": "Tree",
+    "rounds": "Change",
+    "comparison": "Two clusterings",
+    "sites": "Sites",
+    "novelty": "Novelty",
+    "privacy": "Privacy",
+    "provenance": "What was done",
+}
+
+
+def page(data: ReportData, title: str | None = None) -> str:
+    """Return the report as one HTML document."""
+    script = asset("report.js")
+    fingerprint = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    shown = {"data": data, "charts": charts, "tree_chart": tree_chart}
+    macros = environment().get_template("sections.html").make_module(shown)
+    sections = [(name, label, getattr(macros, name)().strip()) for name, label in _SECTIONS.items()]
+    names = {str(c.label): data.profiles.name(c.label) for c in data.found.clusters}
+    known: dict[str, Any] = {"names": names, "colours": len(charts.PALETTE), "styles": charts.N_STYLES}
+    known |= {"map": charts.map_data(data), "tree": tree_data(data), "counted": data.found.way.count_noun}
+    return fill(
+        "report.html",
+        **shown,
+        title=title or _title(data),
+        sections=[section for section in sections if section[2]],
+        style=Markup(style_sheet()),
+        script=Markup(script),
+        # under this policy nothing is loaded, and only our own script, known by its hash, may run
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'; base-uri 'none'",
+        script_data={"map": charts.map_data(data), "tree": tree_data(data), "counted": data.found.way.count_noun}
+        | known,
+    )
+
+
+def _title(data: ReportData) -> str:
+    if data.verdict is not None and not data.verdict.certain and len(data.found.clusters) > 1:
+        found = f"Perhaps {counted(len(data.found.clusters), 'cluster')}"
+    else:
+        found = "No clusters" if len(data.found.clusters) == 1 else counted(len(data.found.clusters), "cluster")
+    if data.n_sites > 1:
+        return f"{found} at {data.n_sites:,} sites"
+    return f"{found} in {'' if data.exact_counts else 'about '}{counted(data.n_rows, 'row')}"
+
+
+def fill(template: str, **values: Any) -> str:
+    """Return a template filled with values."""
+    return environment().get_template(template).render(**values).strip() + "\n"
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates, all of them escaped."""
+    found = Environment(
+        loader=PackageLoader("fcac.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    found.filters |= {"percent": percent, "figure": figure, "shortened": shortened, "commas": lambda n: f"{n:,}"}
+    found.globals |= {
+        "MIN_ROWS": MIN_ROWS,
+        "MANY_CLUSTERS": MANY_CLUSTERS,
+        "counted": counted,
+        "day": day,
+        "finite": lambda value: value is not None and abs(value) < float("inf"),
+        "today": lambda: datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "version": __version__,
+    }
+    return found
+
+
+def _printable(value: Any) -> Any:
+    """Replace what an HTML document must not contain, and lone surrogates, which cannot be encoded."""
+    if value is None:
+        return ""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "".join(c if c in "\t\n " or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)
+
+
+def shortened(text: str, most: int = 17) -> str:
+    """Shorten a long name in the middle, since names often differ at the end.
+
+    Examples
+    --------
+    >>> from fcac.report.page import shortened
+    >>> shortened("a hospital with a long name 7")
+    'a hospit…g name 7'
+    """
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return f"{text[: most - 1 - tail].rstrip()}…{text[-tail:].lstrip()}"
 
 
 @cache
@@ -28,107 +139,4 @@ def asset(name: str) -> str:
 
 def style_sheet() -> str:
     """Return the style sheet, with the clusters' colours."""
-    return asset("report.css") + "".join(f".c{k}{{--c:{colour}}}" for k, colour in enumerate(PALETTE))
-
-
-def page(data: ReportData, title: str | None = None) -> str:
-    """Return the report as one HTML document.
-
-    Parameters
-    ----------
-    data : ReportData
-    title : str, optional
-    """
-    title = title or sections.title_of(data)
-    parts = [
-        ("network", "Map", sections.map_section(data)),
-        ("clusters", "Clusters", cluster_sections.clusters_section(data)),
-        ("columns", "Columns", cluster_sections.columns_section(data)),
-        ("table", "Table", cluster_sections.table_section(data)),
-        ("tree", "Tree", tree_section(data)),
-        ("sure", "How sure", sections.sure_section(data)),
-        ("rounds", "Change", history.rounds_section(data)),
-        ("comparison", "Two read-outs", sections.comparison_section(data)),
-        ("sites", "Sites", history.sites_section(data)),
-        ("novelty", "Novelty", sections.novelty_section(data)),
-        ("privacy", "Privacy", sections.privacy_section(data.privacy)),
-        ("done", "What was done", sections.done_section(data.done, released=data.released)),
-    ]
-    present = [(name, label, content) for name, label, content in parts if content is not None]
-    links = [tag("li", tag("a", label, href=f"#{name}")) for name, label, _ in present]
-    chosen = tag(
-        "div",
-        tag("span", id="following-what"),
-        tag("button", "Show all", type="button", id="following-end"),
-        id="following",
-        hidden=True,
-    )
-    script = asset("report.js")
-    body = tag(
-        "body",
-        tag("a", "Skip to the map", href="#network", class_="skip"),
-        tag(
-            "header",
-            tag("p", "FCAC report", class_="kicker"),
-            tag("h1", title),
-            sections.lead(data),
-            tag("nav", tag("ul", links), aria_label="Sections"),
-        ),
-        tag("main", sections.opening(data), [content for _, _, content in present]),
-        _foot(data),
-        chosen,
-        tag("div", id="tip", aria_hidden="true"),
-        tag("div", id="live", class_="unseen", aria_live="polite"),
-        tag("script", as_json(_script_data(data)), type="application/json", id="data"),
-        tag("script", Markup(script)),
-    )
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title),
-        tag("style", Markup(style_sheet())),
-    )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
-
-
-def _script_data(data: ReportData) -> dict[str, object]:
-    """Return what the script knows: the dots of the map, the tree, and the names of clusters."""
-    return {
-        "map": map_data(data),
-        "tree": tree_data(data),
-        "names": {str(c.label): data.profiles.name(c.label) for c in data.read.clusters},
-        "counted": data.read.way.count_noun,
-        "colours": len(PALETTE),
-        "styles": len(PALETTE) * len(SHAPES),
-    }
-
-
-def _policy(script: str) -> str:
-    """Return a policy under which nothing is loaded and only our own script, identified by its hash, may run."""
-    fingerprint = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'; base-uri 'none'"
-
-
-def _foot(data: ReportData) -> Markup:
-    from fcac._version import __version__
-
-    source = (
-        "Everything here is computed from what the sites contributed; no row was read for it."
-        if data.novelty is None
-        else "Novelty and exact sizes were counted over the rows of this run; no row is in this file."
-    )
-    words = [
-        ("Node", "A prototype: a point that stands for the rows most like it. Sites send nodes, not rows."),
-        ("Count", "The number of rows (at a site) or nodes (at the server) that a node has won so far."),
-        ("Cluster", "Nodes that belong together, numbered as predict numbers them."),
-        ("Round", "Each site sends its nodes once, and the server continues from where it was."),
-    ]
-    glossary = [part for term, text in words for part in (tag("dt", term), tag("dd", text))]
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return tag(
-        "footer",
-        tag("div", tag("dl", glossary), tag("p", source), tag("p", f"Written by fcac {__version__} on {today}.")),
-    )
+    return asset("report.css") + "".join(f".c{k}{{--c:{colour}}}" for k, colour in enumerate(charts.PALETTE))

@@ -8,10 +8,8 @@ import numpy as np
 
 from fcac.federation import Server
 from fcac.model.fcac import FCAC
-from fcac.report.cluster_style import PALETTE
-from fcac.report.data import ReportData, gather
-from fcac.report.map_chart import shortened_label
-from fcac.report.tree import TreeData
+from fcac.report.charts import PALETTE, shortened_label
+from fcac.report.report_data import ReportData, gather
 
 KINDS = ("map", "pca", "tree", "profiles")
 _MAX_PROFILES = 12
@@ -52,7 +50,7 @@ def plot(model: FCAC | Server, kind: str = "map", ax: Any = None) -> Any:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; it is {kind!r}")
     if ax is None:
         ax = _new_axes(kind)
-    data = gather(model, stability=False)
+    data = gather(model, judged=False)
     if kind == "tree":
         return _draw_tree(data, ax)
     return _draw_profiles(data, ax) if kind == "profiles" else _draw_map(data, ax, second=kind == "pca")
@@ -67,18 +65,18 @@ def _new_axes(kind: str) -> Any:
 
 
 def _colour(data: ReportData, label: int) -> str:
-    style = data.read.style(label)
+    style = data.found.style(label)
     return PALETTE[style.rank % len(PALETTE)] if style.colour != "cx" else _GREY
 
 
 def _draw_map(data: ReportData, ax: Any, *, second: bool) -> Any:
-    dots = data.read.dots
+    dots = data.found.dots
     show_other = second and data.views.map_first
     points = data.other_points if show_other else dots.points
     is_projection = show_other or not data.views.map_first
-    named = len(data.read.clusters) <= _MAX_NAMED
+    named = len(data.found.clusters) <= _MAX_NAMED
     size = 12 + 130 * dots.counts / max(float(dots.counts.max(initial=1)), 12.0)
-    for cluster in reversed(data.read.clusters):
+    for cluster in reversed(data.found.clusters):
         inside = dots.labels == cluster.label
         if not inside.any():
             continue
@@ -95,7 +93,7 @@ def _draw_map(data: ReportData, ax: Any, *, second: bool) -> Any:
     else:
         ax.set_xticks([])
         ax.set_yticks([])
-    n = len(data.read.clusters)
+    n = len(data.found.clusters)
     ax.set_title(f"{n} cluster{'s' if n != 1 else ''} in {data.n_rows:,} rows")
     return ax
 
@@ -104,14 +102,10 @@ def _draw_tree(data: ReportData, ax: Any) -> Any:
     tree = data.tree
     if tree is None:
         raise ValueError('kind="tree": this server has no hierarchy; use server="communities"')
-    middle: dict[int, float] = {leaf: float(at) for at, leaf in enumerate(tree.leaves)}
-    for number in range(len(tree.branches) - 1, -1, -1):
-        children = tree.branches[number].children
-        if children:
-            middle[number] = sum(middle[c] for c in children) / len(children)
+    middle = tree.middles({leaf: float(at) for at, leaf in enumerate(tree.leaves)})
     total = tree.branches[0].rows or 1.0
     for number, branch in enumerate(tree.branches):
-        found = _found(tree, number)
+        found = tree.cluster_of(number)
         colour = _GREY if found is None else _colour(data, found)
         wide = 0.8 + 6 * float(np.sqrt(branch.rows / total))
         x, top, bottom = middle[number], branch.born, branch.ends + 1
@@ -140,17 +134,9 @@ def _draw_tree(data: ReportData, ax: Any) -> Any:
     return ax
 
 
-def _found(tree: TreeData, number: int) -> int | None:
-    while number >= 0 and tree.branches[number].cluster is None:
-        if tree.branches[number].born <= tree.n_found:
-            return None
-        number = tree.branches[number].parent
-    return tree.branches[number].cluster if number >= 0 else None
-
-
 def _draw_profiles(data: ReportData, ax: Any) -> Any:
     """Cluster means as a heat map in standard deviations of all rows, with the values in the table's units."""
-    labels = [c.label for c in data.read.clusters if c.label in data.profiles.clusters][:_MAX_PROFILES]
+    labels = [c.label for c in data.found.clusters if c.label in data.profiles.clusters][:_MAX_PROFILES]
     columns = [c for c, _ in data.profiles.importance if c.kind != "category"][:_MAX_COLUMNS]
     shades = np.zeros((len(labels), len(columns)))
     for i, label in enumerate(labels):

@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 
 from fcac._sites import SiteName, in_reading_order
+from fcac._text import listed
 from fcac.federation import Contribution
 from fcac.federation.log import Entry
 from fcac.privacy import mechanisms, statements
 from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.zcdp import up
+from fcac.tables.shown_column import ShownColumn
+
+_MAX_BOUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class SiteGroup:
 
     def total(self) -> str:
         """Return epsilon over all rounds so far, as stated by the sites."""
-        return "–" if self.spent is None else f"ε = {self.spent:.3g}"
+        return "–" if self.spent is None else f"ε = {up(self.spent)}"
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ def make_statement(
     *,
     federation: bool,
     distances: float | None = None,
+    columns: Sequence[ShownColumn] = (),
 ) -> PrivacyStatement:
     """State what is guaranteed for the records behind these contributions, and what is not.
 
@@ -103,7 +109,10 @@ def make_statement(
     federation : bool
         Whether the contributions were sent from sites to a server.
     distances : float, optional
+        Epsilon of a release of distances for novelty; what was spent counts it already.
         Epsilon of a release of distances for novelty, after the latest contribution.
+    columns : sequence of ShownColumn
+        The table's columns, in whose units bounds are told.
     """
     items = [entry for batch in history for entry in batch]
     groups = _groups(items)
@@ -112,7 +121,7 @@ def make_statement(
     described = _description(mechanism)
     common: dict[str, Any] = {
         "groups": groups,
-        "facts": _facts(described) + _distances(distances),
+        "facts": _facts(described, columns) + _distances(distances),
         "not_promised": _not_promised(described),
     }
     if "none" in used and (federation or len(used) > 1):
@@ -256,9 +265,7 @@ def _cost_figures(groups: Sequence[SiteGroup]) -> list[tuple[str, str]]:
     rounds = max((group.n_rounds for group in groups), default=0)
     figures = [(f"{max(costs):g}", "largest ε of one release, as stated by the sites")] if costs else []
     if spent:
-        figures.append(
-            (f"{max(spent):.3g}", "largest ε that anybody has spent, over all rounds, as stated by the sites")
-        )
+        figures.append((up(max(spent)), "largest ε that anybody has spent, over all rounds, as stated by the sites"))
     return [*figures, (str(rounds), "contributions of the most active site")]
 
 
@@ -304,8 +311,14 @@ _TERMS = {
 }
 
 
-def _facts(described: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(term, _plain(described[key])) for key, term in _TERMS.items() if described.get(key) is not None]
+def _facts(described: dict[str, Any], columns: Sequence[ShownColumn]) -> list[tuple[str, str]]:
+    facts = []
+    for key, term in _TERMS.items():
+        value = described.get(key)
+        if value is not None:
+            is_bounds = key == "bounds" and isinstance(value, list)
+            facts.append((term, _bounds_in_words(value, columns) if is_bounds else _plain(value)))
+    return facts
 
 
 def _distances(epsilon: float | None) -> list[tuple[str, str]]:
@@ -316,14 +329,20 @@ def _distances(epsilon: float | None) -> list[tuple[str, str]]:
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return statements.small(value)
-    if isinstance(value, list) and len(value) > 1 and all(pair == value[0] for pair in value):
-        return f"[{value[0][0]:g}, {value[0][1]:g}] for each of the {len(value)} features, after scaling"
-    if isinstance(value, list):
-        pairs = [f"[{low:g}, {high:g}]" for low, high in value[:6]]
-        return ", ".join(pairs) + (f" and {len(value) - 6} more" if len(value) > 6 else "")
-    return str(value)
+    return statements.small(value) if isinstance(value, float) else str(value)
+
+
+def _bounds_in_words(bounds: list[Any], columns: Sequence[ShownColumn]) -> str:
+    """Return public bounds in the table's units; columns of categories have their levels instead."""
+    pairs = np.array(bounds, dtype=np.float64).reshape(len(bounds), 2)
+    told = []
+    for column in columns:
+        if column.kind in ("number", "date", "ordinal") and max(column.features) < len(pairs):
+            low, high = (column.shown(float(value)) for value in column.values(pairs.T))
+            told.append(f"{column.name} {low} to {high}")
+        elif column.kind == "category":
+            told.append(f"{column.name}: {len(column.categories)} levels")
+    return listed(told, _MAX_BOUNDS) if told else f"{len(pairs)} columns"
 
 
 def _not_promised(described: dict[str, Any]) -> list[str]:

@@ -1,21 +1,32 @@
-"""What a cluster is: its values beside those of all rows, small distributions, a name, and which columns matter."""
+"""What a cluster is: its values beside those of all rows, small distributions, a name such as "older, mostly E11"."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from fcac._typing import Floats, Integers
-from fcac.report.naming import name_of
-from fcac.tables.shown_column import ShownColumn
+from fcac.exceptions import RequestError
+from fcac.tables.shown_column import ShownColumn, day
 
 N_BINS = 16
 # Values beyond these quantiles share the outermost bars of a histogram.
 _SHOWN = (0.01, 0.99)
 # A difference must exceed this many standard errors of the noise to be told.
 _ERRORS = 2.0
+_MAX_SHARES = 3
+# A difference below this many standard deviations of all rows is not worth a word.
+_TELLING = 0.6
+# A category is named if at least this share of the cluster has it.
+_NAMED_SHARE = 0.3
+_MOSTLY = 0.6
+_MAX_NAME = 28
+# Words told for each cluster of texts, and how many of them its name takes.
+_N_WORDS, _IN_NAME = 5, 3
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,30 @@ class ColumnProfile:
     category: int = -1
 
     @property
+    def leading(self) -> list[tuple[str, float, float]]:
+        """The largest categories: name, share here, share of all rows."""
+        shown = [int(c) for c in np.argsort(-self.own.bars, kind="stable")[:_MAX_SHARES] if self.own.bars[c] >= 0.005]
+        return [(self.column.categories[c], float(self.own.bars[c]), float(self.all.bars[c])) for c in shown]
+
+    def shown(self, rows: Distribution) -> str:
+        """Return the middle of a distribution as text: the mean, or the median of dates."""
+        low, high = self.all.ends
+        return self.column.shown(rows.median if self.column.kind == "date" else rows.mean, high - low)
+
+    def in_words(self, brief: bool = False) -> str:
+        """Return a column of numbers in words, for tips and readers who do not see the chart."""
+        own, usual, shown = self.own, self.all, self.column.shown
+        if self.column.kind == "date":
+            return f"{self.column.name}: median {shown(own.median)}, middle half {shown(own.low)} to {shown(own.high)}"
+        if brief:
+            return f"{self.column.name}: median {shown(own.median)}, all rows {shown(usual.median)}"
+        error = "" if self.error is None else f" ± {self.column.shown_gap(2 * self.error)} (95 % of the noise)"
+        return (
+            f"{self.column.name}: mean {shown(own.mean)}{error}, median {shown(own.median)}, middle half "
+            f"{shown(own.low)} to {shown(own.high)}; all rows: mean {shown(usual.mean)}, median {shown(usual.median)}"
+        )
+
+    @property
     def is_certain(self) -> bool:
         """Whether the difference exceeds what noise can make."""
         if self.error is None:
@@ -105,6 +140,15 @@ class Profiles:
     importance: list[tuple[ShownColumn, float]]
     edges: dict[str, Floats]
     overall: dict[str, Distribution]
+
+    def number(self, column: str) -> int:
+        """Return the number of a described column."""
+        return list(self.overall).index(column)
+
+    def reach(self, column: str) -> float:
+        """Return the width of a column's histogram."""
+        edges = self.edges.get(column)
+        return 0.0 if edges is None or not len(edges) else float(edges[-1] - edges[0])
 
     def name(self, label: int) -> str:
         """Return the name of a cluster; empty if it is not described."""
@@ -276,3 +320,135 @@ def _named(clusters: dict[int, ClusterProfile], n_clusters: int) -> dict[int, Cl
         if sum(names[label] == other for other in names.values()) > 1:
             names[label] = name_of([c for c in profile.columns if c.is_certain], 4)
     return {k: replace(profile, name=names[k]) for k, profile in clusters.items()}
+
+
+# ------------------------------------------------------------ names
+
+
+def name_of(columns: Sequence[ColumnProfile], most: int) -> str:
+    """Return a name made of at most so many terms, the most telling first.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnProfile
+        The most telling first.
+    most : int
+    """
+    terms: list[str] = []
+    for column in columns:
+        if len(terms) == most or abs(column.effect) < _TELLING:
+            break
+        term = _term(column)
+        if term and term not in terms:
+            terms.append(term)
+    return ", ".join(terms) if terms else "close to the average"
+
+
+def _term(profile: ColumnProfile) -> str:
+    column, name = profile.column, _short(profile.column.name)
+    if column.kind == "category":
+        return _categories(profile)
+    if column.kind == "date":
+        return f"{name} around {day(profile.own.median)[-8:]}"
+    up = profile.effect > 0
+    if column.kind == "ordinal":
+        return f"{name} {column.shown(profile.own.mean)}"
+    if column.kind == "share" or _is_yes_or_no(profile):
+        if up:
+            return f"mostly {name}" if profile.own.mean >= _MOSTLY else f"often {name}"
+        return f"not {name}" if profile.own.mean < 0.05 else f"seldom {name}"
+    if re.search(r"(^|[\W_])age($|[\W_])", column.name.lower()):
+        return "older" if up else "younger"
+    return f"{'high' if up else 'low'} {name}"
+
+
+def _categories(profile: ColumnProfile) -> str:
+    """The categories that most of the cluster has and others have less; or the one it lacks."""
+    shares, usual = profile.own.bars, profile.all.bars
+    order = sorted(range(len(shares)), key=lambda c: -shares[c])
+    named = [c for c in order[:2] if shares[c] >= _NAMED_SHARE and shares[c] > usual[c]]
+    words = "/".join(_short(profile.column.categories[c]) for c in named)
+    together = sum(float(shares[c]) for c in named)
+    if named and together >= _MOSTLY:
+        # noised shares near a bound are moved to it: that all have it is not known
+        return f"{'all' if together >= 0.995 and profile.error is None else 'mostly'} {words}"
+    if profile.effect > 0 and profile.category >= 0:
+        return f"more {_short(profile.column.categories[profile.category])}"
+    return f"hardly any {_short(profile.column.categories[profile.category])}" if profile.category >= 0 else ""
+
+
+def _is_yes_or_no(profile: ColumnProfile) -> bool:
+    """Whether nearly all values of all rows are 0 or 1."""
+    bars = profile.all.bars
+    return float(bars[0] + bars[-1]) > 0.8 and profile.all.ends == (0.0, 1.0)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1].rstrip()}…"
+
+
+# ------------------------------------------------------------ words for texts
+
+
+def words_of_texts(
+    schema: Any, nodes: Floats, counts: Floats, labels: Integers, described: Sequence[int]
+) -> dict[str, dict[int, list[str]]]:
+    """Return, for each text column, a few words for each cluster.
+
+    The words come from the vocabulary of the encoder, which is public, and from the means of nodes, which sites have
+    sent anyway: no text is read, so this holds under privacy. Columns whose encoder has no vocabulary of its own, or is
+    not installed here, are left out.
+
+    Parameters
+    ----------
+    schema : Schema or None
+    nodes : array of shape (n, d)
+    counts, labels : arrays of shape (n,)
+    described : sequence of int
+        Clusters.
+
+    Returns
+    -------
+    dict of column name to dict of cluster to list of str
+    """
+    chosen = [k for k in described if (labels == k).any()]
+    if schema is None or len(chosen) < 2:
+        return {}
+    found: dict[str, dict[int, list[str]]] = {}
+    at = 0
+    for column in schema.fields:
+        width = len(column.feature_names)
+        features, at = slice(at, at + width), at + width
+        if getattr(column, "kind", None) != "text":
+            continue
+        own = nodes[:, features]
+        centers = np.array([np.average(own[labels == k], axis=0, weights=counts[labels == k]) for k in chosen])
+        words = _nearest_words(centers, column.encoder)
+        if words is not None:
+            found[column.name] = dict(zip(chosen, words, strict=True))
+    return found
+
+
+def _nearest_words(centers: Floats, name: str | None) -> list[list[str]] | None:
+    from fcac.tables.telling_words import words_from_vocabulary
+    from fcac.tables.text_encoder import encoder
+
+    try:
+        known = encoder(name) if name else encoder()
+        return words_from_vocabulary(centers, known, n_words=_N_WORDS)
+    except (RequestError, ValueError):  # not installed or not trusted here, or without a vocabulary
+        return None
+
+
+def with_words(profiles: Profiles, words: dict[str, dict[int, list[str]]]) -> Profiles:
+    """Return profiles whose clusters carry their words, and are named after those of the first text column."""
+    if not words:
+        return profiles
+    first = next(iter(words.values()))
+    clusters = {}
+    for label, profile in profiles.clusters.items():
+        mine = [(column, by_cluster[label]) for column, by_cluster in words.items() if label in by_cluster]
+        said = ", ".join(first.get(label, [])[:_IN_NAME])
+        more = profile.name if profile.columns and profile.name != "close to the average" else ""
+        clusters[label] = replace(profile, name="; ".join(part for part in (said, more) if part), words=mine)
+    return replace(profiles, clusters=clusters)

@@ -1,4 +1,4 @@
-"""Projection of nodes in d dimensions to two: the columns themselves, or principal components."""
+"""The two views of a map: the layout of the neighbourhood graph, and the columns or principal components."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcac._typing import Floats
+from fcac.federation import Server
+from fcac.report.layout import GraphLayout, graph_layout
 
 # If the standard deviations of features differ by more than this, the widest feature would dominate the picture.
 _MAX_RATIO_OF_SPREADS = 10.0
@@ -81,4 +83,50 @@ def fit_projection(nodes: Floats, counts: Floats, names: list[str]) -> Projectio
         is_reduced=True,
         standardised=standardised,
         shares=(shares[0], shares[1]),
+    )
+
+
+@dataclass(frozen=True)
+class Views:
+    """Where nodes lie in the two views.
+
+    Attributes
+    ----------
+    layout : GraphLayout
+    projection : Projection
+    """
+
+    layout: GraphLayout
+    projection: Projection
+
+    @property
+    def map_first(self) -> bool:
+        """Whether the map is shown first; two columns are best shown as they are."""
+        return self.projection.is_reduced
+
+    def places(self, nodes: Floats, *, own: bool = False) -> Floats:
+        """Return places in the first view; `own` says that these are the nodes that were laid out."""
+        if not self.map_first:
+            return self.projection.project(nodes)
+        return self.layout.node_places if own else self.layout.place(nodes)
+
+    def other_places(self, nodes: Floats) -> Floats:
+        """Return places in the second view of the nodes that were laid out."""
+        return self.projection.project(nodes) if self.map_first else self.layout.node_places
+
+
+def make_views(server: Server, names: list[str], d: int) -> Views:
+    """Lay out the nodes of a server."""
+    nodes, counts = server.nodes, server.counts.astype(np.float64)
+    if not len(nodes):
+        empty = np.zeros((0, 2))
+        projection = Projection(np.eye(d, 2), np.zeros(d), np.ones(d), names[0], names[1] if d > 1 else "")
+        return Views(GraphLayout(np.ones(d), np.zeros((0, d)), empty, np.zeros(0, np.int64)), projection)
+    # distances as the read-out measures them
+    communities = getattr(server.readout, "model", None)
+    metric = np.ones(d)
+    if communities is not None:
+        metric = communities.feature_scales if communities.feature_map is None else communities.feature_map
+    return Views(
+        graph_layout(nodes, counts, server.node_labels, np.asarray(metric)), fit_projection(nodes, counts, names)
     )

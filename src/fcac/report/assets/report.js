@@ -30,10 +30,7 @@
     const k = clusterOf(mark), map = data.map;
     const name = data.names[k] ? `: ${data.names[k]}` : "";
     const nodes = map.nodes[i] > 1 ? `, ${plural(map.nodes[i], "nodes")}` : "";
-    const values = map.columns.map((column, c) => {
-      const value = map.values[i][c];
-      return `${column.name}: ${column.kind === "category" ? `mostly ${column.categories[value]}` : value}`;
-    });
+    const values = map.columns.map((column, c) => `${column}: ${map.values[i][c]}`);
     return [`Cluster ${k}${name}`, `${plural(map.n[i], data.counted)}${nodes}`, ...values].join("\n");
   };
   const show = (mark, key) => {
@@ -232,10 +229,13 @@
   if (tree && slider) {
     const plot = document.querySelector("#tree-plot svg");
     const found = marks.map(mark => mark.parentNode.getAttribute("class").match(/\bc(\d+|x)\b/)[0]);
-    const line = $("cut-line");
+    const line = $("cut-line"), cuts = all("[data-cut]");
     const cutAt = level => {
       slider.value = level;
       $("cut-value").textContent = level;
+      const probable = tree.probable[level];
+      $("cut-probable").textContent = probable ? `probability ${probable}` : "";
+      for (const button of cuts) button.setAttribute("aria-pressed", String(Number(button.dataset.cut) === level));
       const original = level === tree.found;
       $("cut-back").disabled = original;
       svg.classList.toggle("cut", !original);
@@ -260,8 +260,12 @@
         ofLeaf[leaf] = rank < data.styles ? `c${rank % data.colours}` : "cx";
       }
       marks.forEach((mark, i) => mark.setAttribute("class", `m ${original ? "" : ofLeaf[data.map.leaf[i]] || found[i]}`.trim()));
-      live.textContent = original ? `The ${level} clusters found` : `A cut into ${level} clusters`;
+      live.textContent = `${original ? `The ${level} clusters found` : `A cut into ${level} clusters`}${probable ? `, probability ${probable}` : ""}`;
     };
+    for (const button of cuts) button.addEventListener("click", () => {
+      cutAt(Number(button.dataset.cut));
+      $("network").scrollIntoView();
+    });
     slider.addEventListener("input", () => cutAt(Number(slider.value)));
     $("cut-back").addEventListener("click", () => cutAt(tree.found));
     plot.addEventListener("click", event => {

@@ -49,7 +49,7 @@ def learn_and_save(
     seconds = time.monotonic() - started
     if not hasattr(model.privacy, "release"):  # exact counts are not among what a private release tells
         left_out = tables.n_dropped, dict(tables.dropped_for)
-        model.runs_ = (*model.runs_, Run(model.n_rounds_, tables.n_read, *left_out, seconds))
+        model.runs_ = (*model.runs_, Run(model.n_rounds_, tables.n_read, *left_out))
     save(model, out)
     _summarise(model, tables, seconds)
     say(f"Model: {out}")
@@ -61,6 +61,8 @@ def learn_and_save(
         say(f"Report: {report}")
     elif model.n_rounds_ == 1:
         note(f"Next: fcac report {out} --out report.html")
+    if model.scaling_.sentence:
+        say(f"Scale: {model.scaling_.sentence}.")
     for line in model.verdict_.lines():
         say(line)
 

@@ -19,7 +19,7 @@ import numpy as np
 from fcac._kernels import inner_kernel, kernel
 from fcac._llvm import lowest_bit
 from fcac._typing import Floats, Integers
-from fcac.nodes._tiles import EXACT_LANES, LANES, exact_distances, point_distances
+from fcac.search.tiles import EXACT_LANES, LANES, exact_distances, point_distances
 
 # Lists that a row looks into: few features, and many. With four lists the seed found lies farther than the nearest by
 # .5 % on average among clusters of ten features and by 3 % in a single Gaussian; with eight by half of that, at nearly
@@ -149,7 +149,7 @@ class SeedIndex:
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.nodes.seeds import SeedIndex
+    >>> from fcac.search.seeds import SeedIndex
     >>> index = SeedIndex(np.arange(100.0)[:, None], 20, 101)
     >>> index.add(np.array([[41.6]]))
     >>> index.nearest(np.array([[7.2], [41.5], [0.5]])).tolist()

@@ -1,8 +1,7 @@
-"""What was done: settings, schema, versions, rows, seeds and time; enough to repeat it."""
+"""How a model came about: settings, schema, versions, rows, seeds and time; enough to repeat it."""
 
 from __future__ import annotations
 
-import datetime
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ _MAX_REASONS = 8
 
 
 @dataclass(frozen=True)
-class Done:
+class Provenance:
     """What was done.
 
     Attributes
@@ -48,9 +47,9 @@ class Done:
     n_dropped: int = 0
 
 
-def what_was_done(
+def provenance_of(
     server: Server, estimator: FCAC | None, schema: Any, facts: Mapping[str, Any] | None, *, federation: bool
-) -> Done:
+) -> Provenance:
     """Return what was done.
 
     Parameters
@@ -72,7 +71,6 @@ def what_was_done(
     }
     n_read, n_dropped = int(known.pop("rows_read")), int(known.pop("rows_dropped"))
     seconds = known.pop("seconds")
-    timed = [run for run in runs if run.seconds is not None]
     rows: list[tuple[str, str]] = []
     if n_read:
         rows.append(("Rows read", f"{n_read:,}{_per_round(runs)}"))
@@ -81,12 +79,8 @@ def what_was_done(
         rows.append(("Rows read", "not told: under privacy, exact counts stay at the sites"))
     if seconds is not None:
         rows.append(("Time to learn", duration(float(seconds))))
-    elif timed:
-        # files do not hold the time, so after an update only that of the latest round is known
-        which = f" (round {', '.join(str(run.round) for run in timed)})" if len(timed) < len(runs) else ""
-        rows.append(("Time to learn", duration(sum(run.seconds or 0.0 for run in timed)) + which))
     rows += [(str(key), str(value)) for key, value in known.items()]
-    return Done(
+    return Provenance(
         _settings(server, estimator, federation),
         rows,
         _versions(),
@@ -142,8 +136,7 @@ def _versions() -> list[tuple[str, str]]:
             found.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:  # installed in another way
             continue
-    today = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return [*found, ("Report written", today)]
+    return found
 
 
 def _schema_lines(schema: Any) -> list[tuple[str, str]]:

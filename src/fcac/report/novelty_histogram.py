@@ -12,6 +12,9 @@ from fcac._rows import Rows, column_names
 from fcac._typing import Floats, Integers
 from fcac.federation import Server
 
+#: Turns a table with named columns into rows of features.
+Reader = Callable[[Any], Rows]
+
 _N_BINS = 50
 # The histogram of novelty extends to this many thresholds; larger distances share the last bar.
 _REACH = 2.0
@@ -45,16 +48,27 @@ class Novelty:
         """Number of all rows."""
         return int(self.known.sum()) + self.n_novel
 
+    def lines(self) -> list[tuple[str, str, str]]:
+        """Return the histogram as a table."""
+        pairs = zip(self.known, self.novel, strict=True)
+        return [
+            (f"{self.edges[k]:.3g} to {self.edges[k + 1]:.3g}", f"{known:,}", f"{novel:,}")
+            for k, (known, novel) in enumerate(pairs)
+            if known or novel
+        ]
+
 
 @dataclass(frozen=True)
-class Counted:
+class CountedRows:
     """Rows by cluster and by novelty."""
 
     by_cluster: dict[int, int]
     novelty: Novelty
 
 
-def count_rows(server: Server, rows: Any, limit: float | None, read: Callable[[Any], Rows] | None = None) -> Counted:
+def count_rows(
+    server: Server, rows: Any, limit: float | None, read: Callable[[Any], Rows] | None = None
+) -> CountedRows:
     """Label rows block by block; only counts are kept.
 
     Parameters
@@ -91,7 +105,7 @@ def count_rows(server: Server, rows: Any, limit: float | None, read: Callable[[A
                 by_cluster[int(label)] = by_cluster.get(int(label), 0) + int(n)
     if not by_cluster:
         raise ValueError("rows are empty: leave rows out, or pass the rows the model has learned")
-    return Counted(by_cluster, Novelty(edges, bars[0], bars[1], threshold if is_same else None))
+    return CountedRows(by_cluster, Novelty(edges, bars[0], bars[1], threshold if is_same else None))
 
 
 def _pieces(rows: Any) -> Iterator[Any]:

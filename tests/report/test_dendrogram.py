@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from fcac import FCAC
-from fcac.report.data import gather
-from fcac.report.tree import make_tree
-from fcac.report.tree_chart import tree_data
+from fcac.report.dendrogram import make_dendrogram, tree_data
+from fcac.report.report_data import gather
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,7 @@ def model():
 
 @pytest.mark.slow
 def test_cuts_are_nested_and_sizes_add_up(model):
-    tree = make_tree(model.server_)
+    tree = make_dendrogram(model.server_)
     assert tree is not None
     assert tree.n_found == model.n_clusters_ == 5
     assert tree.n_finest > 5
@@ -35,7 +34,7 @@ def test_cuts_are_nested_and_sizes_add_up(model):
 
 
 def test_the_found_cut_is_the_models(model):
-    tree = make_tree(model.server_)
+    tree = make_dendrogram(model.server_)
     assert tree is not None
     found = {b.cluster: b.rows for b in tree.branches if b.cluster is not None}
     labels, counts = np.unique(model.labels_, return_counts=True)
@@ -55,4 +54,4 @@ def test_leaves_of_a_branch_stand_side_by_side(model):
 
 def test_servers_without_a_hierarchy_have_no_tree():
     model = FCAC(server="cae-fc", random_state=0).fit(np.random.default_rng(0).normal(size=(300, 2)))
-    assert make_tree(model.server_) is None
+    assert make_dendrogram(model.server_) is None
