@@ -96,11 +96,9 @@ def _all(closed: int) -> str:
 
 
 def _protection(root: Path, settings: FederationSettings) -> str:
-    if settings.insecure:
-        return "PLAIN, no keys"
-    ends = certificates.server_certificate_ends(root / "server" / "server.crt")
+    ends = certificates.ends(root / "server" / "server.crt")
     left = (ends - datetime.datetime.now(datetime.UTC)).days
-    return f"TLS, node keys; server certificate until {ends:%Y-%m-%d}" + (", RENEW IT" if left < 30 else "")
+    return f"TLS, certificates of sites; the hub's until {ends:%Y-%m-%d}" + (", RENEW IT" if left < 30 else "")
 
 
 def _clocks(seen: dict[str, presence.Heard]) -> list[str]:
@@ -174,7 +172,7 @@ def _spent(statements: list[dict[str, Any]]) -> str:
         return "-"
     newest = statements[-1]
     if newest.get("mechanism") == "none":
-        return "NO PRIVACY"
+        return "UNPROTECTED"
     try:
         if "spent" in newest:
             return f"eps {up(float(newest['spent']))} at delta {float(newest.get('delta', 0)):g}"

@@ -24,7 +24,7 @@ from fcac.model.columns import warn_of_names
 from fcac.model.frames import are_tables, as_schema, encoded, guessed
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
-from fcac.model.site_rows import SiteRows, rows_by_site
+from fcac.model.site_rows import SiteRows, rows_by_site, warn_of_open_nodes
 from fcac.model.storage import Stored
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
@@ -283,6 +283,8 @@ class FCAC(Calibrated, Stored):
             raise ValueError(
                 f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
             )
+        if self.privacy is None and len(data) > 1 and (reset or len(self.sites_) < 2):
+            warn_of_open_nodes(len(data))
         trails = self._trails_for(data, weights) if reset else None
         self._play_round(
             data, data.n_features, known,

@@ -10,9 +10,10 @@ import numpy as np
 
 from fcac.deployment import study
 from fcac.deployment.policy import Policy, described
-from fcac.exceptions import FlowerError
-from fcac.flower.processes import free_port, wait_until
-from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings
+from fcac.deployment.processes import ServerProcess, SiteProcess, free_port, wait_until
+from fcac.deployment.running import run_rounds
+from fcac.deployment.site_setup import site_settings
+from fcac.exceptions import FederationError
 from fcac.tables.schema import Schema
 
 Say = Callable[[str], None]
@@ -61,12 +62,12 @@ class Rehearsal:
         server = ServerProcess(self.root)
         try:
             server.start()
-            self.say(f"The hub listens on {server.host}:{server.port}, with TLS and keys.")
+            self.say(f"The hub listens on {server.settings.address}; its sites are known by their certificates.")
             for name in self.names:
                 self._sites.append(self._start(name))
             for site in self._sites:
                 if not wait_until(site.is_connected, _CONNECT_SECONDS, site.process):
-                    raise FlowerError(f"a site did not connect; see {site.log_path}")
+                    raise FederationError(f"a site did not connect; see {site.log_path}")
             self.say(f"{len(self.names)} sites are connected.")
             yield
         finally:
@@ -106,7 +107,7 @@ class Rehearsal:
             self.new_rows(day)
             result = run_rounds(self.root, 1, self.say, hand_out=day == rounds)
             if not result["closed"]:
-                raise FlowerError(f"round {day} brought nothing; see {self.root / 'state' / 'journal.jsonl'}")
+                raise FederationError(f"round {day} brought nothing; see {self.root / 'state' / 'journal.jsonl'}")
 
 
 def rehearse(

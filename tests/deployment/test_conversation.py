@@ -1,4 +1,4 @@
-"""Rounds over the in-process Grid: the same apps as on the wire, with every fault that can be played in one process."""
+"""Rounds inside one process: the code of hub and sites, with every fault that can be played there."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Error, Message
 
 from fcac import persistence
 from fcac.deployment import study as directory
+from fcac.deployment import wire
 from fcac.deployment.shared_codebook import for_sites
+from fcac.deployment.wire import Reply, Request
 from fcac.federation import Contribution, Server
-from fcac.flower import messages
-from fcac.flower.in_process import reply_with
 from fcac.model import models
 from testing.compare import assert_same_server
 from testing.data import blobs, site_rows
-from testing.flower_study import Reference, Study, hostile
+from testing.federation_study import Reference, Study, hostile
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("insecure", [True, False])
-def test_model_equals_the_run_without_a_wire(tmp_path: Path, insecure: bool) -> None:
-    study, reference = Study(tmp_path, insecure=insecure), Reference()
+def test_model_equals_the_run_without_a_wire(tmp_path: Path) -> None:
+    study, reference = Study(tmp_path), Reference()
     for number in (1, 2, 3):
         rows = site_rows("abc", number)
         study.give(rows)
@@ -62,13 +60,11 @@ def test_only_sites_with_new_rows_contribute(tmp_path: Path) -> None:
 # ------------------------------------------------------------ faults
 
 
-def only(site: str, study: Study, kind: str, what: Any) -> Any:
+def only(hit: str, what: Any, kind: str = wire.CONTRIBUTE) -> Any:
     """Make a fault that hits one site's replies of one kind."""
-    node = next(node for node, path in study.nodes.items() if path.parent.name == f"state-{site}")
 
-    def fault(message: Message, reply: Message) -> list[Message]:
-        hit = message.metadata.dst_node_id == node and message.metadata.message_type == kind
-        return what(message, reply) if hit else [reply]
+    def fault(site: str, request: Request, reply: bytes) -> list[bytes | None]:
+        return what(reply) if (site, request.kind) == (hit, kind) else [reply]
 
     return fault
 
@@ -80,14 +76,10 @@ def test_a_lost_contribution_comes_in_the_next_round(tmp_path: Path, loss: str) 
     rows = site_rows("abc", 1)
     study.give(rows)
 
-    def lose(message: Message, reply: Message) -> list[Message]:
-        return [Message(Error(code=7, reason="secret row 17"), reply_to=message)] if loss == "killed" else []
-
-    study.fault = only("b", study, messages.CONTRIBUTE, lose)
+    study.fault = only("b", lambda reply: [None] if loss == "killed" else [])
     study.play()
     expected = "failed" if loss == "killed" else "no reply"
     assert study.events(expected) == [(expected, "b", 1)]
-    assert "secret" not in (study.root / "state" / "journal.jsonl").read_text()
     study.fault = None
     study.play()  # nobody has new rows; what b has sent and never arrived is sent again
 
@@ -102,7 +94,7 @@ def test_a_lost_contribution_is_part_of_the_next_one(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first, second = site_rows("abc", 1), site_rows("abc", 2)
     study.give(first)
-    study.fault = only("b", study, messages.CONTRIBUTE, lambda message, reply: [])
+    study.fault = only("b", lambda reply: [])
     study.play()
     study.fault = None
     study.give(second)
@@ -120,7 +112,7 @@ def test_a_contribution_delivered_twice_counts_once(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     rows = site_rows("abc", 1)
     study.give(rows)
-    study.fault = lambda message, reply: [reply, reply]
+    study.fault = lambda site, request, reply: [reply, reply]
     study.play()
     reference.play(rows, 1)
     assert_same_server(study.server, reference.server)
@@ -157,12 +149,7 @@ def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path
     data, words = hostile(name)
     rows = site_rows("abc", 1)
     study.give(rows)
-    study.fault = only(
-        "b",
-        study,
-        messages.CONTRIBUTE,
-        lambda message, reply: [reply_with(message, code=messages.CONTRIBUTION, site="b", data=data)],
-    )
+    study.fault = only("b", lambda reply: [Reply(wire.CONTRIBUTION, "b", data).to_bytes()])
     study.play()
     reference.play({site: block for site, block in rows.items() if site != "b"}, 1)
     assert_same_server(study.server, reference.server)
@@ -172,42 +159,27 @@ def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("sent", "words"),
     [
-        ({"code": messages.CONTRIBUTION, "site": "a", "data": b"x"}, "name of another site"),
-        ({"code": 99, "site": "b"}, "unknown form"),
-        ({"code": "1", "site": "b"}, "unknown form"),
-        ({"code": messages.CONTRIBUTION, "site": "b", "data": "text"}, "unknown form"),
-        ({"something": 1.0}, "unknown form"),
+        (Reply(wire.CONTRIBUTION, "a", b"x").to_bytes(), "name of another site"),
+        (Reply("something else", "b").to_bytes(), "unknown form"),
+        (Reply(wire.CONTRIBUTION, "b", b"x", left=7.0).to_bytes(), "from 0 to 1"),
+        (Reply(wire.CONTRIBUTION, "b", b"x", left=float("nan")).to_bytes(), "from 0 to 1"),
+        (b"", "unknown form"),
+        (b"\xff" * 9, "unknown form"),
+        (b"\x00\x00\x00\x02[]", "unknown form"),
+        (b"\x00\x00\x00\x7f{}", "unknown form"),
     ],
 )
-def test_a_reply_of_another_form_is_rejected(tmp_path: Path, values: dict[str, Any], words: str) -> None:
+def test_a_reply_of_another_form_is_rejected(tmp_path: Path, sent: bytes, words: str) -> None:
     study, reference = Study(tmp_path), Reference()
     rows = site_rows("abc", 1)
     study.give(rows)
-    study.fault = only("b", study, messages.CONTRIBUTE, lambda message, reply: [reply_with(message, **values)])
+    study.fault = only("b", lambda reply: [sent])
     study.play()
     reference.play({"a": rows["a"], "c": rows["c"]}, 1)
     assert_same_server(study.server, reference.server)
     assert words in study.reasons()[0]
-
-
-@pytest.mark.slow
-def test_without_keys_a_name_can_be_claimed_once(tmp_path: Path) -> None:
-    study, reference = Study(tmp_path, insecure=True), Reference()
-    rows = site_rows("abc", 1)
-    study.give(rows)
-    good = Contribution("a", 1, np.zeros((2, 2)), [1, 1]).to_bytes()
-    study.fault = only(
-        "b",
-        study,
-        messages.CONTRIBUTE,
-        lambda message, reply: [reply_with(message, code=messages.CONTRIBUTION, site="a", data=good)],
-    )
-    study.play()
-    reference.play({"a": rows["a"], "c": rows["c"]}, 1)
-    assert_same_server(study.server, reference.server)
-    assert "another node is already site 'a'" in study.reasons()[0]
 
 
 @pytest.mark.slow
@@ -216,12 +188,7 @@ def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Pat
     rows = site_rows("abc", 1)
     study.give(rows)
     other = Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes()
-    study.fault = only(
-        "b",
-        study,
-        messages.CONTRIBUTE,
-        lambda message, reply: [reply, reply_with(message, code=messages.CONTRIBUTION, site="b", data=other)],
-    )
+    study.fault = only("b", lambda reply: [reply, Reply(wire.CONTRIBUTION, "b", other).to_bytes()])
     study.play()
     reference.play(rows, 1)
     assert_same_server(study.server, reference.server)
@@ -250,16 +217,12 @@ def test_after_a_crash_only_the_missing_sites_are_asked(tmp_path: Path) -> None:
     rows = site_rows("abc", 1)
     study.give(rows)
 
-    def die(message: Message, reply: Message) -> list[Message]:
-        raise ConnectionError("the SuperLink is gone")
+    def die(reply: bytes) -> list[bytes]:
+        raise ConnectionError("the run was killed")
 
-    # a and b are in when the server dies; the in-process Grid delivers one message after the other, so the
-    # contributions are put into the inbox as the server would have done before the third
-    study.fault = only("c", study, messages.CONTRIBUTE, die)
+    study.fault = only("c", die)
     with pytest.raises(ConnectionError):
         study.play()
-    for name in "ab":
-        assert study.hub.receive(name, study.sent(name, 1).to_bytes()).outcome == "accepted"
     study.fault = None
     study.play()
     asked = [entry for entry in study.hub.journal() if entry["event"] == "asking"]
@@ -380,11 +343,11 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
     rows = site_rows("abc", 1)
     study.give(rows)
 
-    def revoke(message: Message, reply: Message) -> list[Message]:
+    def revoke(reply: bytes) -> list[bytes]:
         directory.revoke(study.root, "b")
         return [reply]
 
-    study.fault = only("b", study, messages.CONTRIBUTE, revoke)
+    study.fault = only("b", revoke)
     study.play()
     reference.play({"a": rows["a"], "c": rows["c"]}, 1)
     assert_same_server(study.server, reference.server)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from testing import flower_study  # noqa: F401  (skips where the extra is not installed)
+from testing import federation_study  # noqa: F401  (skips where the extra is not installed)
 
 from fcac.cli import run  # isort: skip
-from fcac.flower.rehearsal import Rehearsal  # isort: skip
+from fcac.deployment.rehearsal import Rehearsal  # isort: skip
 
 
 def test_a_folder_of_its_own_is_needed(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +11,24 @@ import numpy as np
 import pytest
 
 try:
-    import flwr  # noqa: F401
+    import aiohttp  # noqa: F401
+    import cryptography  # noqa: F401
 except ImportError:
     if os.environ.get("FCAC_NO_SKIP") == "1":
         raise
-    pytest.skip("flwr is not installed: pip install 'fcac[flower]'", allow_module_level=True)
-
-from flwr.app import Context, RecordDict
+    pytest.skip("fcac runs no federation here: pip install 'fcac[federation]'", allow_module_level=True)
 
 from fcac import persistence
 from fcac.codebook import Codebook
 from fcac.deployment import study
-from fcac.deployment.certificates import public_pem
+from fcac.deployment.answers import answer
+from fcac.deployment.conversation import Conversation, Timeouts
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings
+from fcac.deployment.site_setup import site_settings
+from fcac.deployment.wire import Request
 from fcac.federation import Contribution, Server, Site, readouts
 from fcac.federation.condenser import condenser_for
-from fcac.flower import server_app
-from fcac.flower.hub_server import DATABASE
-from fcac.flower.in_process import Fault, InProcessGrid
-from fcac.flower.service import site_settings
 from fcac.model import models
 from testing.data import write_csv
 
@@ -45,15 +41,38 @@ x = { min = -8, max = 8 }
 y = { min = -8, max = 8 }
 """
 
+#: What happens to a reply in transit: the site, the request and the reply; returns the replies that arrive instead
+#: (none: silence; None: lost on the way; two: delivered twice).
+Fault = Callable[[str, Request, bytes], list[bytes | None]]
+
+
+class DirectWire:
+    """A wire inside one process: each request is answered at once by the code that a site's process runs."""
+
+    def __init__(self, sites: Mapping[str, Path], fault: Fault | None = None) -> None:
+        self.sites, self.fault = dict(sites), fault
+
+    def connected(self) -> set[str]:
+        return set(self.sites)
+
+    def exchange(self, requests: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes | None]]:
+        for site, data in sorted(requests.items()):
+            reply = answer(self.sites[site], data)
+            arrived = [reply] if self.fault is None else self.fault(site, Request.from_bytes(data), reply)
+            for one in arrived:
+                yield site, one
+
+    def late(self) -> Iterator[tuple[str, bytes]]:
+        return iter(())
+
 
 class Study:
-    """A federation below a folder, with sites that are asked over the in-process Grid."""
+    """A federation below a folder, with sites that are asked inside this process."""
 
     def __init__(
         self,
         folder: Path,
         names: Iterable[str] = "abc",
-        insecure: bool = False,
         server: str = "cae-fc",
         summing: Any = None,
         schema: str = SCHEMA,
@@ -65,15 +84,13 @@ class Study:
             folder / "study",
             list(names),
             folder / "schema.toml",
-            insecure=insecure,
             server=server,
             timeout=0.2,
             wait=0.0,
             summing=summing,
         )
-        self.nodes: dict[int, Path] = {}
+        self.sites: dict[str, Path] = {}
         self.fault: Fault | None = None
-        self.grid: InProcessGrid | None = None
         for name in names:
             self.join(name)
 
@@ -100,7 +117,7 @@ class Study:
         self.data(name).mkdir(exist_ok=True)
         settings = site_settings(self.root / "bundles" / name, self.data(name), self.state(name), **self.privacy)
         settings.save(self.state(name) / "settings.json")
-        self.nodes[100 + len(self.nodes)] = self.state(name) / "settings.json"
+        self.sites[name] = self.state(name) / "settings.json"
 
     def give(self, rows: Mapping[str, np.ndarray], file: str = "rows.csv") -> None:
         """Put new rows at the end of sites' files."""
@@ -108,18 +125,14 @@ class Study:
             path = self.data(name) / file
             write_csv(path, block, header=not path.exists())
 
-    def connect(self) -> InProcessGrid:
-        """Return a Grid to the sites."""
-        names = {node: path.parent.name.removeprefix("state-") for node, path in self.nodes.items()}
-        members = self.settings.members
-        keys = {node: public_pem(members[name].key) for node, name in names.items() if members[name].key}
-        return InProcessGrid(self.nodes, keys=keys, fault=self.fault)
+    def conversation(self) -> Conversation:
+        """Return the hub's conversation with the sites."""
+        wire = DirectWire(self.sites, self.fault)
+        return Conversation(self.hub, wire, Timeouts(0.2, 0.0), reload=lambda: self.settings)
 
     def play(self, rounds: int = 1) -> None:
-        """Run the server's app once."""
-        self.grid = self.connect()
-        config = {"fcac-federation": str(self.root), "fcac-rounds": rounds, "fcac-poll": 0.01}
-        server_app.app(self.grid, Context(1, 1, {}, RecordDict(), config))
+        """Play rounds, and hand out the model."""
+        self.conversation().play(rounds)
 
     def events(self, *kinds: str) -> list[tuple[Any, ...]]:
         """Return (event, site, round) from the journal."""
@@ -153,14 +166,6 @@ class Reference:
 
     def play(self, rows: Mapping[str, np.ndarray], round: int) -> None:
         self.server.absorb(self.contribute(rows, round))
-
-
-def time_passes(root: Path, name: str) -> None:
-    """Let the hub's time run out for a site that was killed: for half a minute it would hold its key for in use."""
-    key = public_pem(FederationSettings.load(root).members[name].key)
-    with contextlib.closing(sqlite3.connect(root / "server" / DATABASE, timeout=60)) as connection, connection:
-        changed = connection.execute("UPDATE node SET online_until = 0 WHERE public_key = ?", (key,)).rowcount
-    assert changed == 1
 
 
 def assert_no_secret(folder: Path) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from testing.data import blobs, write_csv
-from testing.flower_study import SCHEMA
+from testing.federation_study import SCHEMA
 from testing.waiting import wait_until
 
 from fcac.deployment import study  # isort: skip
-from fcac.exceptions import FlowerError  # isort: skip
-from fcac.flower.fleet_client import HubAway  # isort: skip
-from fcac.flower.processes import free_port  # isort: skip
-from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings, store_settings  # isort: skip
-from fcac.flower.site_node import NewLines, SiteNode  # isort: skip
+from fcac.exceptions import FederationError  # isort: skip
+from fcac.deployment.processes import ServerProcess, SiteProcess, free_port  # isort: skip
+from fcac.deployment.running import run_rounds  # isort: skip
+from fcac.deployment.site_link import NewLines, SiteLink  # isort: skip
+from fcac.deployment.site_setup import site_settings, store_settings  # isort: skip
 
 
 @pytest.fixture
@@ -27,34 +27,27 @@ def root(tmp_path: Path) -> Path:
     return study.init(tmp_path / "study", ["a"], tmp_path / "schema.toml", address=address)
 
 
-def node(root: Path, said: list[str]) -> SiteNode:
+def node(root: Path, said: list[str]) -> SiteLink:
     (root.parent / "data").mkdir(exist_ok=True)
     settings = site_settings(root / "bundles" / "a", root.parent / "data", root.parent / "state")
-    return SiteNode(root / "bundles" / "a", settings, store_settings(settings), said.append)
+    return SiteLink(root / "bundles" / "a", settings, store_settings(settings), said.append)
 
 
-def test_a_site_says_when_the_hub_is_away_and_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_says_when_the_hub_is_away_and_back(root: Path) -> None:
     said: list[str] = []
     site = node(root, said)
-    site.connected = True
-    answers = iter([HubAway("the hub does not answer"), HubAway("the hub does not answer"), None])
-    monkeypatch.setattr(site._stopped, "wait", lambda seconds: False)
-
-    def call() -> str:
-        answer = next(answers)
-        if answer is not None:
-            raise answer
-        return "a message"
-
-    assert site._patiently(call) == "a message"
-    assert len(said) == 2  # once, not at every attempt
-    assert said[0] == "the hub does not answer; trying until it does"
-    assert said[1].startswith("Connected again after")
+    site._welcome()
+    site._tell_away("the hub does not answer")
+    site._tell_away("the hub does not answer")
+    site._welcome()
+    assert len(said) == 3  # once, not at every attempt
+    assert said[1] == "the hub does not answer; trying until it does"
+    assert said[2].startswith("Connected again after")
 
 
 def test_a_bundle_without_a_key_is_refused(root: Path) -> None:
     (root / "bundles" / "a" / "node.key").unlink()
-    with pytest.raises(FlowerError, match=r"has no node\.key"):
+    with pytest.raises(FederationError, match=r"has no node\.key"):
         node(root, [])
 
 

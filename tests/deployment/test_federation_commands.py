@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import stat
+import sys
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 
 from fcac.cli import run
+from fcac.cli.commands.federation.consent import OPEN, consent
+from fcac.cli.console import BadUse
 from fcac.deployment import study as study_directory
-from fcac.deployment.settings import FederationSettings, Limits
-from fcac.flower.service import remember_state, site_settings, state_of, store_settings
+from fcac.deployment.audit_log import AuditLog
+from fcac.deployment.settings import FederationSettings, Limits, SiteSettings
+from fcac.deployment.site_setup import remember_state, site_settings, state_of, store_settings
 from fcac.model import models
 from testing.data import blobs, write_csv
-from testing.flower_study import SCHEMA, Study
+from testing.federation_study import SCHEMA, Study
 
 
 @pytest.fixture
@@ -33,10 +38,9 @@ def test_init_makes_everything(tmp_path: Path, schema: Path, capsys: pytest.Capt
     assert settings.active == ["north", "south"]
     assert settings.address == "hub.example:8443"
     assert settings.limits == Limits()
-    assert not settings.insecure
     bundle = root / "bundles" / "north"
     assert {path.name for path in bundle.iterdir()} == {
-        "bundle.toml", "ca.crt", "node.key", "node.key.pub", "schema.toml",
+        "bundle.toml", "ca.crt", "node.crt", "node.key", "schema.toml",
     }  # fmt: skip
     assert stat.S_IMODE((bundle / "node.key").stat().st_mode) == 0o600
     assert not list(root.glob("bundles/*/ca.key"))
@@ -50,18 +54,15 @@ def test_init_of_a_summed_study(tmp_path: Path, schema: Path, capsys: pytest.Cap
     assert run(["federation", "init", str(root), *arguments]) == 0
     told = capsys.readouterr()
     assert "--epsilon 2" in told.out
-    assert "study.key signs the list of sites" in told.err
     summing = FederationSettings.load(root).summing
     assert summing is not None
     assert (summing.epsilon, summing.tolerance, summing.least) == (2.0, 1, 4)
     assert stat.S_IMODE((root / "bundles" / "a" / "summing.key").stat().st_mode) == 0o600
-    assert stat.S_IMODE((root / "ca" / "study.key").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--sites", "a,b", "--address", "10.0.0.1:80", "--insecure"], "loopback"),
         (["--sites", "a,a"], "no name twice"),
         (["--sites", ""], "at least one name"),
         (["--sites", "../a"], "letters, digits"),
@@ -138,7 +139,7 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["federation", "status", root, "--rejected"]) == 0
     shown = capsys.readouterr().out
     assert "rounds closed: 1" in shown
-    assert shown.count("NO PRIVACY") == 3
+    assert shown.count("UNPROTECTED") == 3
 
     rows = tmp_path / "fresh.csv"
     write_csv(rows, blobs(40, 9))
@@ -187,10 +188,8 @@ def test_hand_made_changes_survive_add_and_revoke(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_run_without_a_server_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(tmp_path, names="a")
-    path = study.root / "federation.toml"
-    path.write_text(path.read_text().replace("127.0.0.1:18000", "127.0.0.1:1"))
     assert run(["federation", "run", str(study.root), "--rounds", "1"]) == 1
-    assert "no server answers" in capsys.readouterr().err
+    assert "no hub serves" in capsys.readouterr().err
     assert run(["federation", "run", str(study.root)]) == 2
     assert run(["federation", "run", str(study.root), "--every", "soon"]) == 2
 
@@ -215,35 +214,50 @@ def test_status_counts_nothing_from_before_a_site_was_forgotten(
 
 @pytest.mark.slow
 def test_a_site_says_what_is_wrong_before_it_starts(
-    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     root = study_directory.init(tmp_path / "study", ["a"], schema)
     bundle, data = root / "bundles" / "a", tmp_path / "rows.csv"
     data.write_text("x,y,who\n1,2,me\n")
     site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
     for extra, code, words in (
-        (["--no-privacy"], 2, "no one is there to agree"),
+        (["--no-privacy"], 2, "the sentence was not typed"),
+        (["--no-privacy", "--yes"], 2, "single rows and differences of totals may leave"),
         (
             ["--epsilon", "1", "--budget", "5", "--record-id", "nobody", "--yes"],
             2,
             "no column nobody, which was named for the ledger",
         ),
-        (["--no-privacy", "--record-id", "who"], 2, "they need --epsilon"),
+        (["--no-privacy", "--record-id", "who"], 2, "it needs --epsilon"),
         (["--epsilon", "1", "--part-by-file"], 2, "--record-id"),
     ):
         assert run([*site, *extra]) == code
         assert words in capsys.readouterr().err
     (bundle / "node.key").unlink()
-    assert run([*site, "--no-privacy", "--yes"]) == 1
-    assert "has no node.key: has the site been revoked?" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{OPEN}\n"))
+    assert run([*site, "--no-privacy"]) == 1
+    said = capsys.readouterr()
+    assert "has no node.key: has the site been revoked?" in said.err
+    assert "privacy" not in (said.out + said.err).lower()
 
 
-def test_a_server_listens_where_it_can_reach_itself(
-    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+def test_what_leaves_without_noise_has_to_be_typed(
+    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = study_directory.init(tmp_path / "study", ["a"], schema)
-    assert run(["federation", "server", str(root), "--host", "192.0.2.7"]) == 1
-    assert "listen on 127.0.0.1 or 0.0.0.0" in capsys.readouterr().err
+    (tmp_path / "state").mkdir()
+    settings = SiteSettings("a", str(tmp_path), str(tmp_path / "state"), str(schema))
+    for typed in ("", "yes\n", "single rows may leave\n"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        with pytest.raises(BadUse, match="not typed"):
+            consent(settings, yes=True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{OPEN}.\n"))
+    assert consent(settings, yes=False).columns
+    assert [entry["typed"] for entry in AuditLog(tmp_path / "state").entries()] == [OPEN]
+    said = capsys.readouterr()
+    assert "protects nobody" in said.out
+    assert "privacy" not in (said.out + said.err).lower()
+    consent(settings, yes=True)  # what was agreed to is not asked again
 
 
 def test_a_bundle_is_not_trusted(tmp_path: Path, schema: Path) -> None:
@@ -253,7 +267,7 @@ def test_a_bundle_is_not_trusted(tmp_path: Path, schema: Path) -> None:
     for old, new, words in (
         ('site = "a"', 'site = "../../a"', "site name"),
         ('site = "a"', 'site = "\\u001b[31m"', "site name"),
-        ("insecure = false", 'insecure = "no"', "not the hub's to make"),
+        ("join_port = 18001", 'join_port = "no"', "not the hub's to make"),
         ('condenser = "reservoir"', 'condenser = "reservoir"\nstate = "/etc"', "not the hub's to make"),
     ):
         assert old in good

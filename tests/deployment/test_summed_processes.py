@@ -18,12 +18,13 @@ from fcac.aggregation.pooled import POOLED
 from fcac.deployment import study
 from fcac.deployment.aggregated_study import summing_for
 from fcac.deployment.hub import Hub
+from fcac.deployment.processes import ServerProcess, SiteProcess, free_port
+from fcac.deployment.running import run_rounds
 from fcac.deployment.settings import FederationSettings
-from fcac.flower.processes import free_port
-from fcac.flower.service import ServerProcess, SiteProcess, run_rounds, site_settings
+from fcac.deployment.site_setup import site_settings
 from fcac.privacy import Ledger
 from testing.data import write_csv
-from testing.flower_study import SCHEMA, time_passes
+from testing.federation_study import SCHEMA
 from testing.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.slow
@@ -76,7 +77,6 @@ def test_everything_is_killed_within_a_round(tmp_path: Path) -> None:
             _kill(process.process)
         hub = Hub(root / "state", FederationSettings.load(root))
         assert hub.open_round == 1
-        time_passes(root, "a")
         server.start()
         sites[0].start()
         assert run_rounds(root, 1, lambda line: None)["closed"] == 1

@@ -1,4 +1,4 @@
-"""Agreements over the in-process Grid: the real apps at the sites, the real files at the hub."""
+"""Agreements inside one process: the real code of the sites, the real files at the hub."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
 
-from fcac.deployment.agreement_agent import AgreementAgent, digest
+from fcac.deployment import wire
+from fcac.deployment.agreement_agent import AgreementAgent
 from fcac.deployment.agreement_hub import AgreementHub
+from fcac.deployment.answers import answer
 from fcac.deployment.policy import Policy, described
-from fcac.deployment.settings import SiteSettings
+from fcac.deployment.settings import SiteSettings, schema_digest
+from fcac.deployment.wire import Reply, Request
 from fcac.exceptions import SchemaError
-from fcac.flower import messages
-from fcac.flower.agreement_runner import AgreementRunner
-from fcac.flower.round_runner import Timeouts
 from fcac.privacy import Ledger
 from fcac.privacy.receipts import receipts_in
 from fcac.tables.schema import Schema
-from testing.flower_study import SCHEMA, Study
+from testing.federation_study import SCHEMA, Study
 
 OPEN = """\
 fcac_schema = 1
@@ -51,8 +50,7 @@ def agreement(made: Study, **named: Any) -> AgreementHub:
 
 
 def play(made: Study) -> list[str]:
-    runner = AgreementRunner(made.connect(), made.hub, Timeouts(5.0, 0.0, 0.01))
-    return runner.play_agreement(agreement(made))
+    return made.conversation().agree(agreement(made))
 
 
 def ledger(made: Study, name: str) -> Ledger:
@@ -86,15 +84,14 @@ def test_asked_again_nobody_pays_again(tmp_path: Path) -> None:
     made = study(tmp_path, names="a")
     lost: list[str] = []
 
-    def lose_fine(message: Message, reply: Message) -> list[Message]:
-        stage = json.loads(bytes(message.content["fcac"]["data"]))["stage"]
+    def lose_fine(site: str, request: Request, reply: bytes) -> list[bytes | None]:
+        stage = json.loads(request.data)["stage"]
         lost.append(stage)
         return [] if stage == "fine" and lost.count("fine") == 1 else [reply]
 
     made.fault = lose_fine
-    runner = AgreementRunner(made.connect(), made.hub, Timeouts(0.2, 0.0, 0.01))
     with pytest.raises(ValueError, match="no site sent its fine counts"):
-        runner.play_agreement(agreement(made))
+        play(made)
     assert play(made) == ["a"]
     assert lost == ["coarse", "fine", "fine", "schema"]
     assert len(ledger(made, "a").entries()) == 2
@@ -102,29 +99,25 @@ def test_asked_again_nobody_pays_again(tmp_path: Path) -> None:
     assert len(ledger(made, "a").entries()) == 2
 
 
-def ask(made: Study, name: str, request: dict[str, Any]) -> messages.Reply:
+def ask(made: Study, name: str, request: dict[str, Any]) -> Reply:
     """Send one request to a site, as a hub that writes its own requests would."""
-    grid = made.connect()
-    node = next(n for n, path in made.nodes.items() if path.parent.name == f"state-{name}")
-    letter = Message(messages.ask_agreement(json.dumps(request).encode()), node, messages.AGREE, ttl=60)
-    (key,) = grid.push_messages([letter])
-    (reply,) = grid.pull_messages([key])
-    return messages.read_reply(reply.content)
+    asked = Request(wire.AGREE, data=json.dumps(request).encode())
+    return Reply.from_bytes(answer(made.sites[name], asked.to_bytes()))
 
 
 def test_a_site_answers_each_question_about_its_own_schema_once(tmp_path: Path) -> None:
     made = study(tmp_path, names="a")
-    own = digest(Schema.from_toml(OPEN))
-    unavailable = messages.Reply(messages.UNAVAILABLE, "a")
+    own = schema_digest(Schema.from_toml(OPEN))
+    unavailable = Reply(wire.UNAVAILABLE, "a")
     first = ask(made, "a", {"stage": "coarse", "of": own, "levels": True})
-    assert first.code == messages.COUNTS
+    assert first.code == wire.COUNTS
     assert ask(made, "a", {"stage": "coarse", "of": own, "levels": True}) == first
     assert ask(made, "a", {"stage": "coarse", "of": own, "levels": False}) == unavailable
     assert ask(made, "a", {"stage": "coarse", "of": "0" * 64}) == unavailable
     assert ask(made, "a", {"stage": "fine", "of": own, "edges": [[0, 1, 8], [0, 1, 8]]}) == unavailable
     assert ask(made, "a", {"stage": "fine", "of": own, "edges": [[0, float("inf"), 8]]}) == unavailable
     assert ask(made, "a", {"stage": "every row, please", "of": own}) == unavailable
-    assert ask(made, "a", {"stage": "fine", "of": own, "edges": [[0, 100, 8]]}).code == messages.COUNTS
+    assert ask(made, "a", {"stage": "fine", "of": own, "edges": [[0, 100, 8]]}).code == wire.COUNTS
     assert ask(made, "a", {"stage": "fine", "of": own, "edges": [[0, 99, 8]]}) == unavailable
     assert len(ledger(made, "a").entries()) == 2
 
@@ -176,11 +169,11 @@ def test_consent_covers_the_outcome_and_nothing_else(tmp_path: Path) -> None:
 def test_a_schema_that_changes_what_was_settled_is_not_taken(tmp_path: Path) -> None:
     made = study(tmp_path, names="a")
     evil = OPEN.replace("age = {}", "age = { min = 0, max = 9, weight = 7 }").replace("= false", "= true")
-    reply = ask(made, "a", {"stage": "schema", "of": digest(Schema.from_toml(OPEN)), "schema": evil})
-    assert reply.code == messages.UNAVAILABLE
+    reply = ask(made, "a", {"stage": "schema", "of": schema_digest(Schema.from_toml(OPEN)), "schema": evil})
+    assert reply.code == wire.UNAVAILABLE
     settings = SiteSettings.load(made.state("a") / "settings.json")
     assert Schema.load(settings.schema) == Schema.from_toml(OPEN)
-    asked = {"stage": "schema", "of": digest(Schema.from_toml(OPEN)), "schema": evil}
+    asked = {"stage": "schema", "of": schema_digest(Schema.from_toml(OPEN)), "schema": evil}
     with pytest.raises(SchemaError, match="changes what was settled"):
         AgreementAgent(settings).answer(json.dumps(asked).encode())
 
@@ -230,14 +223,12 @@ def test_what_cannot_be_agreed_on_is_said_before_anybody_is_asked(tmp_path: Path
 def test_a_late_site_makes_the_run_wait_for_it(tmp_path: Path) -> None:
     made = study(tmp_path)
 
-    def lose_fine_of_b(message: Message, reply: Message) -> list[Message]:
-        is_fine = b'"fine"' in bytes(message.content["fcac"]["data"])
-        return [] if is_fine and message.metadata.dst_node_id == 101 else [reply]
+    def lose_fine_of_b(site: str, request: Request, reply: bytes) -> list[bytes | None]:
+        return [] if b'"fine"' in request.data and site == "b" else [reply]
 
     made.fault = lose_fine_of_b
-    runner = AgreementRunner(made.connect(), made.hub, Timeouts(0.2, 0.0, 0.01))
     with pytest.raises(ValueError, match="no fine counts came from b"):
-        runner.play_agreement(agreement(made))
+        play(made)
     made.fault = None
     assert play(made) == ["a", "b"]
     assert len(ledger(made, "b").entries()) == 2
