@@ -35,14 +35,7 @@ _ATTEMPT_FILE = "attempt.json"
 
 
 class PooledHub:
-    """Plays one summed round on disk; the messages are somebody else's business.
-
-    Parameters
-    ----------
-    hub : Hub
-    root : Path
-        Directory of the federation, which has the roster.
-    """
+    """Plays one summed round on disk; the messages are somebody else's business."""
 
     def __init__(self, hub: Hub, root: Path) -> None:
         summing = hub.settings.summing
