@@ -98,6 +98,7 @@ def test_nodes_of_nothing_but_noise_are_left_out_and_told() -> None:
     assert np.array_equal(admitted.deviation, weak.deviation[1:])
 
 
+@pytest.mark.slow
 def test_one_node_of_a_hostile_site_no_longer_matters_at_the_hub(tmp_path: Path) -> None:
     """A node of a few hundred bytes with a deviation of 1e30 took the others' clusters to nothing."""
     columns = [Column(name, min=low, max=high) for name, (low, high) in zip("xyz", BOUNDS.tolist(), strict=True)]

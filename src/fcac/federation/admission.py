@@ -59,7 +59,7 @@ def admit(item: Contribution, bounds: Floats | None) -> Admitted:
     >>> admit(bad, np.array([[0, 1], [0, 1]]))
     Traceback (most recent call last):
     ...
-    ValueError: deviation: 1e+30 widths of the bounds for a node of 90 rows; no release at eps = 1 has more than 0.0576
+    ValueError: deviation: 1e+30 widths of the bounds for a node of 90 rows; no release at eps = 1 has more than 0.058
     """
     if item.deviation is None or item.count_deviation is None or not len(item.nodes):
         return Admitted(item, "")
