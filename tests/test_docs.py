@@ -269,6 +269,13 @@ def test_results_on_the_page_come_from_the_run() -> None:
     assert fill["filled"](text) == text, "run python docs/results/fill.py"
 
 
+def test_the_page_of_real_tables_is_that_of_its_results() -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "real_tables.py"))
+    found = json.loads(made["RESULTS"].read_text("utf-8"))
+    assert made["PAGE"].read_text("utf-8") == made["page"](found), "run python benchmarks/real_tables.py --page"
+    assert len(found["tables"]) >= 20
+
+
 def test_a_published_page_keeps_what_was_written_by_hand() -> None:
     published = runpy.run_path(str(ROOT / "docs" / "results" / "publish.py"))["published"]
     made = "# Title\n\nOne trial.\n\n![ranks](cd_AMI.png)\n"

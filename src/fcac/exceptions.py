@@ -43,6 +43,10 @@ class PrivacyWarning(UserWarning):
     """A privacy setting is valid, but protects less than one might expect."""
 
 
+class OpenNodes(PrivacyWarning):
+    """Several sites send their nodes without a privacy mechanism, and nodes can be rows."""
+
+
 class ReadWarning(UserWarning):
     """A table can be read in more than one way; the message says how it was read and how to choose another way."""
 

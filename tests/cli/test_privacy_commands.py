@@ -10,6 +10,7 @@ import pytest
 
 from fcac import load
 from fcac.cli import run
+from fcac.deployment.audit_log import AuditLog
 from fcac.privacy import Ledger, NodeRelease, PaperLaplace, auditing
 from testing.commands import fcac
 from testing.data import blocks
@@ -89,7 +90,7 @@ def test_the_same_rows_under_other_names_are_refused_at_the_second_release(folde
         assert "all releases of this ledger count together" in refused
     assert Ledger.open(folder / "n.db").spent() <= 4
     said = fcac(capfd, "inspect", folder / "m.fcac")
-    assert "eps = 4 at delta = 1e-06 per row over 1 round" in said
+    assert "eps = 4.00 at delta = 1e-06 per row over 1 round" in said
     # with ids the same people are left out, and what leaves tells nobody so
     fcac(
         capfd, "fit", folder / "mon.csv", "--schema", folder / "schema.toml", "--epsilon", 4, "--ledger",
@@ -183,6 +184,43 @@ def test_a_model_and_an_older_ledger_are_not_put_together(folder, capfd):
     assert "1 release" in fcac(capfd, "ledger", folder / "n.db", "--recover", folder / "m.fcac")
     fcac(capfd, "update", folder / "m.fcac", folder / "day3.csv", "--site", "north")
     assert len(Ledger.open(folder / "n.db").entries()) == 3
+
+
+@pytest.mark.slow
+def test_a_ledger_that_is_gone_comes_back_from_the_model(folder, capfd):
+    private_fit(capfd, folder, "--ledger", folder / "n.db", "--budget", 20)
+    fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north")
+    spent = Ledger.open(folder / "n.db").spent_at_most()
+    for lost in (["n.db"], ["n.db", "n.db.key"], ["n.db", "n.db.key", "n.db.last"]):
+        for name in lost:
+            (folder / name).unlink()
+        assert "no ledger" in fcac(capfd, "update", folder / "m.fcac", folder / "day2.csv", "--site", "north", code=2)
+        assert "2 releases" in fcac(capfd, "ledger", folder / "n.db", "--recover", folder / "m.fcac")
+        book = Ledger.open(folder / "n.db")
+        assert (book.budget, book.spent_at_most()) == (20, pytest.approx(spent))
+        assert "Nothing" in fcac(capfd, "ledger", folder / "n.db", "--recover", folder / "m.fcac")
+
+
+def test_every_round_that_the_hub_has_is_charged(tmp_path, capfd):
+    ledger = Ledger(tmp_path / "n.db", 9.0)
+    ledger.charge("north", ledger.rho_of(1.0), round=2)
+    named = ["--recover-round", 4, "--site", "north", "--epsilon", 1]
+    assert "rounds 1, 3, 4" in fcac(capfd, "ledger", tmp_path / "n.db", *named)
+    assert ledger.spent_rho() == pytest.approx(4 * ledger.rho_of(1.0))
+    assert "already" in fcac(capfd, "ledger", tmp_path / "n.db", *named, code=2)
+
+
+def test_the_log_of_a_site_tells_what_its_ledger_has_lost(tmp_path, capfd):
+    """Three rounds and an attempt that was broken off; the ledger is an older copy, and no release was kept."""
+    log = AuditLog(tmp_path / "state")
+    for number in (1, 2, 2, 3):
+        log.add("contributed", round=number, epsilon=0.5, summed=True)
+    ledger = Ledger(tmp_path / "state" / "ledger.db", 9.0)
+    ledger.charge("north", ledger.rho_of(0.5), round=1)
+    recover = ["ledger", ledger.path, "--recover", tmp_path / "state"]
+    assert "--site" in fcac(capfd, *recover, code=1)
+    assert "2 releases" in fcac(capfd, *recover, "--site", "north")
+    assert ledger.spent_rho() == pytest.approx(4 * ledger.rho_of(0.5))
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

@@ -188,7 +188,7 @@ def test_a_schema_that_changes_what_was_settled_is_not_taken(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_an_older_ledger_is_noticed_and_can_be_mended(tmp_path: Path) -> None:
     made = study(tmp_path, names="a")
-    Ledger(made.state("a") / "ledger.db", 4.0).charge("a", 1e-6, accounting="gaussian")
+    Ledger(made.state("a") / "ledger.db", 4.0).charge("a", 1e-6)
     shutil.copy(made.state("a") / "ledger.db", tmp_path / "old.db")
     play(made)
     spent = ledger(made, "a").spent()

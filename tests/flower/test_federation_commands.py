@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import stat
+import sys
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 
 from fcac.cli import run
+from fcac.cli.commands.federation.consent import OPEN, consent
+from fcac.cli.console import BadUse
 from fcac.deployment import study as study_directory
-from fcac.deployment.settings import FederationSettings, Limits
+from fcac.deployment.audit_log import AuditLog
+from fcac.deployment.settings import FederationSettings, Limits, SiteSettings
 from fcac.flower.service import remember_state, site_settings, state_of, store_settings
 from fcac.model import models
 from testing.data import blobs, write_csv
@@ -138,7 +143,7 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["federation", "status", root, "--rejected"]) == 0
     shown = capsys.readouterr().out
     assert "rounds closed: 1" in shown
-    assert shown.count("NO PRIVACY") == 3
+    assert shown.count("UNPROTECTED") == 3
 
     rows = tmp_path / "fresh.csv"
     write_csv(rows, blobs(40, 9))
@@ -215,27 +220,50 @@ def test_status_counts_nothing_from_before_a_site_was_forgotten(
 
 @pytest.mark.slow
 def test_a_site_says_what_is_wrong_before_it_starts(
-    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     root = study_directory.init(tmp_path / "study", ["a"], schema)
     bundle, data = root / "bundles" / "a", tmp_path / "rows.csv"
     data.write_text("x,y,who\n1,2,me\n")
     site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
     for extra, code, words in (
-        (["--no-privacy"], 2, "no one is there to agree"),
+        (["--no-privacy"], 2, "the sentence was not typed"),
+        (["--no-privacy", "--yes"], 2, "single rows and differences of totals may leave"),
         (
             ["--epsilon", "1", "--budget", "5", "--record-id", "nobody", "--yes"],
             2,
             "no column nobody, which was named for the ledger",
         ),
-        (["--no-privacy", "--record-id", "who"], 2, "they need --epsilon"),
+        (["--no-privacy", "--record-id", "who"], 2, "it needs --epsilon"),
         (["--epsilon", "1", "--part-by-file"], 2, "--record-id"),
     ):
         assert run([*site, *extra]) == code
         assert words in capsys.readouterr().err
     (bundle / "node.key").unlink()
-    assert run([*site, "--no-privacy", "--yes"]) == 1
-    assert "has no node.key: has the site been revoked?" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{OPEN}\n"))
+    assert run([*site, "--no-privacy"]) == 1
+    said = capsys.readouterr()
+    assert "has no node.key: has the site been revoked?" in said.err
+    assert "privacy" not in (said.out + said.err).lower()
+
+
+def test_what_leaves_without_noise_has_to_be_typed(
+    tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").mkdir()
+    settings = SiteSettings("a", str(tmp_path), str(tmp_path / "state"), str(schema))
+    for typed in ("", "yes\n", "single rows may leave\n"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        with pytest.raises(BadUse, match="not typed"):
+            consent(settings, yes=True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{OPEN}.\n"))
+    assert consent(settings, yes=False).columns
+    assert [entry["typed"] for entry in AuditLog(tmp_path / "state").entries()] == [OPEN]
+    said = capsys.readouterr()
+    assert "protects nobody" in said.out
+    assert "privacy" not in (said.out + said.err).lower()
+    consent(settings, yes=True)  # what was agreed to is not asked again
 
 
 def test_a_server_listens_where_it_can_reach_itself(

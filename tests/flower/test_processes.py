@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from fcac import persistence
+from fcac.cli.commands.federation.consent import OPEN
 from fcac.codebook import Codebook
 from fcac.deployment import certificates, invitations, study
 from fcac.deployment.hub import Hub
@@ -248,9 +249,14 @@ def test_sites_join_and_play_rounds_from_the_command_line(
     def background(log: str, *arguments: str) -> None:
         started.append(
             subprocess.Popen(
-                [*program, *arguments], cwd=tmp_path, stdout=logs[log], stderr=subprocess.STDOUT, start_new_session=True
+                [*program, *arguments], cwd=tmp_path, stdin=subprocess.PIPE, stdout=logs[log],
+                stderr=subprocess.STDOUT, start_new_session=True,
             )
-        )
+        )  # fmt: skip
+        typed = started[-1].stdin
+        assert typed is not None
+        typed.write(f"{OPEN}\n".encode())
+        typed.close()
 
     address = f"127.0.0.1:{free_port()}"
     command("init", "study", "--schema", "schema.toml", "--address", address)

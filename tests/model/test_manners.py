@@ -103,7 +103,7 @@ def test_distances_are_to_clusters_or_to_nodes(monkeypatch: pytest.MonkeyPatch) 
     for column, k in enumerate(model.cluster_ids_):
         nearest = to_nodes[:, model.server_.node_labels == k].min(axis=1)
         np.testing.assert_array_equal(to_clusters[:, column], nearest)
-    monkeypatch.setattr("fcac.model.fcac._MOST_DISTANCES", 100)
+    monkeypatch.setattr("fcac.model.reading._MOST_DISTANCES", 100)
     np.testing.assert_array_equal(model.transform(X), to_clusters)
     with pytest.raises(ValueError, match='"clusters" or "nodes"'):
         model.transform(X, to="sites")

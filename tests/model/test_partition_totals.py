@@ -109,7 +109,7 @@ def test_rows_of_a_person_in_several_partitions_weigh_as_one(frame, tmp_path):
     assert round(model.server_.log[-1][0].counts.sum()) < 400  # people, not rows
     assert ledgers[0].summary_line("0") == ledgers[1].summary_line("0")
     # somebody who has spent all is left out of the next round, in every partition
-    ledgers[1].charge("elsewhere", ledgers[1].rho_of(6.0), record_ids=["p7"], accounting="gaussian")
+    ledgers[1].charge("elsewhere", ledgers[1].rho_of(6.0), record_ids=["p7"])
     later = Batch(frame, 5, "patient")
     release(model, later)
     assert later.left_out == {"p7"}

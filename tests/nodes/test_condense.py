@@ -11,9 +11,9 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac.clusters import Communities
 from fcac.nodes import Reservoir, Trail
-from fcac.nodes.coarsen import merge_small
+from fcac.nodes.condense import merge_small
 from fcac.nodes.reservoir import BLOCK
-from fcac.nodes.seeds import SeedIndex, pivots_for
+from fcac.search.seeds import SeedIndex, pivots_for
 
 
 def blobs(n: int, d: int, k: int, seed: int = 0, apart: float = 12.0) -> tuple[np.ndarray, np.ndarray]:

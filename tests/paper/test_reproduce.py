@@ -10,18 +10,18 @@ import pytest
 from typer.testing import CliRunner
 
 from fcac.cli.commands.reproduce import app
-from fcac.paper import reproduce, tables
+from fcac.paper import beside_paper, grid_results
 from fcac.paper.grid import Cell, cells_of, read_cell, run, stream_after_split, write_cell
 
 
 def test_half_up_is_what_the_paper_prints() -> None:
-    assert tables.half_up(69.25, 1) == "69.3"
-    assert tables.half_up(19.85, 1) == "19.9"
-    assert tables.half_up(-0.0245, 3) == "-0.025"
-    assert tables.half_up(0.0, 4) == "0.0000"
+    assert beside_paper.half_up(69.25, 1) == "69.3"
+    assert beside_paper.half_up(19.85, 1) == "19.9"
+    assert beside_paper.half_up(-0.0245, 3) == "-0.025"
+    assert beside_paper.half_up(0.0, 4) == "0.0000"
 
 
-def entry(**changes) -> tables.Entry:
+def entry(**changes) -> beside_paper.Entry:
     base = {
         "dataset": "optdigits",
         "scenario": "iid",
@@ -34,7 +34,7 @@ def entry(**changes) -> tables.Entry:
         "paper_mean": 0.4425,
         "paper_std": 0.0625,
     }
-    return tables.Entry(**{**base, **changes})
+    return beside_paper.Entry(**{**base, **changes})
 
 
 def test_agreement_is_by_printed_digits() -> None:
@@ -48,16 +48,16 @@ def test_agreement_is_by_printed_digits() -> None:
 
 def test_every_disagreement_of_fcac_is_listed_with_a_reason() -> None:
     rows = [entry(), entry(dataset="ozone-level-8hr", mean=-0.0245, paper_mean=-0.0246)]
-    listed = tables.disagreements(rows)
+    listed = beside_paper.disagreements(rows)
     assert [d["dataset"] for d in listed] == ["ozone-level-8hr"]
     assert "tie" in listed[0]["reason"]
-    assert tables.agreement(rows)["FCAC"] == {"compared": 2, "equal_digits": 1, "beyond_2_standard_errors": 0}
+    assert beside_paper.agreement(rows)["FCAC"] == {"compared": 2, "equal_digits": 1, "beyond_2_standard_errors": 0}
 
 
 def test_a_method_is_ranked_once_and_only_on_complete_blocks() -> None:
     rows = [entry(method=m, mean=0.1 * i) for i, m in enumerate(["FCAC", "communities", "communities (k given)"])]
     rows.append(entry(dataset="pendigits", method="FCAC"))
-    blocks = reproduce.rounded_blocks(rows, ("iid",), "inf")
+    blocks = grid_results.rounded_blocks(rows, ("iid",), "inf")
     assert [set(scores) for scores in blocks.values()] == [{"FCAC", "communities"}]
 
 
@@ -106,7 +106,7 @@ def test_runs_are_resumable_and_repeatable(digits_dir, tmp_path) -> None:
 @pytest.mark.slow
 def test_tables_are_written(digits_dir, tmp_path) -> None:
     out = tmp_path / "out"
-    summary = reproduce.reproduce_tables(
+    summary = grid_results.reproduce_tables(
         out, datasets=["toy-digits"], n_trials=1, data_dir=str(digits_dir), n_jobs=1, methods=("k-means", "FCAC")
     )
     assert {e["method"] for e in summary["entries"]} == {"k-means", "FCAC"}
@@ -119,13 +119,13 @@ def test_tables_are_written(digits_dir, tmp_path) -> None:
 
 def test_paper_cells_come_out_to_the_digit_from_stored_trials(tmp_path) -> None:
     """A cell whose trials average to the paper's figures is counted as equal."""
-    paper = tables.paper_tables()["non-iid"]["phoneme"]
+    paper = beside_paper.paper_tables()["non-iid"]["phoneme"]
     cell = Cell("phoneme", "non-iid", np.inf, "FCAC")
     (tmp_path / "cells").mkdir()
     names = {"ARI": "ARI", "AMI": "AMI", "NMI": "NMI", "nodes": "#Nodes", "clusters": "#Clusters"}
     low, high = ({k: paper[v]["FCAC"][0] + sign * paper[v]["FCAC"][1] for k, v in names.items()} for sign in (-1, 1))
     write_cell(tmp_path, cell, {0: low, 1: high})
-    assert tables.agreement(tables.entries([cell], tmp_path))["FCAC"]["equal_digits"] == 5
+    assert beside_paper.agreement(beside_paper.entries([cell], tmp_path))["FCAC"]["equal_digits"] == 5
 
 
 def test_first_centres_come_from_where_the_split_left_numpys_generator() -> None:
@@ -167,6 +167,6 @@ if REAL_DATA:
     def test_paper_to_the_digit(tmp_path) -> None:
         """With the real sets at hand (FCAC_DATA=DIR): twenty trials of two small sets equal the paper's tables."""
         sets, methods = ["hill-valley", "phoneme"], ("FCAC", "FedFCM")
-        summary = reproduce.reproduce_tables(tmp_path, datasets=sets, methods=methods, data_dir=REAL_DATA, n_jobs=1)
+        summary = grid_results.reproduce_tables(tmp_path, datasets=sets, methods=methods, data_dir=REAL_DATA, n_jobs=1)
         assert summary["agreement"]["FCAC"] == {"compared": 20, "equal_digits": 20, "beyond_2_standard_errors": 0}
         assert summary["agreement"]["FedFCM"] == {"compared": 16, "equal_digits": 16, "beyond_2_standard_errors": 0}

@@ -85,7 +85,7 @@ def test_every_site_pays_before_noise_is_drawn(tmp_path):
 def test_people_pay_once_and_those_over_budget_are_left_out(tmp_path):
     table = site(0).assign(patient=[str(i // 3) for i in range(3000)])
     ledger = Ledger(tmp_path / "a.db", budget=1.2, delta=1e-6)
-    ledger.charge("a", ledger.rho_of(1.0), accounting="gaussian", record_ids=["0", "1"])
+    ledger.charge("a", ledger.rho_of(1.0), record_ids=["0", "1"])
     agree(SCHEMA, {"a": table}, 1.0, ledgers={"a": ledger}, sampler=InsecureTestSampler(0), record_id="patient")
     assert ledger.unit() == "person"
     assert len(ledger.people()) == 1000

@@ -77,7 +77,7 @@ def test_people_share_a_weight_and_the_poor_are_left_out(tmp_path: Path, always_
     for name, given in (("a", rows), ("b", Blocks(rows))):
         ledger = Ledger(tmp_path / f"{name}.db", budget=2.5)
         # some have used up their budget before
-        ledger.charge("x", ledger.rho_of(1.5), record_ids=[f"p{n}" for n in range(300)], accounting="gaussian")
+        ledger.charge("x", ledger.rho_of(1.5), record_ids=[f"p{n}" for n in range(300)])
         found.append(mechanism(ledger).release(given, record_ids=ids)[2])
     np.testing.assert_array_equal(found[0].nodes, found[1].nodes)
     assert 500 < found[1].counts.sum() < 850  # 700 of 1,000 people

@@ -14,7 +14,6 @@ from fcac.privacy.samplers import InsecureTestSampler
 from fcac.privacy.zcdp import (
     SMOOTHING,
     epsilon_from_rho,
-    epsilon_from_zcdp,
     gaussian_rho,
     gaussian_scale,
     rho_from_epsilon,
@@ -35,14 +34,6 @@ def test_conversion_is_safe_and_tight_in_both_directions(epsilon: float, delta: 
     assert epsilon_from_rho(rho, delta) < rho + 2 * math.sqrt(rho * math.log(1 / delta))
 
 
-def test_every_order_gives_a_bound_and_ours_is_the_best() -> None:
-    rho, delta = 0.3, 1e-6
-    orders = 1 + np.geomspace(1e-2, 1e4, 20_000)
-    bounds = orders * rho + np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / (orders - 1)
-    assert epsilon_from_zcdp(rho, delta) <= bounds.min() * (1 + 1e-9)
-    assert epsilon_from_zcdp(rho, delta) >= bounds.min() * (1 - 1e-6)
-
-
 @pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-5])
 @pytest.mark.parametrize("rho", [1e-7, 1e-3, 0.03, 0.3, 4.0, 20.0])
 def test_the_gaussian_curve_in_many_digits(rho: float, delta: float) -> None:
@@ -54,7 +45,6 @@ def test_the_gaussian_curve_in_many_digits(rho: float, delta: float) -> None:
         exact = ncdf(-mpf(epsilon) / mu + mu / 2) - mp.exp(epsilon) * ncdf(-mpf(epsilon) / mu - mu / 2)
         assert exact <= delta
         assert exact > delta * (1 - 1e-6) or epsilon < 1e-6
-    assert epsilon <= epsilon_from_zcdp(rho, delta)
 
 
 @pytest.mark.parametrize("scale", [3.0, 10.0, 1500.0])
@@ -92,7 +82,7 @@ def test_never_below_dp_accounting(epsilon: float) -> None:
     # its answer is an upper bound that gets tighter with its grid; ours may not be below the true value
     assert ours >= by_pld * (1 - 5e-4)
     assert ours <= by_pld * (1 + 1e-3)
-    assert epsilon_from_zcdp(rho, delta) == pytest.approx(by_rdp, rel=1e-3)
+    assert ours <= by_rdp
 
 
 @pytest.mark.parametrize("squared", [1, 7, 655**2, widest_radius(64) ** 2, widest_radius(3) ** 2])
@@ -153,13 +143,6 @@ def test_rho_must_be_finite_and_not_negative(rho: float) -> None:
 def test_noise_narrower_than_the_grid_has_no_cost_that_could_be_proved() -> None:
     with pytest.raises(ValueError, match="too small"):
         gaussian_rho(1, 1.5)
-
-
-def test_the_gain_over_renyi_orders_is_less_noise() -> None:
-    # the review's figures: rho grows by 1.15, 1.14 and 1.13 at eps 1, 2 and 4
-    for epsilon, gain in ((1.0, 1.15), (2.0, 1.14), (4.0, 1.13)):
-        rho = rho_from_epsilon(epsilon, 1e-6)
-        assert epsilon_from_zcdp(rho / gain, 1e-6) == pytest.approx(epsilon, rel=5e-3)
 
 
 def test_noise_needs_a_budget() -> None:

@@ -18,7 +18,7 @@ ONE = rho_from_epsilon(1.0, 1e-6)
 def book(folder: Path, **named: object) -> Ledger:
     ledger = Ledger(folder / "site.db", budget=4.0)
     for number in (1, 2):
-        ledger.complete(ledger.admit("a<b>", ONE, round=number, accounting="gaussian", **named).number)  # type: ignore[arg-type]
+        ledger.complete(ledger.admit("a<b>", ONE, round=number, **named).number)  # type: ignore[arg-type]
     return ledger
 
 
@@ -62,13 +62,13 @@ def test_somebody_at_several_sites_costs_k_times_and_in_sums_k_times_k(tmp_path:
         return f"2 sites: ε = {math.ceil(epsilon_from_rho(rho, 1e-6) * 100 - 1e-6) / 100:.2f}."
 
     plain = Ledger(tmp_path / "plain.db", budget=4.0)
-    plain.charge("a", ONE, accounting="gaussian")
+    plain.charge("a", ONE)
     page = ledger_statement(plain, overlap=2)
     assert "no more than 2 sites" in page
     assert shown(2 * ONE) in page
     assert "k²" not in page
     summed = Ledger(tmp_path / "summed.db", budget=4.0)
-    summed.charge("a", ONE, accounting="gaussian", what="NodeRelease, summed over sites, step 1 of 1")
+    summed.charge("a", ONE, what="NodeRelease, summed over sites, step 1 of 1")
     page = ledger_statement(summed, overlap=2)
     assert shown(4 * ONE) in page
     assert "k² times" in page
@@ -78,7 +78,7 @@ def test_somebody_at_several_sites_costs_k_times_and_in_sums_k_times_k(tmp_path:
 def test_an_agreement_is_named_among_what_the_hub_sees(tmp_path: Path) -> None:
     ledger = book(tmp_path)
     assert "to agree on bounds" not in ledger_statement(ledger)
-    ledger.charge("a", ONE, accounting="gaussian", slack=1e-7, what="agreement: coarse counts of 2 columns")
+    ledger.charge("a", ONE, slack=1e-7, what="agreement: coarse counts of 2 columns")
     assert "Once, to agree on bounds" in ledger_statement(ledger)
 
 

@@ -23,7 +23,7 @@ def main(folder: Path, number: int, budget: float) -> None:
     while True:
         people = {"record_ids": ["ann", "bob"]} if number % 2 else {}
         try:
-            admission = ledger.admit(f"site-{number}", RHO, accounting="gaussian", **people)  # type: ignore[arg-type]
+            admission = ledger.admit(f"site-{number}", RHO, **people)  # type: ignore[arg-type]
         except BudgetExceeded:
             break
         if admission.admitted is not None and not admission.admitted.all():

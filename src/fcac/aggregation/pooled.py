@@ -18,6 +18,7 @@ from fcac.aggregation.member import Assignment
 from fcac.aggregation.noise import share_scale
 from fcac.exceptions import AggregationRefused
 from fcac.persistence import pack, unpack
+from fcac.privacy.account import Account
 from fcac.privacy.cell_release import (
     ALL_SITES,
     COUNT_SHARE,
@@ -120,20 +121,8 @@ def site_vector(
 ) -> Integers:
     """Return what a site adds to the totals of a step: its counts, clipped sums and rings, and its share of the noise.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d), or GridBlocks
-        Records on the integer grid; may be empty.
-    request : Request
-    n_shares : int
-        Sites whose noise is certainly in the total and unknown to the hub.
-    sampler : Sampler
-    weights : ndarray of shape (n,), optional
-        Weights of the rows; None: the unit is one row.
-
-    Returns
-    -------
-    ndarray of int64
+    Rows are on the integer grid and may be none; `n_shares` sites' noise is certainly in the total and unknown to the
+    hub. Without weights the unit is one row.
     """
     totals = cell_totals(rows, request.codebook, request.bases, request.radius, weights)
     scales = share_scales(request, n_shares)
@@ -149,13 +138,7 @@ def site_vector(
 class PooledGrowth:
     """The hub's part: turns the sums of one step into the task of the next, and in the end into nodes.
 
-    Parameters
-    ----------
-    mechanism : NodeRelease
-        Settings; its ledger and sampler are not used.
-    state : ReleasedState or None
-        The sum of the earlier rounds.
-    round : int
+    Of the mechanism only settings are used, not its ledger and sampler; `state` is the sum of the earlier rounds.
     """
 
     def __init__(self, mechanism: NodeRelease, state: ReleasedState | None, round: int) -> None:
@@ -176,16 +159,7 @@ class PooledGrowth:
         return to_task(self.request)
 
     def take(self, total: Integers, n_sites: int, n_shares: int) -> None:
-        """Take the sum of a step.
-
-        Parameters
-        ----------
-        total : ndarray of int64
-        n_sites : int
-            Sites whose vectors, and noise, are in the sum.
-        n_shares : int
-            The number for which their noise was sized.
-        """
+        """Take the sum of a step over `n_sites` sites, whose noise was sized for `n_shares`."""
         request = self.request
         if request is None:
             raise ValueError("the last step is over")
@@ -215,5 +189,7 @@ class PooledGrowth:
             self.request = None
             bounds = self.mechanism.bounds
             noise = outcome.node_noise, outcome.count_noise
-            fresh = ReleasedState(outcome.unit_nodes, outcome.counts, noise[0], bounds, 1, noise[1])
+            before = Account() if self.state is None else self.state.account
+            account = before.after(self.mechanism.rho, "row", None, None, None)
+            fresh = ReleasedState(outcome.unit_nodes, outcome.counts, noise[0], bounds, 1, noise[1], account)
             self.released = accumulate(self.state, fresh, outcome.vigilance)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fcac._text import counted, duration
 from fcac.cli.console import BadUse, say
-from fcac.cli.learn import check_records, say_privacy
+from fcac.cli.learning import check_records, say_privacy
 
 _READERS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 

@@ -135,7 +135,7 @@ class AgreementAgent:
         # written first: what cannot be logged is not done
         self.audit.add("agreement begun", stage=stage, epsilon=self.settings.agree)
         what = f"agreement: {stage} counts of {len(values.numbers) + len(values.categories)} columns"
-        admission = ledger.admit(name, rho, what=what, accounting="gaussian", slack=slack, record_ids=people)
+        admission = ledger.admit(name, rho, what=what, slack=slack, record_ids=people)
         counts: NoisedCounts
         if stage == "coarse":
             counts = count_coarse(values, rho, slack, self.sampler, people, admission.admitted)

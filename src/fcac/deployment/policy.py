@@ -29,7 +29,7 @@ new_rows = {new_rows}   # a round with fewer new rows is refused; with --epsilon
 # how many rows are new
 
 [release]
-least_count = {least_count}   # rows that must stand behind a node that is sent
+least_count = {least_count}   # rows behind a node that is sent; without --epsilon this protects nobody
 secure_aggregation = "{secure_aggregation}"   # "required": only masked sums may leave this site
 
 [data]

@@ -195,7 +195,7 @@ class SiteSettings:
     max_nodes : int, optional
         Maximum number of nodes of a reservoir.
     min_rows : int
-        Minimum number of rows behind a node of a reservoir that is sent without privacy.
+        Minimum number of rows behind a node of a reservoir that is sent without noise. It protects nobody.
     forgetting : str
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
     summing_key : str

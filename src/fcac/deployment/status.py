@@ -12,7 +12,7 @@ from fcac._text import plain
 from fcac.deployment import certificates, presence
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import STATE, FederationSettings
-from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon, up
 
 
 def describe(root: Path, rejected: bool = False) -> list[str]:
@@ -74,19 +74,21 @@ def _summed(settings: FederationSettings, closed: int, journal: list[dict[str, A
         f"at least {summing.least} sites, {summing.tolerance} may vanish or collude"
     ]
     rounds = [entry for entry in journal if entry["event"] == "closed" and entry.get("summed") is not None]
-    if rounds:
-        rho = closed * rho_from_epsilon(summing.epsilon, summing.delta)
-        lines.append(
-            f"sites in the latest total: {rounds[-1]['summed']}; a record in {_all(closed)} has cost "
-            f"eps {epsilon_from_rho(rho, summing.delta):.3g}"
-        )
     failed = [entry for entry in journal if entry["event"] == "too few sites"]
-    if failed:
-        lines.append("attempts that were broken off have cost what was drawn in them: the sites' ledgers have the sums")
+    if rounds:
+        rho = (closed + len(failed)) * rho_from_epsilon(summing.epsilon, summing.delta)
+        lines.append(
+            f"sites in the latest total: {rounds[-1]['summed']}; a record in {_all(closed)} has cost at most "
+            f"eps {up(epsilon_from_rho(rho, summing.delta))}{_broken_off(len(failed))}"
+        )
     if failed and failed[-1]["round"] == closed + 1:
         lines.append(f"round {closed + 1} was broken off: {failed[-1]['reason']}")
     lines.append("What single sites contributed is known to nobody, so it is not listed.")
     return lines
+
+
+def _broken_off(n_failed: int) -> str:
+    return f", with {n_failed} attempts that were broken off, each counted as a whole round" if n_failed else ""
 
 
 def _all(closed: int) -> str:
@@ -172,10 +174,10 @@ def _spent(statements: list[dict[str, Any]]) -> str:
         return "-"
     newest = statements[-1]
     if newest.get("mechanism") == "none":
-        return "NO PRIVACY"
+        return "UNPROTECTED"
     try:
         if "spent" in newest:
-            return f"eps {float(newest['spent']):.3g} at delta {float(newest.get('delta', 0)):g}"
+            return f"eps {up(float(newest['spent']))} at delta {float(newest.get('delta', 0)):g}"
     except (TypeError, ValueError):  # stored before statements were checked
         return "not readable"
     return plain(str(newest.get("mechanism", "not stated")), 40)

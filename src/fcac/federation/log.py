@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,14 @@ class Log:
         """Append one round."""
         self._rounds.append(list(batch))
         self._known.update({item.key: item for item in batch})
+
+    def restate(self, said: Mapping[SiteName, Mapping[str, Any]]) -> None:
+        """Bring the statements of the newest contributions of these sites up to date."""
+        for site, item in self.latest().items():
+            if site in said:
+                fresh = replace(item, privacy={**item.privacy, **said[site]})
+                self._known[item.key] = fresh
+                self._rounds = [[fresh if known is item else known for known in batch] for batch in self._rounds]
 
     def without(self, site: SiteName) -> Log:
         """Return the log that would have been if this site had never contributed."""

@@ -109,8 +109,6 @@ class PooledRows:
                 record_ids=ids,
                 what=f"NodeRelease, summed over sites, step {assigned.step} of {assigned.n_steps} of "
                 f"eps = {mechanism.epsilon:g} at delta = {show(mechanism.delta)}",
-                # in units of 1/WEIGHT the sum of shares is as good as continuous noise, like a single draw
-                accounting="gaussian",
                 receipts=self.account.receipts,
             )
             self.account = self.account.after(rho, unit, admission.spent, ledger.budget, admission.receipt)

@@ -17,6 +17,7 @@ from fcac.clusters.tracking import Change, Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server
 from fcac.federation.site import Site
+from fcac.privacy.released_state import ReleasedState
 from fcac.tables.schema import Schema
 
 
@@ -40,6 +41,10 @@ def first_server(
         As of :class:`~fcac.federation.Server`.
     """
     return Server(kind, seed, n_clusters, None if schema is None else schema.blocks, max_nodes, scale)
+
+
+#: What a statement says of the ledger, see :meth:`fcac.privacy.NodeRelease.statement`.
+_SPENDING = ("spent", "unit", "budget", "ledger")
 
 
 class Engine(ABC):
@@ -146,6 +151,18 @@ class Round:
             engine.close()
         readout = server.readout
         return cls(number, sent, accepted, before, readout.lineage[before[0] :], readout.moves[before[1] :])
+
+
+def restate(server: Server, sites: Mapping[SiteName, Site]) -> None:
+    """Let the newest contribution of every site say what has been spent by now.
+
+    Sites that share a ledger pay together: what one of them has said before the next was charged is too little.
+    """
+    said = {name: site.statement() for name, site in sites.items()}
+    server.restate({name: {key: own[key] for key in _SPENDING if key in own} for name, own in said.items()})
+    for name, site in sites.items():  # what is stored with a site must say so where the ledger is not at hand
+        if "spent" in said[name] and isinstance(site.model, ReleasedState):
+            site.note_cost(site.model.account.told(said[name]["spent"], said[name].get("budget")))
 
 
 def play_round(

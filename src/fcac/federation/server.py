@@ -222,6 +222,10 @@ class Server:
         """Number of features; None before the first contribution."""
         return self._log.n_features
 
+    def restate(self, said: Mapping[SiteName, Mapping[str, Any]]) -> None:
+        """Bring the statements of the newest contributions of these sites up to date: what was spent since counts."""
+        self._log.restate(said)
+
     def latest(self) -> dict[SiteName, Contribution]:
         """Return the contribution with the highest round of every site."""
         return self._log.latest()

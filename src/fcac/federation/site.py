@@ -302,14 +302,17 @@ class Site:
         if self._released is not None:
             # noised counts are fractions; a node that was kept stands for at least one record
             nodes, counts = self._released.nodes, np.maximum(np.rint(self._released.counts), 1).astype(np.int64)
-            n_releases = self._released.n_releases
             # node mechanisms of other packages need not know the scale of their noise
             noise = getattr(self._released, "deviation", None), getattr(self._released, "count_deviation", None)
         else:
             nodes, counts = self.condenser.nodes(self._state)
-            n_releases = self.round
-        said = statement(self.privacy, n_releases, self._released)
-        return Contribution(self.name, self.round, nodes, counts, _shared(tuple(said.items())), *noise)
+        said = _shared(tuple(self.statement().items()))
+        return Contribution(self.name, self.round, nodes, counts, said, *noise)
+
+    def statement(self) -> dict[str, Any]:
+        """Return what is said today of the privacy of this site's contributions, and of what was spent."""
+        n_releases = self.round if self._released is None else self._released.n_releases
+        return statement(self.privacy, n_releases, self._released)
 
     # ------------------------------------------------------------ state
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,20 +12,18 @@ from fcac._sites import SiteName
 from fcac._typing import Floats
 from fcac.codebook import Codebook
 from fcac.federation import Site
+from fcac.federation.rounds import restate
 from fcac.model.columns import warn_of_names
 from fcac.model.frames import are_tables, encoded
-from fcac.model.reading import ReadsRows
+from fcac.model.reading import FittedFederation
 from fcac.model.site_rows import SiteRows
 from fcac.novelty import MeasuredNovelty
 from fcac.privacy.account import Account
 from fcac.privacy.mechanism import NodeMechanism
 from fcac.privacy.released_state import ReleasedState
 
-if TYPE_CHECKING:
-    from fcac.privacy.mechanisms.node_release import NodeRelease
 
-
-class Calibrated(ReadsRows):
+class Calibrated(FittedFederation):
     """The part of `fcac.FCAC` that measures novelty on rows given to it."""
 
     def calibrate_novelty(
@@ -149,12 +147,13 @@ class Calibrated(ReadsRows):
             raise ValueError("calibrate_novelty: the server holds nodes that were not released with privacy")
         book: Codebook = self.server_.readout.export(True)
         rows = {name: _joined(data[name], data.n_features) for name in data}
-        accounts = {name: _account(self.sites_.get(name), mechanism) for name in data}
+        accounts = {name: _account(self.sites_.get(name)) for name in data}
         receipts = {name: () if account is None else account.receipts for name, account in accounts.items()}
         calibration, charges = release_for_sites(mechanism, book, rows, epsilon, record_ids, receipts)
         for name, account in accounts.items():
             if account is not None:
                 self.sites_[name].note_cost(account.after(*charges[name]))
+        restate(self.server_, self.sites_)
         return MeasuredNovelty(calibration, None, float(epsilon), mechanism.delta, len(rows))
 
 
@@ -162,10 +161,7 @@ def _joined(rows: Any, n_features: int) -> Floats:
     return np.concatenate([np.empty((0, n_features)), *rows.blocks()])
 
 
-def _account(site: Site | None, mechanism: NodeRelease) -> Account | None:
+def _account(site: Site | None) -> Account | None:
     """What a site has spent so far; its receipts show whether a ledger is the right one. None for an unknown site."""
     state = None if site is None else site.model
-    if not isinstance(state, ReleasedState):
-        return None
-    # states of fcac 0.1.0 kept no account
-    return Account(state.n_releases * mechanism.rho, "row") if state.account is None else state.account
+    return state.account if isinstance(state, ReleasedState) else None

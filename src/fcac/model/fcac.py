@@ -7,13 +7,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from fcac._parallel import threads_for
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats, Integers
 from fcac.codebook import Codebook
@@ -21,28 +18,23 @@ from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
 from fcac.federation.in_process import InProcess
-from fcac.federation.rounds import Engine, Round, first_server
+from fcac.federation.rounds import Engine, Round, first_server, restate
 from fcac.model.calibrating import Calibrated
 from fcac.model.columns import warn_of_names
 from fcac.model.frames import are_tables, as_schema, encoded, guessed
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
-from fcac.model.showing import Shown
-from fcac.model.site_rows import SiteRows, rows_by_site
+from fcac.model.site_rows import SiteRows, rows_by_site, warn_of_open_nodes
 from fcac.model.storage import Stored
-from fcac.model.summary import Described
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
-from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 from fcac.privacy.record_ids import refuse_removed
 from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
-# Distances that `transform` holds at a time.
-_MOST_DISTANCES = 4_000_000
 
-
-class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin, BaseEstimator):
+class FCAC(Calibrated, Stored):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
     Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
@@ -291,6 +283,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
             raise ValueError(
                 f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
             )
+        if self.privacy is None and len(data) > 1 and (reset or len(self.sites_) < 2):
+            warn_of_open_nodes(len(data))
         trails = self._trails_for(data, weights) if reset else None
         self._play_round(
             data, data.n_features, known,
@@ -457,6 +451,8 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self._told = told
         self._site_condenser = condenser
         self.sites_ = {name: sites[name] for name in site_order(sites)}
+        if isinstance(self.privacy, NodeMechanism):
+            restate(server, self.sites_)
         self.n_features_in_ = n_features
         self._last_labels: Integers | None = None
         self._calibration: tuple[Calibration | Codebook | None] | None = None
@@ -490,47 +486,6 @@ class FCAC(Described, Shown, Calibrated, Stored, TransformerMixin, ClusterMixin,
         self.runs_ = ()  # their counts include the site's rows
         self._last_labels = self._trails = self._calibration = self._measured = None
         return self
-
-    # ------------------------------------------------------------ reading
-
-    def transform(self, X: Any, *, to: str = "clusters") -> Floats:
-        """Return the distance of each row to every cluster: to its nearest node there.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        to : {"clusters", "nodes"}, default="clusters"
-            "nodes": the distance to every node of the server instead.
-
-        Returns
-        -------
-        distances : ndarray of shape (n, n_clusters) or (n, n_nodes)
-            Clusters in the order of `cluster_ids_`.
-        """
-        if to not in ("clusters", "nodes"):
-            raise ValueError(f'to must be "clusters" or "nodes", got {to!r}')
-        rows = self._rows_to_read(X)
-        labels = self.server_.node_labels
-        order = np.argsort(labels, kind="stable")
-        starts = np.searchsorted(labels[order], self.cluster_ids_)
-        # distances to all nodes are held for a few rows at a time
-        size = max(1, _MOST_DISTANCES // max(len(labels), 1))
-        parts = []
-        for block in rows.blocks():
-            for start in range(0, max(len(block), 1), size):
-                part = self.server_.distances(block[start : start + size], threads_for(len(block)))
-                parts.append(part if to == "nodes" else np.minimum.reduceat(part[:, order], starts, axis=1))
-        return np.concatenate(parts)
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return a name for every column of :meth:`transform`: one for each cluster."""
-        check_is_fitted(self, "server_")
-        return np.array([f"fcac{k}" for k in self.cluster_ids_], dtype=object)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def fit_predict(
         self,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from fcac._parallel import threads_for
@@ -16,34 +17,48 @@ from fcac._rows import Rows, arrow_if_polars, column_names
 from fcac._sites import SiteName
 from fcac._typing import Booleans, Floats, Integers
 from fcac.codebook import Codebook
-from fcac.federation import Server, Site
+from fcac.federation import Server, Site, readouts
 from fcac.federation.asking import calibrate, samples_of
 from fcac.model.columns import in_order, warn_of_names, without_column
 from fcac.model.frames import features
 from fcac.model.lineage import STRUCTURAL, Lineage, rows_of
 from fcac.model.row_labels import Places, labels_by_trail
+from fcac.model.run_log import Run
 from fcac.model.site_rows import is_dict_of_sites
+from fcac.model.summary import Summary, summary_of
+from fcac.model.verdict import Verdict, verdict_of
 from fcac.nodes import Trail
 from fcac.nodes.sample import RowSample
 from fcac.novelty import Calibration, MeasuredNovelty, check_alpha
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
 from fcac.scaling import Scaling
+from fcac.tables.guess import taken_for
 from fcac.tables.schema import Schema
+from fcac.tables.shown_column import columns_of
+
+# Distances that `transform` holds at a time.
+_MOST_DISTANCES = 4_000_000
 
 
-class ReadsRows(BaseEstimator):
-    """The part of `fcac.FCAC` that reads rows and the result; it changes nothing that was learned."""
+class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
+    """What a fitted `fcac.FCAC` tells; nothing here changes what was learned."""
+
+    server: str
 
     server_: Server
     sites_: dict[SiteName, Site]
     schema_: Schema | None
     guessed_: Mapping[str, str]
+    runs_: tuple[Run, ...]
     n_features_in_: int
     privacy: AnyMechanism | None
     _calibration: tuple[Calibration | Codebook | None] | None
     _measured: MeasuredNovelty | None = None
     _last_labels: Integers | None
     _trails: tuple[dict[SiteName, Trail], Places] | None
+    _site_column: str | None
+    _last_rows: Any
+    _told: tuple[int, int]
 
     def _rows_to_read(self, X: Any) -> Rows:
         check_is_fitted(self, "server_")
@@ -296,3 +311,170 @@ class ReadsRows(BaseEstimator):
         readout = self.server_.readout
         whole = share_nodes or self.server_.released or not readout.nodes_are_contributed
         return book.replace(calibration=measured.nodes if whole else measured.means)
+
+    def transform(self, X: Any, *, to: str = "clusters") -> Floats:
+        """Return the distance of each row to every cluster: to its nearest node there.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        to : {"clusters", "nodes"}, default="clusters"
+            "nodes": the distance to every node of the server instead.
+
+        Returns
+        -------
+        distances : ndarray of shape (n, n_clusters) or (n, n_nodes)
+            Clusters in the order of `cluster_ids_`.
+        """
+        if to not in ("clusters", "nodes"):
+            raise ValueError(f'to must be "clusters" or "nodes", got {to!r}')
+        rows = self._rows_to_read(X)
+        labels = self.server_.node_labels
+        order = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[order], self.cluster_ids_)
+        # distances to all nodes are held for a few rows at a time
+        size = max(1, _MOST_DISTANCES // max(len(labels), 1))
+        parts = []
+        for block in rows.blocks():
+            for start in range(0, max(len(block), 1), size):
+                part = self.server_.distances(block[start : start + size], threads_for(len(block)))
+                parts.append(part if to == "nodes" else np.minimum.reduceat(part[:, order], starts, axis=1))
+        return np.concatenate(parts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return a name for every column of :meth:`transform`: one for each cluster."""
+        check_is_fitted(self, "server_")
+        return np.array([f"fcac{k}" for k in self.cluster_ids_], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # ------------------------------------------------------------ clusters
+
+    @property
+    def cluster_ids_(self) -> Integers:
+        """Ids of the clusters, sorted."""
+        check_is_fitted(self, "server_")
+        return np.unique(self.server_.node_labels)
+
+    @property
+    def cluster_centers_(self) -> Floats:
+        """Mean of each cluster's nodes, weighted by their counts; clusters in the order of ``cluster_ids_``."""
+        nodes, counts, labels = self.server_.nodes, self.server_.counts, self.server_.node_labels
+        centres = [np.average(nodes[labels == k], axis=0, weights=counts[labels == k]) for k in self.cluster_ids_]
+        return np.array(centres).reshape(len(centres), nodes.shape[1])
+
+    @property
+    def verdict_(self) -> Verdict:
+        """How many clusters, how probable, the next best number, and what to beware of; ``print`` shows it."""
+        check_is_fitted(self, "server_")
+        return verdict_of(
+            self.server_,
+            self.schema_,
+            self._names(),
+            n_read=sum(run.rows_read for run in self.runs_),
+            n_dropped=sum(run.rows_dropped for run in self.runs_),
+        )
+
+    def _names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.server_.n_features or 0)] if names is None else [str(n) for n in names]
+
+    def summary(self) -> Summary:
+        """Return what was found as a table that can be printed, the verdict first.
+
+        For every cluster: its rows and their share, how sure it is (where the server can tell), its centre in the
+        words and units of the table, and what sets it apart: the columns whose mean in the cluster differs most from
+        the mean of all rows. It is computed from nodes and counts, so that it works in a federation and under privacy,
+        where the figures are approximate.
+
+        Returns
+        -------
+        Summary
+            Iterable; ``to_frame()`` gives a pandas data frame.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fcac import FCAC
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.concatenate([rng.normal(c, 0.1, size=(500, 2)) for c in ([0, 0], [9, 0])])
+        >>> first, second = FCAC().fit(X).summary()
+        >>> first.rows, first.share, first.apart
+        (500, 0.5, ('x0 −1.0',))
+        """
+        check_is_fitted(self, "server_")
+        taken = taken_for(self.schema_, self.guessed_) if self.guessed_ and self.schema_ is not None else []
+        return summary_of(self.server_, self.verdict_, columns_of(self.schema_, self._names()), taken)
+
+    @property
+    def cluster_stability_(self) -> dict[int, float]:
+        """How far each cluster can be trusted, by id: near 1 if it is found again in every half of the nodes.
+
+        Below 0.6 a cluster might as well be split, or joined to another. Computed from nodes when first asked for; NaN
+        where these are too few. Servers that cannot tell do not have it.
+        """
+        self._check_tells("cluster_stability_")
+        check_is_fitted(self, "server_")
+        return dict(self.server_.readout.stability)  # type: ignore[attr-defined]
+
+    @property
+    def stability_(self) -> float:
+        """Mean of ``cluster_stability_``, each cluster counted by its rows: ``score()``."""
+        self._check_tells("stability_")
+        return self._score()
+
+    def _check_tells(self, name: str) -> None:
+        if self.server not in readouts.names() or not hasattr(readouts.find(self.server), "stability_score"):
+            raise AttributeError(f'{name}: server="{self.server}" does not tell how stable clusters are')
+
+    @property
+    def score(self) -> Callable[..., float]:
+        """``score(X=None, y=None)``: how stable the clusters are in all, between 0 (arbitrary) and 1.
+
+        It is computed from the nodes; rows are not looked at. Servers that cannot tell have no score.
+        """
+        self._check_tells("score")
+        return self._score
+
+    def _score(self, X: Any = None, y: Any = None) -> float:
+        check_is_fitted(self, "server_")
+        if X is not None:
+            self._rows_to_read(X)  # rows of another kind are an error here too
+        return float(self.server_.readout.stability_score)  # type: ignore[attr-defined]
+
+    # ------------------------------------------------------------ pictures
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Settings and, once there are clusters, how columns were made comparable."""
+        text: str = super().__repr__(N_CHAR_MAX)
+        fitted = hasattr(self, "server_") and self.server_.n_rounds
+        return f"{text}  # {self.server_.scaling}" if fitted else text
+
+    def plot(self, kind: str = "map", ax: Any = None) -> Any:
+        """Draw the clusters with Matplotlib (extra ``plot``).
+
+        Parameters
+        ----------
+        kind : {"map", "pca", "tree", "profiles"}, default="map"
+            A map in which clusters are apart, the principal components, the tree of clusters, or the clusters' means.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        ax : matplotlib Axes
+        """
+        from fcac.report.plots import plot
+
+        return plot(self, kind, ax)
+
+    def _html_repr(self) -> str:
+        """What a notebook displays: clusters once there are some, before that scikit-learn's diagram of settings."""
+        if not hasattr(self, "server_") or not self.server_.n_rounds:
+            diagram: str = estimator_html_repr(self)
+            return diagram
+        from fcac.report.notebook import notebook_html
+
+        return notebook_html(self)

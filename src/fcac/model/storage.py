@@ -16,7 +16,7 @@ from fcac.model.lineage import (
     moves_to_json,
     told_before_latest,
 )
-from fcac.model.reading import ReadsRows
+from fcac.model.reading import FittedFederation
 from fcac.model.run_log import Run
 from fcac.novelty import Calibration, MeasuredNovelty
 from fcac.persistence.pack_many import pack_many, unpack_many
@@ -26,7 +26,7 @@ from fcac.tables.schema import schema_in
 _FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
 
 
-class Stored(ReadsRows):
+class Stored(FittedFederation):
     """The part of `fcac.FCAC` that turns a model into values and arrays, and back."""
 
     def __getstate__(self) -> dict[str, Any]:

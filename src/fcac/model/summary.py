@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import datetime
 import html
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from fcac._text import counted
 from fcac._typing import Floats, Integers
-from fcac.federation import readouts
 from fcac.federation.replay import labels_of, material, rows_by_cluster
-from fcac.model.run_log import Run
-from fcac.model.verdict import Verdict, verdict_of
-from fcac.tables.guess import taken_for
-from fcac.tables.shown_column import ShownColumn, columns_of, figure, percent
+from fcac.model.verdict import Verdict
+from fcac.tables.shown_column import ShownColumn, figure, percent
 
 if TYPE_CHECKING:
     from fcac.federation import Server
-    from fcac.tables.schema import Schema
 
 _MAX_FEATURES = 6
 _MAX_TELLING = 3
@@ -157,131 +152,43 @@ class Summary:
     __repr__ = __str__
 
 
-class Described:
-    """Reading a fitted federation as a whole; for `fcac.FCAC`."""
+def summary_of(server: Server, verdict: Verdict, columns: Sequence[ShownColumn], taken: Sequence[str] = ()) -> Summary:
+    """Return what a server has found, cluster by cluster, in the words and units of a table's columns.
 
-    server: str
-    server_: Server
-    schema_: Schema | None
-    runs_: tuple[Run, ...]
-    guessed_: Mapping[str, str]
-
-    @property
-    def cluster_ids_(self) -> Integers:
-        """Ids of the clusters, sorted."""
-        check_is_fitted(self, "server_")
-        return np.unique(self.server_.node_labels)
-
-    @property
-    def cluster_centers_(self) -> Floats:
-        """Mean of each cluster's nodes, weighted by their counts; clusters in the order of ``cluster_ids_``."""
-        nodes, counts, labels = self.server_.nodes, self.server_.counts, self.server_.node_labels
-        centres = [np.average(nodes[labels == k], axis=0, weights=counts[labels == k]) for k in self.cluster_ids_]
-        return np.array(centres).reshape(len(centres), nodes.shape[1])
-
-    @property
-    def verdict_(self) -> Verdict:
-        """How many clusters, how probable, the next best number, and what to beware of; ``print`` shows it."""
-        check_is_fitted(self, "server_")
-        return verdict_of(
-            self.server_,
-            self.schema_,
-            self._names(),
-            n_read=sum(run.rows_read for run in self.runs_),
-            n_dropped=sum(run.rows_dropped for run in self.runs_),
-        )
-
-    def _names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{j}" for j in range(self.server_.n_features or 0)] if names is None else [str(n) for n in names]
-
-    def summary(self) -> Summary:
-        """Return what was found as a table that can be printed, the verdict first.
-
-        For every cluster: its rows and their share, how sure it is (where the server can tell), its centre in the
-        words and units of the table, and what sets it apart: the columns whose mean in the cluster differs most from
-        the mean of all rows. It is computed from nodes and counts, so that it works in a federation and under privacy,
-        where the figures are approximate.
-
-        Returns
-        -------
-        Summary
-            Iterable; ``to_frame()`` gives a pandas data frame.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from fcac import FCAC
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.concatenate([rng.normal(c, 0.1, size=(500, 2)) for c in ([0, 0], [9, 0])])
-        >>> first, second = FCAC().fit(X).summary()
-        >>> first.rows, first.share, first.apart
-        (500, 0.5, ('x0 −1.0',))
-        """
-        verdict, server = self.verdict_, self.server_
-        columns = columns_of(self.schema_, self._names())
-        known = material(server.latest(), server.n_features or 0)
-        labels = labels_of(server, known)
-        rows = rows_by_cluster(labels, known.counts)
-        n_rows = max(sum(rows.values()), 1)
-        told = [_Told.of(column, known.nodes, known.counts) for column in columns]
-        clusters = []
-        for k in self.cluster_ids_:
-            inside = labels == k
-            centre, apart = {}, []
-            for column in told:
-                value, difference, words = column.in_cluster(inside)
-                centre[column.column.name] = value
-                apart.append((column.column.name, difference, words))
-            apart.sort(key=lambda one: -abs(one[1]))
-            clusters.append(
-                ClusterSummary(
-                    int(k),
-                    rows.get(int(k), 0),
-                    rows.get(int(k), 0) / n_rows,
-                    verdict.of_cluster.get(int(k)),
-                    centre,
-                    {name: difference for name, difference, _ in apart},
-                    tuple(words for _, difference, words in apart[:_MAX_TELLING] if abs(difference) >= _TELLING),
-                )
+    Parameters
+    ----------
+    server : Server
+    verdict : Verdict
+    columns : sequence of ShownColumn
+    taken : sequence of str
+        How columns were taken, where that was guessed.
+    """
+    known = material(server.latest(), server.n_features or 0)
+    labels = labels_of(server, known)
+    rows = rows_by_cluster(labels, known.counts)
+    n_rows = max(sum(rows.values()), 1)
+    told = [_Told.of(column, known.nodes, known.counts) for column in columns]
+    clusters = []
+    for k in np.unique(server.node_labels):
+        inside = labels == k
+        centre, apart = {}, []
+        for column in told:
+            value, difference, words = column.in_cluster(inside)
+            centre[column.column.name] = value
+            apart.append((column.column.name, difference, words))
+        apart.sort(key=lambda one: -abs(one[1]))
+        clusters.append(
+            ClusterSummary(
+                int(k),
+                rows.get(int(k), 0),
+                rows.get(int(k), 0) / n_rows,
+                verdict.of_cluster.get(int(k)),
+                centre,
+                {name: difference for name, difference, _ in apart},
+                tuple(words for _, difference, words in apart[:_MAX_TELLING] if abs(difference) >= _TELLING),
             )
-        taken = taken_for(self.schema_, self.guessed_) if self.guessed_ and self.schema_ is not None else []
-        return Summary(tuple(clusters), verdict, tuple(taken), server.scaling.sentence)
-
-    @property
-    def cluster_stability_(self) -> dict[int, float]:
-        """How far each cluster can be trusted, by id: near 1 if it is found again in every half of the nodes.
-
-        Below 0.6 a cluster might as well be split, or joined to another. Computed from nodes when first asked for; NaN
-        where these are too few. Servers that cannot tell do not have it.
-        """
-        self._check_tells("cluster_stability_")
-        return _by_cluster(self.server_.readout.stability, self.cluster_ids_)  # type: ignore[attr-defined]
-
-    @property
-    def stability_(self) -> float:
-        """Mean of ``cluster_stability_``, each cluster counted by its rows: ``score()``."""
-        self._check_tells("stability_")
-        return self._score()
-
-    def _check_tells(self, name: str) -> None:
-        if self.server not in readouts.names() or not hasattr(readouts.find(self.server), "stability_score"):
-            raise AttributeError(f'{name}: server="{self.server}" does not tell how stable clusters are')
-
-    @property
-    def score(self) -> Callable[..., float]:
-        """``score(X=None, y=None)``: how stable the clusters are in all, between 0 (arbitrary) and 1.
-
-        It is computed from the nodes; rows are not looked at. Servers that cannot tell have no score.
-        """
-        self._check_tells("score")
-        return self._score
-
-    def _score(self, X: Any = None, y: Any = None) -> float:
-        check_is_fitted(self, "server_")
-        if X is not None:
-            self._rows_to_read(X)  # type: ignore[attr-defined]  # rows of another kind are an error here too
-        return float(self.server_.readout.stability_score)  # type: ignore[attr-defined]
+        )
+    return Summary(tuple(clusters), verdict, tuple(taken), server.scaling.sentence)
 
 
 @dataclass(frozen=True)
@@ -334,14 +241,6 @@ class _Told:
             centre = float(mean[0])
             words = f"{name} {difference:+.1f}".replace("-", "\N{MINUS SIGN}")
         return centre, difference, words
-
-
-def _by_cluster(found: Any, ids: Integers) -> dict[int, float]:
-    if found is None:
-        return {}
-    if isinstance(found, Mapping):
-        return {int(k): float(value) for k, value in found.items()}
-    return {int(k): float(value) for k, value in zip(ids, found, strict=True)}
 
 
 def _centre(cluster: ClusterSummary) -> str:

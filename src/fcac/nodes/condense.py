@@ -1,4 +1,4 @@
-"""Weighted nodes of many sites, condensed to a bounded number by the rule of the reservoir."""
+"""Fewer nodes: a bounded number by the rule of the reservoir, or those of few rows joined to their nearest."""
 
 from __future__ import annotations
 
@@ -9,20 +9,12 @@ import numpy as np
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
 from fcac.nodes import _cells as kernels
-from fcac.nodes.seeds import SeedIndex, pivots_for
 from fcac.scaling import Columns, scaling_of
+from fcac.search.seeds import SeedIndex, pivots_for
 
 
 class Condensed(NamedTuple):
-    """Fewer nodes that stand for the same rows.
-
-    Attributes
-    ----------
-    nodes : ndarray of shape (k, d)
-    counts : ndarray of shape (k,)
-    node_of : ndarray of shape (n,)
-        Which of them each node is counted in.
-    """
+    """Fewer nodes that stand for the same rows, and which of them each node is counted in."""
 
     nodes: Floats
     counts: Floats
@@ -30,25 +22,12 @@ class Condensed(NamedTuple):
 
 
 def condense(nodes: Floats, counts: Floats, max_nodes: int, scale: str = "auto") -> Condensed:
-    """Return at most `max_nodes` nodes for the rows behind all these.
+    """Return at most `max_nodes` nodes, without gaps, for the rows behind all these.
 
     A node is a seed by the key of its values, the likelier the more rows it stands for (bottom-k sampling, as in
     :class:`fcac.nodes.Reservoir`, each row alike); every other one joins the nearest seed. The result depends on the
     nodes only, so that without those of a site it is what it would be if the site had never been there.
 
-    Parameters
-    ----------
-    nodes : ndarray of shape (n, d)
-        Without gaps.
-    counts : ndarray of shape (n,)
-    max_nodes : int
-    scale : str, default="auto"
-        How features are made comparable; see :func:`fcac.scaling.scaling_of`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.nodes.condense import condense
     >>> nodes = np.random.default_rng(0).normal(size=(5000, 2))
     >>> found = condense(nodes, np.ones(5000), 300)
     >>> found.nodes.shape, float(found.counts.sum())
@@ -84,3 +63,22 @@ def noise_of(found: Condensed, counts: Floats, deviation: Floats, count_deviatio
     np.add.at(squares, found.node_of, (deviation * counts[:, None]) ** 2)
     of_counts = np.bincount(found.node_of, weights=count_deviation**2, minlength=k)
     return np.sqrt(squares) / found.counts[:, None], np.sqrt(of_counts)
+
+
+def merge_small(
+    nodes: Floats, counts: Floats, variances: Floats, scales: Floats, min_rows: float
+) -> tuple[Floats, Floats, Floats]:
+    """Join nodes of fewer than ``min_rows`` rows to their nearest, smallest first, until none is left.
+
+    Scales are factors of the features in the distance. Of fewer rows than that in all, nothing is left.
+
+    >>> line = np.array([[0.0], [1.0], [5.0], [9.0]])
+    >>> nodes, counts, _ = merge_small(line, np.array([1.0, 2, 3, 3]), np.zeros((4, 1)), np.ones(1), 3)
+    >>> nodes.round(3).ravel().tolist(), counts.tolist()
+    ([0.667, 5.0, 9.0], [3.0, 3.0, 3.0])
+    """
+    means, squares, totals = nodes.copy(), variances * counts[:, None], counts.copy()
+    kernels.join_small(means, squares, totals, scales, min_rows)
+    left = totals >= min_rows
+    left &= totals > 0
+    return means[left], totals[left], squares[left] / totals[left, None]

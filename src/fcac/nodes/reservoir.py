@@ -15,7 +15,7 @@ from fcac._typing import Floats
 from fcac.nodes import _cells as kernels
 from fcac.nodes._check import LARGEST, check_content, check_form
 from fcac.nodes.cells import SAMPLE_ROWS, Cells
-from fcac.nodes.coarsen import merge_small
+from fcac.nodes.condense import merge_small
 from fcac.nodes.sample import RowSample
 from fcac.nodes.trail import Trail
 from fcac.scaling import check_scale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fcac.exceptions import PrivacyError
@@ -55,6 +55,10 @@ class Account:
         receipts = self.receipts if receipt is None else (*self.receipts, receipt)[-_KEPT_RECEIPTS:]
         both = "person" if self.unit == unit == "person" else "row"
         return Account(self.rho + rho, both, spent, budget, receipts)
+
+    def told(self, spent: float, budget: float | None) -> Account:
+        """Return the account with what the ledger says now; without a ledger (no budget) it stays as it is."""
+        return self if budget is None else replace(self, spent=spent, budget=budget)
 
     def to_json(self) -> dict[str, Any]:
         """Return the account as JSON values."""

@@ -138,7 +138,7 @@ def agree(
         if ledger is not None:
             what = f"agreement on {len(numbers) + len(categories)} columns, eps = {epsilon:g} at delta = {show(delta)}"
             admission = ledger.admit(
-                str(site), price.coarse + price.fine, what=what, accounting="gaussian", slack=price.slack,
+                str(site), price.coarse + price.fine, what=what, slack=price.slack,
                 record_ids=people,
             )  # fmt: skip
             ledger.complete(admission.number)

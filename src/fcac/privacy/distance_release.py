@@ -212,7 +212,7 @@ def release_for_sites(
             admission = ledger.admit(
                 own.site, rho, batch=own.given_rows, record_ids=own.record_ids,
                 what=f"distances for novelty, eps = {epsilon:g} at delta = {show(mechanism.delta)}",
-                accounting="gaussian", receipts=() if receipts is None else receipts[site],
+                receipts=() if receipts is None else receipts[site],
             )  # fmt: skip
             admitted, number = admission.admitted, admission.number
             charges[site] = Charge(rho, charges[site].unit, admission.spent, ledger.budget, admission.receipt)

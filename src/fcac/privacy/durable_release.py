@@ -98,7 +98,7 @@ def _stored(mechanism: NodeRelease, path: Path, site: str, round: int) -> Stored
     state = ReleasedState.from_parts(meta["state"], arrays)
     if mechanism.ledger is not None and meta.get("charge") is not None:
         # a ledger that has forgotten this charge is an older copy: nothing more may leave on its word
-        mechanism.ledger.verify(() if state.account is None else state.account.receipts)
+        mechanism.ledger.verify(state.account.receipts)
         # This only matters if the process died between storing the release and completing the charge.
         mechanism.ledger.complete(int(meta["charge"]))
     return StoredRelease(data, state, drawn=False)

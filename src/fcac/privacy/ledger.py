@@ -15,7 +15,7 @@ import math
 import os
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,17 +23,10 @@ import numpy as np
 
 from fcac.exceptions import BudgetExceeded, LedgerError
 from fcac.privacy.account import Receipt
-from fcac.privacy.ledger_file import LedgerFile, connect, is_second_format, plain_errors
-from fcac.privacy.ledger_sums import all_gaussian, for_everybody, insert, slack_of_all, spent_rho
+from fcac.privacy.ledger_file import LastCharge, LedgerFile, connect, plain_errors
+from fcac.privacy.ledger_sums import for_everybody, insert, slack_of_all, spent_rho
 from fcac.privacy.record_ids import batch_mark, canonical_id, check_record_ids, keyed
-from fcac.privacy.zcdp import (
-    ACCOUNTINGS,
-    epsilon_from_rho,
-    epsilon_from_zcdp,
-    rho_from_epsilon,
-    rho_from_zcdp,
-    show,
-)
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon, show, up
 
 __all__ = ["Admission", "Ledger", "RecordIds", "check_record_ids"]
 
@@ -87,11 +80,19 @@ class Ledger(LedgerFile):
     >>> from fcac.privacy.zcdp import rho_from_epsilon
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(os.path.join(folder.name, "site.db"), budget=4.0)
-    >>> number = ledger.charge("A", rho_from_epsilon(2.0, 1e-6), round=1, accounting="gaussian")
+    >>> number = ledger.charge("A", rho_from_epsilon(2.0, 1e-6), round=1)
     >>> ledger.summary_line("A")
     'site A: eps = 2.00 at delta = 1e-6 per record, budget 4.0'
     >>> folder.cleanup()
     """
+
+    @classmethod
+    def anew(cls, path: str | os.PathLike[str], budget: float, delta: float = 1e-6) -> Ledger:
+        """Make the file of a ledger that is lost, with the key that is left of it, for :meth:`recover`."""
+        ledger = cls(path, budget, delta)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(ledger.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        return ledger
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -113,10 +114,7 @@ class Ledger(LedgerFile):
         batch: Any = None,
         record_ids: RecordIds = None,
         what: str = "release",
-        accounting: str = "zcdp",
         receipts: Sequence[Receipt] = (),
-        n_released: int = 0,
-        alongside: str | None = None,
         slack: float = 0.0,
         _all_or_nothing: bool = False,
     ) -> Admission:
@@ -139,15 +137,8 @@ class Ledger(LedgerFile):
             The person of each row; each person pays once, however many rows there are.
         what : str
             Description for human readers.
-        accounting : {"zcdp", "gaussian"}
-            "gaussian" for noise whose cost follows the Gaussian trade-off curve, as that of `NodeRelease` does.
         receipts : sequence of Receipt
             Receipts for what has left the site: if the ledger does not know them, it is older than that.
-        n_released : int
-            How many releases have left under this name, for states without receipts (of fcac 0.1.0).
-        alongside : str, optional
-            Name of one joint release to which several sites contribute different rows, as in secure aggregation: of the
-            charges with this name the largest counts.
         slack : float
             Probability that the release shows something that rho does not account for. It comes off delta: the slack
             of all charges must stay below half of it.
@@ -161,23 +152,13 @@ class Ledger(LedgerFile):
             raise ValueError(f"site must be a non-empty name, got {site!r}")
         if not (isinstance(rho, int | float | np.floating) and math.isfinite(rho) and rho > 0):
             raise ValueError(f"rho must be a positive number, got {rho!r}")
-        if accounting not in ACCOUNTINGS:
-            raise ValueError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
         if not 0.0 <= slack < self.delta / 2:
             raise ValueError(f"slack must be at least 0 and below half of delta = {show(self.delta)}, got {slack!r}")
         counted, part = "ids" if record_ids is not None else "all", None
-        if counted == "all" and alongside is not None:
-            counted, part = "alongside", alongside
         texts = None if record_ids is None else check_record_ids(record_ids)
         seal = secrets.token_hex(8)
         with self._transaction() as (connection, key):
             self._check_receipts(connection, receipts)
-            (known,) = connection.execute("SELECT COUNT(*) FROM charges WHERE site = ?", (site,)).fetchone()
-            if known < n_released:
-                raise LedgerError(
-                    f"{self.path} knows of {known} releases of site {site}, but {n_released} have left: it is another "
-                    "ledger or an older copy. Nothing was drawn. Put the right file back"
-                )
             mark = batch_mark(key, batch)
             repeated = mark is not None and bool(
                 connection.execute("SELECT 1 FROM charges WHERE batch = ? AND completed = 1", (mark,)).fetchone()
@@ -188,10 +169,10 @@ class Ledger(LedgerFile):
                     counted, texts, what = "all", None, f"{what}; these rows had other record ids before"
             number = insert(
                 connection, site=site, round=round, rho=float(rho), what=what, counted=counted, part=part,
-                batch=mark, seal=seal, accounting=accounting, **self._slack_column(connection, slack),
+                batch=mark, seal=seal, slack=self._affordable_slack(connection, slack),
             )  # fmt: skip
             self._check_budget(connection, site, float(rho) if texts is not None else self._most_by_ids(connection))
-            admitted = None
+            admitted = None if record_ids is None else np.ones(len(record_ids), dtype=bool)
             if texts is not None:
                 admitted = self._admit_people(connection, key, site, float(rho), texts)
                 if _all_or_nothing and not admitted.all():
@@ -200,25 +181,29 @@ class Ledger(LedgerFile):
                         "nothing was charged"
                     )
             spent = self._public_spent(connection)
+            last = self._total(connection, seal)
+        self._note_last(last)
         return Admission(number, Receipt(seal, float(rho), round or 0), admitted, spent, repeated)
 
     @staticmethod
     def _under_other_ids(connection: sqlite3.Connection, batch: bytes, people: str) -> bool:
         """Return whether exactly these rows were charged to other ids: whom this would cost again is then unknown."""
-        query = "SELECT 1 FROM charges WHERE batch = ? AND part IS NOT NULL AND part != ? AND counted != 'alongside'"
+        query = "SELECT 1 FROM charges WHERE batch = ? AND part IS NOT NULL AND part != ?"
         return connection.execute(query, (batch, people)).fetchone() is not None
 
-    def _slack_column(self, connection: sqlite3.Connection, slack: float) -> dict[str, float]:
-        """Return what is written down about slack: nothing in a ledger that has none."""
-        if not slack:
-            return {}
-        self._need_slack(connection)
-        if slack_of_all(connection) + slack > self.delta / 2:
+    def _affordable_slack(self, connection: sqlite3.Connection, slack: float) -> float:
+        """Return the slack of a charge, unless all charges together would take more than half of delta."""
+        if slack and slack_of_all(connection) + slack > self.delta / 2:
             raise BudgetExceeded(
                 f"the part of delta = {show(self.delta)} that is kept for releases of names is used up; nothing was "
                 "drawn. List the levels of categories in the schema, from public knowledge"
             )
-        return {"slack": float(slack)}
+        return float(slack)
+
+    @staticmethod
+    def _total(connection: sqlite3.Connection, seal: str) -> LastCharge:
+        costs = [cost for (cost,) in connection.execute("SELECT rho FROM charges")]
+        return LastCharge(seal, math.fsum(costs), slack_of_all(connection))
 
     def _public_spent(self, connection: sqlite3.Connection) -> float:
         """Return an epsilon that nobody can have exceeded, from charges alone."""
@@ -248,21 +233,15 @@ class Ledger(LedgerFile):
     def _most_by_ids(self, connection: sqlite3.Connection) -> float:
         """Return what no person can have cost by charges with ids; it does not depend on who the people are."""
         by_ids = [cost for (cost,) in connection.execute("SELECT rho FROM charges WHERE counted = 'ids'")]
-        # fcac 0.1.0 charged m * m times the cost for m rows, which only the ids themselves tell
-        (dearest,) = connection.execute(
-            "SELECT MAX(spent) FROM (SELECT SUM(rho) AS spent FROM ids GROUP BY id)"
-        ).fetchone()
-        return max(min(math.fsum(by_ids), self._allowed_rho(connection)), dearest or 0.0)
+        return min(math.fsum(by_ids), self._allowed_rho(connection))
 
     def _admit_people(self, connection: sqlite3.Connection, key: bytes, site: str, rho: float, texts: list[str]) -> Any:
         """Charge everybody who can afford it; return which rows are theirs."""
         names = [canonical_id(text) for text in texts]
         people = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        # ledgers of fcac 0.1.0 hold ids as they were spelled
-        spelled = {(people[name], keyed(key, "id", form.encode())) for name, text in zip(names, texts, strict=True)
-                   for form in (name, text)}  # fmt: skip
+        marks = [(number, keyed(key, "id", name.encode())) for name, number in people.items()]
         connection.execute("CREATE TEMP TABLE now (person INTEGER NOT NULL, id BLOB NOT NULL)")
-        connection.executemany("INSERT INTO now VALUES (?, ?)", spelled)
+        connection.executemany("INSERT INTO now VALUES (?, ?)", marks)
         left = self._allowed_rho(connection) - for_everybody(connection) - rho
         poor = {
             person
@@ -274,16 +253,21 @@ class Ledger(LedgerFile):
         connection.execute("DROP TABLE now")
         connection.executemany(
             "INSERT INTO ids VALUES (?, ?, ?) ON CONFLICT (site, id) DO UPDATE SET rho = rho + excluded.rho",
-            [(site, keyed(key, "id", name.encode()), rho) for name, person in people.items() if person not in poor],
+            [(site, mark, rho) for person, mark in marks if person not in poor],
         )
         return np.array([people[name] not in poor for name in names], dtype=bool)
 
-    def _check_receipts(self, connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> None:
+    def _check_receipts(self, connection: sqlite3.Connection | None, receipts: Sequence[Receipt]) -> None:
+        """Refuse a ledger that does not know what has left, or what is written beside it."""
+        known = []
         for receipt in receipts:
-            if not connection.execute("SELECT 1 FROM charges WHERE seal = ?", (receipt.seal,)).fetchone():
-                what = f"round {receipt.round}" if receipt.round else "an agreement or a release of distances"
+            what = f"round {receipt.round}" if receipt.round else "an agreement or a release of distances"
+            known.append((f"{what}, which has left the site", receipt.seal))
+        last = self._last()
+        for what, seal in [*known, *([] if last is None else [("its own last charge", last.seal)])]:
+            if connection is None or not _find_seal(connection, seal):
                 raise LedgerError(
-                    f"{self.path} does not know of {what}, which has left the site: it is another "
+                    f"{self.path} does not know of {what}: it is another "
                     "ledger or an older copy. Nothing was drawn. Put the right file back; if it is lost, `fcac ledger "
                     f"{Path(self.path).name} --recover FILE`, with the model or the site's state, adds what is missing"
                 )
@@ -291,36 +275,63 @@ class Ledger(LedgerFile):
     def verify(self, receipts: Sequence[Receipt]) -> None:
         """Raise LedgerError unless the ledger knows these receipts; a ledger that is missing knows none."""
         with self._reading() as connection:
-            if connection is None or not is_second_format(connection):
-                if receipts:
-                    raise LedgerError(
-                        f"{self.path} does not know of round {receipts[-1].round}, which has left the site: "
-                        "it is another ledger or an older copy. Put the right file back"
-                    )
-                return
             self._check_receipts(connection, receipts)
 
-    def recover(self, site: str, receipts: Sequence[Receipt]) -> int:
-        """Charge to everybody what has left the site and is missing here, whatever the budget; return how many.
+    def recover(
+        self,
+        site: str,
+        receipts: Sequence[Receipt],
+        at_least: float = 0.0,
+        rounds: Mapping[int, float] | None = None,
+    ) -> int:
+        """Charge to everybody what has left the site and is missing here, whatever the budget; return how many charges.
 
         Parameters
         ----------
         site : str
         receipts : sequence of Receipt
+        at_least : float
+            What the site's releases have cost in all, as rho: what no receipt accounts for is charged in one sum, as is
+            anything that the file beside the ledger knows of.
+        rounds : mapping of round to rho, optional
+            What rounds have cost, by a log.
         """
-        added = 0
+        added, what = 0, "recovered: it had left the site and was missing here"
         with self._transaction() as (connection, _):
             for receipt in receipts:
-                if connection.execute("SELECT 1 FROM charges WHERE seal = ?", (receipt.seal,)).fetchone():
-                    continue
-                if receipt.slack:
-                    self._need_slack(connection)
+                if not _find_seal(connection, receipt.seal):
+                    insert(
+                        connection, site=site, round=receipt.round, rho=receipt.rho, counted="all", seal=receipt.seal,
+                        what=what, completed=1, slack=receipt.slack,
+                    )  # fmt: skip
+                    added += 1
+            for number, rho in (rounds or {}).items():
+                query = "SELECT rho FROM charges WHERE site = ? AND round = ?"
+                missing = rho - math.fsum(cost for (cost,) in connection.execute(query, (site, number)))
+                if missing > 1e-9 * rho:
+                    insert(
+                        connection, site=site, round=number, rho=missing, counted="all", what=what, completed=1,
+                        seal=secrets.token_hex(8),
+                    )  # fmt: skip
+                    added += 1
+            last, here = self._last(), self._total(connection, "")
+            query = "SELECT rho FROM charges WHERE site = ?"
+            own = math.fsum(cost for (cost,) in connection.execute(query, (site,)))
+            missing = max(
+                at_least - own, 0.0 if last is None or _find_seal(connection, last.seal) else last.rho - here.rho
+            )
+            slack = 0.0 if last is None else max(last.slack - here.slack, 0.0)
+            seal = secrets.token_hex(8)
+            if missing > 1e-12 * (at_least + here.rho) or slack > 0:
                 insert(
-                    connection, site=site, round=receipt.round, rho=receipt.rho, counted="all", seal=receipt.seal,
-                    what="recovered: it had left the site and was missing here", accounting="gaussian", completed=1,
-                    **({"slack": receipt.slack} if receipt.slack else {}),
+                    connection, site=site, round=None, rho=max(missing, 0.0), counted="all", seal=seal,
+                    what=f"{what}; in which rounds is not known", completed=1, slack=slack,
                 )  # fmt: skip
                 added += 1
+            (seal,) = connection.execute("SELECT seal FROM charges ORDER BY number DESC LIMIT 1").fetchone() or (seal,)
+            last = self._total(connection, seal)
+        if last.rho:
+            self._note_last(last)
         return added
 
     def knows_round(self, site: str, round: int) -> bool:
@@ -347,7 +358,7 @@ class Ledger(LedgerFile):
                 )
             connection.execute("UPDATE facts SET value = ? WHERE name = 'budget'", (repr(new.budget),))
             what = f"budget changed from eps = {self.budget:g} to {new.budget:g}"
-            insert(connection, site="", rho=0.0, what=what, counted="all", completed=1)
+            insert(connection, site="", rho=0.0, what=what, counted="all", completed=1, seal=secrets.token_hex(8))
         return new
 
     def spent_rho(self, site: str | None = None) -> float:
@@ -368,6 +379,14 @@ class Ledger(LedgerFile):
             left = self._allowed_rho(connection) - spent_rho(connection, None)
             return self._epsilon(connection, left) if left > 0 else 0.0
 
+    def name(self) -> str:
+        """Return a name of this ledger, by which statements of sites that share it are told; "" before any charge."""
+        with self._reading() as connection:
+            if connection is None:
+                return ""
+            (check,) = connection.execute("SELECT value FROM facts WHERE name = 'key_check'").fetchone()
+            return str(check)[:12]
+
     def spent_at_most(self) -> float:
         """Return an epsilon that nobody can have exceeded. It depends on charges only, so it may leave the site."""
         with self._reading() as connection:
@@ -383,11 +402,9 @@ class Ledger(LedgerFile):
             return self._epsilon(connection, left) if left > 0 else 0.0
 
     def rho_of(self, epsilon: float) -> float:
-        """Return the cost that this ledger shows as epsilon; with costs of fcac 0.1.0 in it, a little less."""
+        """Return the cost that this ledger shows as epsilon."""
         with self._reading() as connection:
-            exact = connection is None or all_gaussian(connection)
-            delta = self.delta - (0.0 if connection is None else slack_of_all(connection))
-        return (rho_from_epsilon if exact else rho_from_zcdp)(epsilon, delta)
+            return rho_from_epsilon(epsilon, self.delta - (0.0 if connection is None else slack_of_all(connection)))
 
     def unit(self) -> str:
         """Return whose cost is counted: "person" if every charge came with record ids, else "record"."""
@@ -438,26 +455,27 @@ class Ledger(LedgerFile):
 
     def summary_line(self, site: str | None = None) -> str:
         """Return a one-line summary. It must stay at the site: with record ids it depends on who is in the data."""
-        total, unit = _up(self.spent()), self.unit()
+        total, unit = up(self.spent()), self.unit()
+        most = up(self.spent_at_most())
+        outside = "" if most == total else f" (outside: at most {most})"
         if site is None:
-            return f"all releases: eps = {total} at delta = {show(self.delta)} per {unit}, budget {self.budget}"
-        own = _up(self.spent(site))
+            return (
+                f"all releases: eps = {total} at delta = {show(self.delta)} per {unit}{outside}, budget {self.budget}"
+            )
+        own = up(self.spent(site))
         with_others = "" if own == total else f"; with everything else in this ledger {total}"
-        return f"site {site}: eps = {own} at delta = {show(self.delta)} per {unit}{with_others}, budget {self.budget}"
+        told = f"eps = {own} at delta = {show(self.delta)} per {unit}{with_others}{outside}"
+        return f"site {site}: {told}, budget {self.budget}"
 
     def _epsilon(self, connection: sqlite3.Connection, rho: float) -> float:
-        """Convert a cost: by the Gaussian curve if all charges allow it, else by the bound for zCDP."""
-        delta = self.delta - slack_of_all(connection)
-        return (epsilon_from_rho if all_gaussian(connection) else epsilon_from_zcdp)(rho, delta)
+        return epsilon_from_rho(rho, self.delta - slack_of_all(connection))
 
     def _epsilon_of_all(self, connection: sqlite3.Connection) -> float:
         return self._epsilon(connection, spent_rho(connection, None))
 
     def _allowed_rho(self, connection: sqlite3.Connection) -> float:
-        delta = self.delta - slack_of_all(connection)
-        return (rho_from_epsilon if all_gaussian(connection) else rho_from_zcdp)(self.budget, delta)
+        return rho_from_epsilon(self.budget, self.delta - slack_of_all(connection))
 
 
-def _up(epsilon: float) -> str:
-    """Return an epsilon with two digits, rounded up."""
-    return f"{math.ceil(epsilon * 100 - 1e-6) / 100:.2f}"
+def _find_seal(connection: sqlite3.Connection, seal: str) -> bool:
+    return connection.execute("SELECT 1 FROM charges WHERE seal = ?", (seal,)).fetchone() is not None

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from fcac import persistence
 from fcac.exceptions import LedgerError
 from fcac.privacy._plain import PlainObject
 from fcac.privacy.record_ids import keyed
 from fcac.privacy.zcdp import check_delta, check_epsilon
 
-# 1: fcac 0.1.0, which had a budget for every site name; it is brought up to date by the first charge.
-# 3: a charge in it takes a part of delta; older versions of fcac would not count that, and must not go on with it.
-_FORMATS = ("1", "2", "3")
-_ORDINARY = "2"
+_FORMAT = "4"
 _KEY_BYTES = 32
 _WAIT_SECONDS = 60.0
 _TABLES = """
@@ -24,17 +24,29 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS charges (
     number INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, site TEXT NOT NULL, round INTEGER,
     rho REAL NOT NULL, what TEXT NOT NULL, counted TEXT NOT NULL, part TEXT, batch BLOB,
-    completed INTEGER NOT NULL DEFAULT 0);
+    completed INTEGER NOT NULL DEFAULT 0, seal TEXT, slack REAL NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS charges_by_site ON charges (site, batch);
+CREATE INDEX IF NOT EXISTS charges_by_seal ON charges (seal);
 CREATE TABLE IF NOT EXISTS ids (
     site TEXT NOT NULL, id BLOB NOT NULL, rho REAL NOT NULL, PRIMARY KEY (site, id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS ids_by_id ON ids (id);
 """
-_SECOND_FORMAT = """
-ALTER TABLE charges ADD COLUMN seal TEXT;
-ALTER TABLE charges ADD COLUMN accounting TEXT NOT NULL DEFAULT 'zcdp';
-CREATE INDEX charges_by_seal ON charges (seal);
-CREATE INDEX ids_by_id ON ids (id);
-"""
+
+
+class LastCharge(NamedTuple):
+    """What is written beside a ledger after every charge; an older copy of the ledger does not have it.
+
+    Attributes
+    ----------
+    seal : str
+        Of the charge.
+    rho, slack : float
+        Of all charges up to it, added up.
+    """
+
+    seal: str
+    rho: float
+    slack: float
 
 
 class LedgerFile(PlainObject):
@@ -77,10 +89,11 @@ class LedgerFile(PlainObject):
         path, key_path = Path(self.path), Path(self.path + ".key")
         if not path.parent.is_dir():
             raise LedgerError(f"the directory of the ledger, {path.parent}, does not exist")
-        if key_path.exists() and not path.exists():
+        if not path.exists() and (key_path.exists() or Path(self.path + ".last").exists()):
             raise LedgerError(
-                f"{path} is missing but its key exists: earlier spending would be forgotten. Restore the ledger from a "
-                f"backup; only if nothing was ever charged, delete {key_path.name} and start again"
+                f"{path} is missing but its key, or {path.name}.last, exists: earlier spending would be forgotten. "
+                f"Restore the ledger from a backup; if there is none, `fcac ledger {path.name} --recover FILE`, with "
+                "the model or the site's state, makes a new one with what has left"
             )
         return path
 
@@ -91,9 +104,10 @@ class LedgerFile(PlainObject):
                 raise LedgerError(f"{self.path} is a database, but not a privacy ledger")
             return False
         facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
-        if facts.get("format") not in _FORMATS:
+        if facts.get("format") != _FORMAT:
             raise LedgerError(
-                f"{self.path} has format {facts.get('format')}, this version reads {_FORMATS[-1]}: upgrade fcac"
+                f"{self.path} has format {facts.get('format')}, this version reads {_FORMAT} alone. A ledger of fcac "
+                "0.1.0 counted otherwise: put it aside, and give a new one the budget that is left"
             )
         for name, mine in (("budget", self.budget), ("delta", self.delta)):
             if float(facts[name]) != mine:
@@ -108,10 +122,10 @@ class LedgerFile(PlainObject):
         key_path = Path(self.path + ".key")
         if not self._is_prepared(connection):
             key = key_path.read_bytes() if key_path.exists() else _new_key(key_path)
-            for statement in (_TABLES + _SECOND_FORMAT).split(";")[:-1]:
+            for statement in _TABLES.split(";")[:-1]:
                 connection.execute(statement)
             check = keyed(key, "check", b"").hex()
-            facts = {"format": _ORDINARY, "budget": repr(self.budget), "delta": repr(self.delta), "key_check": check}
+            facts = {"format": _FORMAT, "budget": repr(self.budget), "delta": repr(self.delta), "key_check": check}
             connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
             return key
         if not key_path.exists():
@@ -122,28 +136,20 @@ class LedgerFile(PlainObject):
         (expected,) = connection.execute("SELECT value FROM facts WHERE name = 'key_check'").fetchone()
         if keyed(key, "check", b"").hex() != expected:
             raise LedgerError(f"{key_path} is not the key of this ledger. Restore the right one from a backup")
-        if not is_second_format(connection):
-            for statement in _SECOND_FORMAT.split(";")[:-1]:
-                connection.execute(statement)
-            connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (_ORDINARY,))
         return key
 
-    @staticmethod
-    def _need_slack(connection: sqlite3.Connection) -> None:
-        """Make room, inside a transaction, for charges that take a part of delta."""
-        if not has_column(connection, "slack"):
-            connection.execute("ALTER TABLE charges ADD COLUMN slack REAL NOT NULL DEFAULT 0")
-            connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (_FORMATS[-1],))
+    def _last(self) -> LastCharge | None:
+        """Return what was written beside the ledger after its last charge."""
+        try:
+            found = json.loads(Path(self.path + ".last").read_text("utf-8"))
+            return LastCharge(str(found["seal"]), float(found["rho"]), float(found["slack"]))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise LedgerError(f"{self.path}.last is damaged; it says what the ledger's last charge was") from None
 
-
-def has_column(connection: sqlite3.Connection, name: str) -> bool:
-    """Return whether charges have this column."""
-    return any(row[1] == name for row in connection.execute("PRAGMA table_info(charges)"))
-
-
-def is_second_format(connection: sqlite3.Connection) -> bool:
-    """Return False for a ledger of fcac 0.1.0 that nothing has been charged to since."""
-    return has_column(connection, "seal")
+    def _note_last(self, last: LastCharge) -> None:
+        persistence.write_atomic(f"{self.path}.last", json.dumps(last._asdict()).encode())
 
 
 def connect(path: str) -> sqlite3.Connection:

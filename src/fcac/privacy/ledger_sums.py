@@ -7,8 +7,6 @@ import sqlite3
 from datetime import UTC, datetime
 from typing import Any
 
-from fcac.privacy.ledger_file import has_column, is_second_format
-
 
 def insert(connection: sqlite3.Connection, **values: Any) -> int:
     values = {"time": _now(), **values}
@@ -18,28 +16,17 @@ def insert(connection: sqlite3.Connection, **values: Any) -> int:
     return cursor.lastrowid
 
 
-def all_gaussian(connection: sqlite3.Connection) -> bool:
-    if not is_second_format(connection):
-        return False
-    return not connection.execute("SELECT 1 FROM charges WHERE rho > 0 AND accounting != 'gaussian' LIMIT 1").fetchone()
-
-
 def for_everybody(connection: sqlite3.Connection, site: str | None = None) -> float:
     """Return what every record has cost at most, apart from charges to people."""
     where, given = ("", ()) if site is None else (" AND site = ?", (site,))
-    query = f"SELECT rho FROM charges WHERE counted IN ('all', 'partition'){where}"
-    general = [row[0] for row in connection.execute(query, given)]
-    joint: dict[str, float] = {}
-    query = f"SELECT part, rho FROM charges WHERE counted = 'alongside'{where}"
-    for part, rho in connection.execute(query, given):
-        joint[part] = max(rho, joint.get(part, 0.0))
-    return math.fsum([*general, *joint.values()])
+    query = f"SELECT rho FROM charges WHERE counted = 'all'{where}"
+    return math.fsum(row[0] for row in connection.execute(query, given))
 
 
 def spent_rho(connection: sqlite3.Connection, site: str | None) -> float:
     """Return general charges plus the maximum over people: nobody can have cost more."""
     if site is None:
-        # a person has one id, but rows under several names, and in ledgers of 0.1.0 one entry for each
+        # a person has one id, but may have rows under several names
         query: tuple[Any, ...] = ("SELECT MAX(spent) FROM (SELECT SUM(rho) AS spent FROM ids GROUP BY id)",)
     else:
         query = ("SELECT MAX(rho) FROM ids WHERE site = ?", (site,))
@@ -53,8 +40,6 @@ def slack_of_all(connection: sqlite3.Connection) -> float:
     It is 0 for Gaussian noise; a release of names (levels of a category) has a little. Differential privacy at delta
     then needs rho to be converted at delta less this sum (docs/privacy/agreement.md).
     """
-    if not has_column(connection, "slack"):
-        return 0.0
     return math.fsum(row[0] for row in connection.execute("SELECT slack FROM charges"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,8 @@ class ReleasedState:
     count_noise : ndarray of shape (K,) or None
         Variance of ``counts`` due to their noise. None for a site that first released with 0.1.0, which did not keep
         it; such a site goes on without it.
-    account : Account or None
-        What the releases have cost; None for states of fcac 0.1.0.
+    account : Account
+        What the releases have cost.
     """
 
     unit_nodes: Floats
@@ -43,7 +43,7 @@ class ReleasedState:
     bounds: Floats
     n_releases: int
     count_noise: Floats | None = None
-    account: Account | None = None
+    account: Account = field(default_factory=Account)
 
     @property
     def nodes(self) -> Floats:
@@ -65,9 +65,7 @@ class ReleasedState:
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return a JSON-serialisable description and arrays, for :func:`fcac.persistence.pack`."""
-        meta: dict[str, Any] = {"made_by": _MADE_BY, "n_releases": self.n_releases}
-        if self.account is not None:
-            meta["account"] = self.account.to_json()
+        meta = {"made_by": _MADE_BY, "n_releases": self.n_releases, "account": self.account.to_json()}
         arrays = {
             "unit_nodes": self.unit_nodes,
             "released_counts": self.counts,
@@ -108,7 +106,11 @@ class ReleasedState:
             raise PrivacyError("state: damaged, it contains values that no release can produce")
         if count_noise is not None and count_noise.min() < 0:
             raise PrivacyError("state: damaged, it contains values that no release can produce")
-        account = None if meta.get("account") is None else Account.from_json(meta["account"])
+        if meta.get("account") is None:
+            raise PrivacyError(
+                "state: it does not say what it has cost; it was released by fcac 0.1.0. Start a new one"
+            )
+        account = Account.from_json(meta["account"])
         return cls(unit_nodes, counts, noise, bounds, n_releases, count_noise, account)
 
     def __eq__(self, other: object) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fcac._text import counted
 from fcac.privacy import mechanisms
-from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
+from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon, up
 
 
 def title(statement: dict[str, Any] | None) -> str:
@@ -61,7 +61,7 @@ def in_a_line(statement: dict[str, Any] | None) -> str:
     if found is not None and found.guarantee == "central":
         unit = f" per {statement['unit']}" if "unit" in statement else ""
         return (
-            f"{found.title}: eps = {statement.get('spent', math.inf if epsilon is None else epsilon):g} "
+            f"{found.title}: eps = {up(statement.get('spent', math.inf if epsilon is None else epsilon))} "
             f"at delta = {statement.get('delta', 0):g}{unit} over {counted(statement.get('rounds', 1), 'round')}"
         )
     line = title(statement)
@@ -88,10 +88,14 @@ def at_several_sites(statements: Sequence[dict[str, Any]], overlap: int | None =
     ['Somebody at 2 of these sites: eps at most 5.94.', 'Somebody at all 5 of these sites: eps at most 10.17.']
     """
     costs, deltas = [], []
+    ledgers = set()
     for said in statements:
         found = mechanisms.of_statement(said)
         if found is None or found.guarantee != "central" or not said.get("delta"):
             return []
+        if said.get("ledger") and said["ledger"] in ledgers:  # its charges count for all sites that share it
+            continue
+        ledgers.add(said.get("ledger"))
         deltas.append(float(said["delta"]))
         costs.append(rho_from_epsilon(float(said.get("spent", said["epsilon"])), deltas[-1]))
     costs.sort(reverse=True)
@@ -100,7 +104,7 @@ def at_several_sites(statements: Sequence[dict[str, Any]], overlap: int | None =
     for n in dict.fromkeys(number for number in numbers if 2 <= number <= len(costs)):
         epsilon = epsilon_from_rho(math.fsum(costs[:n]), min(deltas))
         which = f"all {n}" if n == len(costs) and n > 2 else f"{n}"
-        lines.append(f"Somebody at {which} of these sites: eps at most {math.ceil(epsilon * 100) / 100:g}.")
+        lines.append(f"Somebody at {which} of these sites: eps at most {up(epsilon)}.")
     return lines
 
 

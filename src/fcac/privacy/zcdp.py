@@ -3,11 +3,9 @@
 Gaussian noise of standard deviation s on a value of sensitivity D costs rho = D^2 / (2 s^2), and costs simply add up.
 The ledger therefore accounts in rho. People read epsilon at a delta, so rho is converted for display.
 
-There are two conversions. Releases by Gaussian noise, composed adaptively, are exactly as private as one Gaussian
-release of the summed rho (Gaussian differential privacy with mu = sqrt(2 rho); Dong, Roth and Su, 2022), and
-:func:`epsilon_from_rho` follows that trade-off curve (Balle and Wang, 2018). Of a mechanism that is known only to be
-rho-zCDP less can be said; :func:`epsilon_from_zcdp` is the bound over all Renyi orders, for such costs and for ledgers
-of fcac 0.1.0.
+Releases by Gaussian noise, composed adaptively, are exactly as private as one Gaussian release of the summed rho
+(Gaussian differential privacy with mu = sqrt(2 rho); Dong, Roth and Su, 2022), and :func:`epsilon_from_rho` follows
+that trade-off curve (Balle and Wang, 2018).
 
 Our noise is discrete. A discrete Gaussian of scale s is, up to a factor of 1 + 1e-25 in any probability, what becomes
 of continuous noise of variance s^2 - ``SMOOTHING`` when it is rounded to integers at random (docs/privacy/proof.md). So
@@ -38,10 +36,6 @@ MAX_DELTA = 1e-5
 #: probabilities of a million noised values differ from those of rounded continuous noise by a factor of 1 + 1e-19.
 SMOOTHING = 3
 
-#: Which conversion a cost allows: "gaussian" or, for anything else that is rho-zCDP, "zcdp".
-ACCOUNTINGS = ("gaussian", "zcdp")
-
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 # Covers the rounding errors in the floating-point evaluation of the bounds, and the factor of the discrete noise.
 _ROUND_UP = 1.0 + 1e-12
 _LESS_DELTA = 1.0 - 1e-9
@@ -97,7 +91,8 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
     rho, delta = _check_rho(rho), check_delta(delta)
     if rho == 0:
         return 0.0
-    low, high = 0.0, epsilon_from_zcdp(rho, delta)
+    # the bound for zCDP of order 1 + sqrt(log(1/delta) / rho) is above the exact value
+    low, high = 0.0, rho + 2.0 * math.sqrt(-rho * math.log(delta))
     for _ in range(100):
         middle = 0.5 * (low + high)
         if middle in (low, high) or high - low < 1e-14 * high:
@@ -107,51 +102,6 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
         else:
             low = middle
     return high * _ROUND_UP
-
-
-def epsilon_from_zcdp(rho: float, delta: float) -> float:
-    """Return the smallest epsilon that can be proved at this delta for a rho-zCDP mechanism.
-
-    For every order a > 1, rho-zCDP gives
-    ``epsilon = a rho + log(1 - 1/a) - (log delta + log a) / (a - 1)``; every order gives a valid bound, and the best
-    one found is returned.
-
-    Parameters
-    ----------
-    rho : float
-        Total cost, non-negative.
-    delta : float
-
-    Returns
-    -------
-    float
-    """
-    rho, delta = _check_rho(rho), check_delta(delta)
-    if rho == 0:
-        return 0.0
-    log_delta = math.log(delta)
-
-    def bound(log_order_minus_one: float) -> float:
-        beyond = math.exp(log_order_minus_one)
-        order = 1.0 + beyond
-        return order * rho + math.log(beyond / order) - (log_delta + math.log(order)) / beyond
-
-    # The best order lies near sqrt(log(1/delta) / rho); searching more than two decades around it on a log scale is
-    # enough, and missing the optimum would only make the answer larger, never invalid.
-    centre = 0.5 * math.log(-log_delta / rho)
-    low, high = centre - 6.0, centre + 6.0
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = bound(left), bound(right)
-    for _ in range(80):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = bound(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = bound(right)
-    return max(0.0, min(at_left, at_right)) * _ROUND_UP
 
 
 @lru_cache(maxsize=1024)
@@ -181,22 +131,6 @@ def rho_from_epsilon(epsilon: float, delta: float) -> float:
             high = middle
     while epsilon_from_rho(low, delta) > epsilon:
         low *= 1.0 - 1e-12
-    return low
-
-
-@lru_cache(maxsize=1024)
-def rho_from_zcdp(epsilon: float, delta: float) -> float:
-    """Return the largest rho whose :func:`epsilon_from_zcdp` does not exceed epsilon (rounded down)."""
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    low, high = 0.0, epsilon  # the bound is above rho, so epsilon itself is too much
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        if epsilon_from_zcdp(middle, delta) <= epsilon:
-            low = middle
-        else:
-            high = middle
     return low
 
 
@@ -238,6 +172,15 @@ def show(number: float) -> str:
     text = f"{number:g}"
     mantissa, mark, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if mark else text
+
+
+def up(epsilon: float) -> str:
+    """Return an epsilon with two digits, rounded up: the one way in which spending is shown.
+
+    >>> up(1.4501), up(1.0)
+    ('1.46', '1.00')
+    """
+    return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 100 - 1e-6) / 100:.2f}"
 
 
 def separation(rho: float) -> float:

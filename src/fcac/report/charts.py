@@ -47,10 +47,7 @@ _CORNERS = {
 class ClusterStyle:
     """Colour and shape of a cluster: eight colours that suit colour-blind readers, six shapes, and always a number.
 
-    Parameters
-    ----------
-    rank : int
-        0 for the largest cluster. From `N_STYLES` on, clusters share one plain style and differ only by number.
+    Rank 0 is the largest cluster. From `N_STYLES` on, clusters share one plain style and differ only by number.
     """
 
     rank: int
@@ -120,9 +117,6 @@ def radii(counts: Integers, largest: float) -> list[float]:
 def nice_values(low: float, high: float, most: int = 5) -> list[float]:
     """Return round values between two numbers, for the ticks of an axis.
 
-    Examples
-    --------
-    >>> from fcac.report.charts import nice_values
     >>> nice_values(0.03, 0.97)
     [0.2, 0.4, 0.6, 0.8]
     """
@@ -319,9 +313,6 @@ def _label_places(data: ReportData, order: list[tuple[int, list[int]]], placed: 
 def shortened_label(text: str) -> str:
     """Shorten a label at the end of a term, or within a long one.
 
-    Examples
-    --------
-    >>> from fcac.report.charts import shortened_label
     >>> shortened_label("3 older, high creatinine, mostly E11")
     '3 older, high creatinine'
     """

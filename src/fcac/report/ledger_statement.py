@@ -31,13 +31,8 @@ NOT_COVERED = (
 def ledger_statement(ledger: Ledger, n_people: int | None = None, overlap: int | None = None) -> str:
     """Return the statement as one HTML document. It depends on charges only, so it may be passed on.
 
-    Parameters
-    ----------
-    ledger : Ledger
-    n_people : int, optional
-        How many people (or rows) the data are about; delta is held against it.
-    overlap : int, optional
-        At how many sites one person may be, as the study assumes; None: two, three and five are shown.
+    Delta is held against the number of people (or rows) the data are about. `overlap` says at how many sites one person
+    may be, as the study assumes; None: two, three and five are shown.
     """
     entries = [entry for entry in ledger.entries() if entry["rho"] > 0]
     unit, spent = ledger.unit(), ledger.spent_at_most()

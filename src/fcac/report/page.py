@@ -106,9 +106,6 @@ def _printable(value: Any) -> Any:
 def shortened(text: str, most: int = 17) -> str:
     """Shorten a long name in the middle, since names often differ at the end.
 
-    Examples
-    --------
-    >>> from fcac.report.page import shortened
     >>> shortened("a hospital with a long name 7")
     'a hospit…g name 7'
     """

@@ -14,6 +14,7 @@ from fcac.federation import Contribution
 from fcac.federation.log import Entry
 from fcac.privacy import mechanisms, statements
 from fcac.privacy.mechanism import AnyMechanism
+from fcac.privacy.zcdp import up
 from fcac.tables.shown_column import ShownColumn
 
 _MAX_BOUNDS = 20
@@ -53,28 +54,15 @@ class SiteGroup:
 
     def total(self) -> str:
         """Return epsilon over all rounds so far, as stated by the sites."""
-        return "–" if self.spent is None else f"ε = {self.spent:.3g}"
+        return "–" if self.spent is None else f"ε = {up(self.spent)}"
 
 
 @dataclass(frozen=True)
 class PrivacyStatement:
     """What the report says about privacy.
 
-    Attributes
-    ----------
-    level : {"good", "note", "warning", "danger"}
-    badge : str
-        Two or three words.
-    headline : str
-    paragraphs : list of str
-    warning : str
-        What needs attention, in one sentence; may be empty.
-    figures : list of (str, str)
-        Figures to be aware of: a number and what it counts.
-    facts : list of (str, str)
-        Term and statement, from the mechanism's own description.
-    not_promised : list of str
-    groups : list of SiteGroup
+    The badge is two or three words, the warning, which may be empty, one sentence. `facts` are terms and statements
+    from the mechanism's own description; `figures` are numbers and what they count.
     """
 
     level: str
@@ -99,18 +87,8 @@ def make_statement(
 ) -> PrivacyStatement:
     """State what is guaranteed for the records behind these contributions, and what is not.
 
-    Parameters
-    ----------
-    history : rounds of contributions, without their nodes
-    latest : the newest contribution of every site
-    mechanism : privacy mechanism or None
-        The mechanism of an in-process run; its own description is quoted.
-    federation : bool
-        Whether the contributions were sent from sites to a server.
-    distances : float, optional
-        Epsilon of a release of distances for novelty, after the latest contribution.
-    columns : sequence of ShownColumn
-        The table's columns, in whose units bounds are told.
+    The mechanism of an in-process run is quoted. `distances` is the epsilon of a release of distances for novelty after
+    the latest contribution; what was spent counts an earlier one already. Bounds are told in the units of `columns`.
     """
     items = [entry for batch in history for entry in batch]
     groups = _groups(items)
@@ -263,9 +241,7 @@ def _cost_figures(groups: Sequence[SiteGroup]) -> list[tuple[str, str]]:
     rounds = max((group.n_rounds for group in groups), default=0)
     figures = [(f"{max(costs):g}", "largest ε of one release, as stated by the sites")] if costs else []
     if spent:
-        figures.append(
-            (f"{max(spent):.3g}", "largest ε that anybody has spent, over all rounds, as stated by the sites")
-        )
+        figures.append((up(max(spent)), "largest ε that anybody has spent, over all rounds, as stated by the sites"))
     return [*figures, (str(rounds), "contributions of the most active site")]
 
 

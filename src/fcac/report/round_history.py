@@ -54,17 +54,8 @@ class RoundData:
 class History:
     """Rounds, sites, and what became of clusters.
 
-    Attributes
-    ----------
-    entries : list of list of Entry
-        All contributions without their nodes.
-    sites : list of SiteData
-    drawn_rounds : list of RoundData or None
-        At most six rounds; None where it would take too long to play them again.
-    events : list of Event
-        The newest.
-    moves : list of Move
-        Of the newest rounds.
+    `entries` are all contributions without their nodes. At most six rounds are drawn, None where it would take too long
+    to play them again; events and moves are the newest.
     """
 
     entries: list[list[Entry]]

@@ -14,8 +14,8 @@ from fcac.tables.kind import is_numeric
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.readers import TableFile
 from fcac.tables.schema import FORMAT, Column, Schema, as_batch, column_line
-from fcac.tables.seen import Seen
 from fcac.tables.toml_text import toml_key
+from fcac.tables.values_seen import Seen
 
 _HEAD = """\
 # What the columns of the tables mean. All sites use the same file, so that a column means the same everywhere.

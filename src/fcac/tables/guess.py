@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from fcac._text import listed
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.column import Column
 from fcac.tables.kind import is_numeric, kind_in_words
 from fcac.tables.kinds.boolean import _NO, _YES
 from fcac.tables.schema import Schema
-from fcac.tables.seen import Seen, skewness
+from fcac.tables.values_seen import Seen, skewness
 
 # From so many rows on, a column all of whose values differ names records.
 _ENOUGH_ROWS = 20
@@ -27,6 +28,8 @@ _DENSE = 1.1
 _CODES = 50
 # Levels are listed if at least so many rows have them, and if there are at most so many.
 _LEAST_ROWS, _MOST_LEVELS = 5, 50
+# Columns named in a line.
+_MOST_LISTED = 12
 # Columns named alike, such as pixel_1, pixel_2 and so on, are of one kind from this many on.
 _FAMILY = 5
 
@@ -77,7 +80,7 @@ def guess_columns(
     if strange:
         raise RequestError(f"columns: {where} has no column {', '.join(map(repr, strange))}")
     guesses = [guess_column(name, kind, seen.get(name)) for name, kind in types.items()]
-    guesses = _alike(guesses)
+    guesses = _alike(guesses, types)
     if not any(_is_used(guess) for guess in guesses) and not told:
         # what only looks useless is better than nothing: a table of one value has one cluster, not none
         guesses = [
@@ -133,9 +136,8 @@ def taken_for(schema: Schema, reasons: Mapping[str, str]) -> list[str]:
             about = " (as logarithm)"
         plural = {"category": "categories", "boolean": "yes or no", "text": "texts"}.get(kind, f"{kind}s")
         lines.setdefault(f"Taken as {plural}", []).append(field.name + about)
-    return [
-        f"{what}: {', '.join(names)}" for what, names in sorted(lines.items(), key=lambda one: one[0] == "Left out")
-    ]
+    last = sorted(lines, key=lambda what: what == "Left out")
+    return [f"{what}: {listed(lines[what], _MOST_LISTED)}" for what in last]
 
 
 def guess_column(name: str, kind: Any, seen: Seen | None) -> Guess:
@@ -241,27 +243,19 @@ def _is_skewed(seen: Seen) -> bool:
     return bool(positive and skewness(seen.moments) > 1.5 and abs(skewness(seen.logs)) < 0.75)
 
 
-def _alike(guesses: list[Guess]) -> list[Guess]:
-    """Give columns that are named alike one kind: a pixel that is 0 or 1 is no question of yes or no."""
+def _alike(guesses: list[Guess], types: Mapping[str, Any]) -> list[Guess]:
+    """Give columns that are named alike one kind: a pixel that is 0 or 1, or always 0, is a pixel like the others."""
     families: dict[str, list[int]] = {}
-    for number, guess in enumerate(guesses):
-        if guess.column.how.name in ("number", "boolean"):
-            families.setdefault(re.sub(r"[\W\d_]+", "", guess.column.name), []).append(number)
+    for number, (column, reason) in enumerate(guesses):
+        if is_numeric(types[column.name]) and (column.how.name in ("number", "boolean") or reason == _ONE_VALUE):
+            families.setdefault(re.sub(r"[\W\d_]+", "", column.name), []).append(number)
     result = list(guesses)
     for members in families.values():
-        forms = Counter((result[n].column.kind, result[n].column.scaling) for n in members)
-        if len(members) < _FAMILY or len(forms) == 1:
-            continue
-        kind, scaling = forms.most_common(1)[0][0]
-        for n in members:
-            name = result[n].column.name
-            # zeros have no logarithm: numbers of a family are logarithms only if all are
-            plain = kind == "boolean" or scaling == "log"
-            result[n] = (
-                Guess(Column(name, missing="native"), "numbers, as its neighbours")
-                if plain
-                else Guess(Column(name, kind=kind, scaling=scaling, missing="native"), "numbers, as its neighbours")
-            )
+        forms = Counter((guesses[n].column.kind, guesses[n].column.scaling) for n in members)
+        # zeros have no logarithm, so that a few of a family cannot make logarithms of all
+        if len(members) >= _FAMILY and len(forms) > 1 and forms.most_common(1)[0][0] == ("number", "none"):
+            for n in members:
+                result[n] = Guess(Column(guesses[n].column.name, missing="native"), "numbers, as its neighbours")
     return result
 
 

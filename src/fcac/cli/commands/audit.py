@@ -87,7 +87,7 @@ def audit(
 
 def _audit_aggregation(epsilon: float, delta: float, runs: int, as_json: bool) -> None:
     """Attack the protocol as shipped, then with planted faults, to show that each attack finds what it looks for."""
-    from fcac.aggregation.auditing import FAULTS, AggregationAudit, Fault, audit_aggregation
+    from fcac.aggregation.attacks import FAULTS, AggregationAudit, Fault, audit_aggregation
     from fcac.privacy import NodeRelease
 
     mechanism = NodeRelease(epsilon, [[0.0, 1.0], [0.0, 1.0]], delta)

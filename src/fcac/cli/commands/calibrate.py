@@ -51,7 +51,7 @@ def calibrate(
     fcac calibrate model.fcac visits.csv --epsilon 0.5 --site-column ward --record-id patient
     """  # fmt: skip
     from fcac import save
-    from fcac.cli.learn import check_records, say_privacy, with_ids
+    from fcac.cli.learning import check_records, say_privacy, with_ids
     from fcac.cli.model_file import columns_of, load_model, open_ledger_again, schema_of
     from fcac.model.site_rows import rows_by_site
 

@@ -9,7 +9,7 @@ import typer
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
 from fcac.cli.console import BadUse, check_out
-from fcac.cli.learn import guess, learn_and_save
+from fcac.cli.learning import guess, learn_and_save
 
 
 def fit(

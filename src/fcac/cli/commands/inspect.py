@@ -90,6 +90,7 @@ def _federation(model: Any) -> dict[str, Any]:
         "nodes": len(server.nodes),
         "clusters": int(model.n_clusters_),
         "verdict": _verdict(model),
+        "scaling": server.scaling.sentence,
         "seed": server.random_state,
         "sites": sites,
         "site_states": bool(model.sites_),
@@ -150,6 +151,8 @@ def show(facts: dict[str, Any]) -> None:
         say(f"  rounds       {facts['rounds']:,}")
     known = facts["columns"]
     say(f"  columns      {facts['n_features'] if known is None else len(known):,}{_names(known)}")
+    if facts.get("scaling"):
+        say(f"  scale        {facts['scaling']}")
     if facts["schema"] is not None:
         say("  schema       included; update and predict use it")
     if "sites" in facts:

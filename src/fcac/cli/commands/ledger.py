@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from fcac.cli.console import BadUse, check_out, say
 
 if TYPE_CHECKING:
     from fcac.privacy import Ledger
+    from fcac.privacy.receipts import Left
 
 
 def ledger(
@@ -56,14 +58,20 @@ def ledger(
         Path | None,
         typer.Option(
             "--recover",
-            help="Charge what is missing here but has left the site, according to this model or site state.",
+            help="Charge what is missing here but has left, according to this model or state directory of a site; "
+            "makes the ledger anew if it is gone.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
     recover_round: Annotated[
         int | None,
-        typer.Option("--recover-round", help="Charge a lost round of --site at --epsilon.", min=1, show_default=False),
+        typer.Option(
+            "--recover-round",
+            help="Charge every round of --site up to this one that is missing here, at --epsilon.",
+            min=1,
+            show_default=False,
+        ),
     ] = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="For --recover-round.", show_default=False)] = None,
     force: opt.Force = False,
@@ -81,19 +89,22 @@ def ledger(
 
     fcac ledger site.db --set-budget 8
     """
-    from fcac.privacy import Ledger
+    from fcac.privacy.receipts import what_left
 
-    if not path.is_file():
-        raise BadUse(f"there is no ledger {path}")
-    book = Ledger.open(path)
-    if set_budget is not None:
-        if not 0 < set_budget < float("inf"):
-            raise BadUse(f"--set-budget must be a positive number, not {set_budget}")
-        book = book.change_budget(set_budget)
+    if set_budget is not None and not 0 < set_budget < float("inf"):
+        raise BadUse(f"--set-budget must be a positive number, not {set_budget}")
+    found = None
     if recover is not None:
-        _recover(book, recover)
+        if not recover.exists():
+            raise BadUse(f"--recover {recover}: there is no such file or directory")
+        found = what_left(recover, site)
+    book = _opened(path, set_budget, found)
+    if set_budget is not None and book.budget != set_budget:
+        book = book.change_budget(set_budget)
+    if found is not None:
+        _recover(book, found)
     if recover_round is not None:
-        _recover_round(book, site, recover_round, epsilon)
+        _recover_rounds(book, site, recover_round, epsilon)
     elif epsilon is not None:
         raise BadUse("--epsilon needs --recover-round")
     if statement is not None:
@@ -148,26 +159,45 @@ def _show_totals(book: Ledger, sites: list[str]) -> None:
         say(f"{people}: the highest cost is {costs[0]:.2f}; {used_up:,} with the budget used up")
 
 
-def _recover(book: Ledger, source: Path) -> None:
-    from fcac.privacy.receipts import receipts_in
+def _recover(book: Ledger, found: dict[str, Left]) -> None:
+    from fcac.privacy.account import Receipt
+    from fcac.privacy.zcdp import rho_from_epsilon
 
-    if not source.exists():
-        raise BadUse(f"--recover {source}: there is no such file or directory")
-    added = sum(book.recover(site, receipts) for site, receipts in receipts_in(source).items())
+    added = 0
+    for name, left in found.items():
+        rounds = {number: sum(map(book.rho_of, costs)) for number, costs in left.rounds.items()}
+        added += book.recover(name, list(left.receipts.values()), left.rho, rounds)
+    most = max((left.spent for left in found.values()), default=0.0)
+    if most > book.spent_at_most() + 1e-6:
+        # what was said counts, even if nothing tells what it was spent on
+        missing = rho_from_epsilon(most, book.delta) - rho_from_epsilon(book.spent_at_most(), book.delta)
+        added += book.recover("", [Receipt(secrets.token_hex(8), missing, 0)])
     say(f"Charged {counted(added, 'release')} that had left and were missing here." if added else "Nothing is missing.")
 
 
-def _recover_round(book: Ledger, site: str | None, number: int, epsilon: float | None) -> None:
-    import secrets
+def _opened(path: Path, budget: float | None, found: dict[str, Left] | None) -> Ledger:
+    """Return the ledger; if it is lost and something is left of what it held, a new one in its place."""
+    from fcac.privacy import Ledger
 
-    from fcac.privacy.account import Receipt
+    if path.is_file():
+        return Ledger.open(path)
+    if found is None:
+        raise BadUse(f"there is no ledger {path}")
+    known = [left.budget for left in found.values() if left.budget is not None]
+    if budget is None and not known:
+        raise BadUse(f"{path} is lost, and nothing says what its budget was: give --set-budget EPSILON")
+    return Ledger.anew(path, budget if budget is not None else max(known))
 
+
+def _recover_rounds(book: Ledger, site: str | None, newest: int, epsilon: float | None) -> None:
     if site is None or epsilon is None or not 0 < epsilon < float("inf"):
-        raise BadUse("--recover-round needs --site NAME and --epsilon E, the cost of that round")
-    if book.knows_round(site, number):
-        raise BadUse(f"round {number} of site {site} is in the ledger already")
-    book.recover(site, [Receipt(secrets.token_hex(8), book.rho_of(epsilon), number)])
-    say(f"Charged round {number} of site {site} at eps = {epsilon:g}.")
+        raise BadUse("--recover-round needs --site NAME and --epsilon E, the cost of a round")
+    missing = [number for number in range(1, newest + 1) if not book.knows_round(site, number)]
+    if not missing:
+        raise BadUse(f"rounds 1 to {newest} of site {site} are in the ledger already")
+    book.recover(site, [], rounds=dict.fromkeys(missing, book.rho_of(epsilon)))
+    rounds = ", ".join(map(str, missing))
+    say(f"Charged {'round' if len(missing) == 1 else 'rounds'} {rounds} of site {site} at eps = {epsilon:g} each.")
 
 
 def _show_entries(entries: list[dict[str, Any]]) -> None:
@@ -184,8 +214,6 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
     adds_up = {
         "all": "with everything",
         "ids": "per person",
-        "partition": "for everybody",
-        "alongside": "once for all",
     }
     for entry in entries:
         is_change = entry["rho"] == 0

@@ -74,17 +74,30 @@ def figures(
     typer.echo(f"{len(drawn)} figures in {out}; figures.json and figures.md hold their numbers")
 
 
-@app.command()
-def tables(
-    data_dir: DataDir = None,
-    datasets: Datasets = None,
-    methods: Methods = None,
-    trials: Trials = None,
-    out: Out = Path("out/tables"),
-    jobs: Jobs = None,
-    quick: Quick = False,
-    only_write: OnlyWrite = False,
-) -> None:
+def _grid(name: str, words: str) -> Callable[..., None]:
+    """Make the command that runs one of the grids of trials under the paper's protocol."""
+
+    def command(
+        data_dir: DataDir = None,
+        datasets: Datasets = None,
+        methods: Methods = None,
+        trials: Trials = None,
+        out: Out = Path("out") / name,
+        jobs: Jobs = None,
+        quick: Quick = False,
+        only_write: OnlyWrite = False,
+    ) -> None:
+        _run(name, out, data_dir, datasets, methods, trials, jobs, quick, only_write)
+        if name == "privacy":
+            _attack(out)
+
+    command.__doc__ = words
+    app.command(name=name)(command)
+    return command
+
+
+tables = _grid(
+    "tables",
     """Compute the paper's two tables again (no noise): FCAC and its rivals, IID and non-IID, with rank tests.
 
     Examples:
@@ -92,72 +105,44 @@ def tables(
       fcac reproduce tables --quick --data-dir data
 
       fcac reproduce tables --data-dir data --datasets optdigits,pendigits --trials 20
-    """
-    _run("tables", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
-
-
-@app.command()
-def privacy(
-    data_dir: DataDir = None,
-    datasets: Datasets = None,
-    methods: Methods = None,
-    trials: Trials = None,
-    out: Out = Path("out/privacy"),
-    jobs: Jobs = None,
-    quick: Quick = False,
-    only_write: OnlyWrite = False,
-) -> None:
+    """,
+)
+privacy = _grid(
+    "privacy",
     """Repeat the evaluation under the paper's noise (eps = 15, 25, 50, 75), and attack that noise.
 
     Writes one table per eps, the critical-difference diagrams, and the outcome of five attacks.
 
     Example: fcac reproduce privacy --data-dir data --out out/privacy
-    """
+    """,
+)
+quality = _grid(
+    "quality",
+    """Compare the communities server with the paper's, the rivals and a federated mixture, under the paper's protocol.
+
+    Example: fcac reproduce quality --data-dir data --datasets optdigits --trials 3
+    """,
+)
+networks = _grid(
+    "networks",
+    """Ask which clusterer inside is best: GNG, GWR, ASOINN and SOINN+ at sites and server, beside FCAC's own.
+
+    Example: fcac reproduce networks --quick --data-dir data
+    """,
+)
+
+
+def _attack(out: Path) -> None:
+    """Attack the paper's noise, and write what came of it."""
     import json
 
     from fcac.paper.attacks import attack_figures
     from fcac.persistence import write_atomic
 
-    _run("privacy", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
     with _working("attacking the paper's noise"):
         attacks = attack_figures()
     write_atomic(out / "attacks.json", (json.dumps(attacks, indent=1) + "\n").encode())
     typer.echo(f"outcome of the attacks: {out / 'attacks.json'}")
-
-
-@app.command()
-def quality(
-    data_dir: DataDir = None,
-    datasets: Datasets = None,
-    methods: Methods = None,
-    trials: Trials = None,
-    out: Out = Path("out/quality"),
-    jobs: Jobs = None,
-    quick: Quick = False,
-    only_write: OnlyWrite = False,
-) -> None:
-    """Compare the communities server with the paper's, the rivals and a federated mixture, under the paper's protocol.
-
-    Example: fcac reproduce quality --data-dir data --datasets optdigits --trials 3
-    """
-    _run("quality", out, data_dir, datasets, methods, trials, jobs, quick, only_write)
-
-
-@app.command()
-def networks(
-    data_dir: DataDir = None,
-    datasets: Datasets = None,
-    trials: Trials = None,
-    out: Out = Path("out/networks"),
-    jobs: Jobs = None,
-    quick: Quick = False,
-    only_write: OnlyWrite = False,
-) -> None:
-    """Ask which clusterer inside is best: GNG, GWR, ASOINN and SOINN+ at sites and server, beside FCAC's own.
-
-    Example: fcac reproduce networks --quick --data-dir data
-    """
-    _run("networks", out, data_dir, datasets, None, trials, jobs, quick, only_write)
 
 
 @app.command(name="one-table")
@@ -291,10 +276,8 @@ def everything(
     Example: fcac reproduce all --data-dir data --out out
     """
     figures(out / "figures")
-    tables(data_dir, datasets, None, trials, out / "tables", jobs, quick)
-    privacy(data_dir, datasets, None, trials, out / "privacy", jobs, quick)
-    quality(data_dir, datasets, None, trials, out / "quality", jobs, quick)
-    networks(data_dir, datasets, trials, out / "networks", jobs, quick)
+    for name, play in (("tables", tables), ("privacy", privacy), ("quality", quality), ("networks", networks)):
+        play(data_dir, datasets, None, trials, out / name, jobs, quick)
     one_table(out=out / "one-table", quick=quick)
     continual(out=out / "continual", quick=quick)
     private(out=out / "private", quick=quick)
@@ -318,7 +301,7 @@ def _run(
 
     from fcac.paper.config import read_grid
     from fcac.paper.grid import Cell, epsilon_name
-    from fcac.paper.reproduce import reproduce_tables
+    from fcac.paper.grid_results import reproduce_tables
 
     config = read_grid(name, quick=quick)
     out.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import typer
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
 from fcac.cli.console import BadUse, check_out, note, say
-from fcac.cli.learn import learn_and_save
+from fcac.cli.learning import learn_and_save
 
 
 def update(

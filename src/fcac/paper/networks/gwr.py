@@ -10,7 +10,6 @@ from sklearn.utils._param_validation import Interval
 
 from fcac._kernels import kernel
 from fcac._typing import Floats
-from fcac.paper.networks._base import GrowingNetwork, NetworkState
 from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
@@ -24,6 +23,7 @@ from fcac.paper.networks._graph import (
     move_towards,
     two_nearest,
 )
+from fcac.paper.networks._network import GrowingNetwork, NetworkState
 
 
 class GWR(GrowingNetwork):

@@ -37,7 +37,7 @@ from fcac.federation.readout import CodebookReadOut, Shuffler
 from fcac.federation.readouts import register
 from fcac.federation.readouts.cae_fc import hand_over
 from fcac.paper.networks import ASOINN, GNG, GWR, SOINNPlus
-from fcac.paper.networks._base import GrowingNetwork, NetworkState, learn_rows
+from fcac.paper.networks._network import GrowingNetwork, NetworkState, learn_rows
 
 _CANNOT = "a model with a growing network inside is for comparison and cannot be saved"
 

@@ -10,7 +10,6 @@ from sklearn.utils._param_validation import Interval
 
 from fcac._kernels import inner_kernel, kernel
 from fcac._typing import Floats
-from fcac.paper.networks._base import GrowingNetwork, NetworkState
 from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
@@ -25,6 +24,7 @@ from fcac.paper.networks._graph import (
     similarity_threshold,
     two_nearest,
 )
+from fcac.paper.networks._network import GrowingNetwork, NetworkState
 
 
 class SOINNPlus(GrowingNetwork):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -266,9 +267,6 @@ class NodeRelease(Mechanism):
         """Return the cost, the ledger's admission (None without a ledger) and the account afterwards."""
         unit = "row" if prepared.record_ids is None else "person"
         before = Account() if prepared.state is None else prepared.state.account
-        if before is None:  # released by fcac 0.1.0, which kept no account
-            assert prepared.state is not None
-            before = Account(prepared.state.n_releases * self.rho, "row")
         if self.ledger is None:
             return self.rho, None, before.after(self.rho, unit, None, None, None)
         rho = self.ledger.rho_of(self.epsilon)
@@ -279,9 +277,7 @@ class NodeRelease(Mechanism):
             batch=prepared.given_rows,
             record_ids=prepared.record_ids,
             what=f"NodeRelease, eps = {self.epsilon:g} at delta = {show(self.delta)}",
-            accounting="gaussian",
             receipts=before.receipts,
-            n_released=0 if prepared.state is None or before.receipts else prepared.state.n_releases,
         )
         if admission.repeated:
             warnings.warn(
@@ -351,7 +347,7 @@ class NodeRelease(Mechanism):
         return int(((rows < self.bounds[:, 0]) | (rows > self.bounds[:, 1])).sum())
 
     def statement(self, n_releases: int, state: Any = None) -> dict[str, Any]:
-        """Return the short statement that travels with a contribution, with what was spent when it was made.
+        """Return the short statement that travels with a contribution, with what the ledger says has been spent.
 
         Parameters
         ----------
@@ -362,12 +358,16 @@ class NodeRelease(Mechanism):
         said = {**super().statement(n_releases), "delta": float(self.delta)}
         if not self.sampler.secure:
             return {**said, "mechanism": "none", "note": "test noise: it protects nobody"}
-        account = None if state is None else state.account
-        if account is None:
-            account = Account(n_releases * self.rho, "row")
-        spent = epsilon_from_rho(account.rho, self.delta) if account.spent is None else account.spent
+        account = Account(n_releases * self.rho, "row") if state is None else state.account
+        spent, budget = account.spent, account.budget
+        if self.ledger is not None and os.path.exists(self.ledger.path):
+            # never less than was said before, should the ledger be an older copy
+            spent, budget = max(self.ledger.spent_at_most(), spent or 0.0), self.ledger.budget
+            said["ledger"] = self.ledger.name()
+        elif spent is None:
+            spent = epsilon_from_rho(account.rho, self.delta)
         said |= {"spent": round(spent, 6), "unit": account.unit}
-        return said if account.budget is None else {**said, "budget": account.budget}
+        return said if budget is None else {**said, "budget": budget}
 
     def describe(self) -> dict[str, Any]:
         """Return statements for a report, computed from settings only, never from rows or from the ledger's ids."""

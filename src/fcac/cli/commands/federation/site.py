@@ -30,7 +30,11 @@ def site(
     ] = None,
     delta: Annotated[float, typer.Option("--delta", help="At most 1e-5.")] = 1e-6,
     no_privacy: Annotated[
-        bool, typer.Option("--no-privacy", help="Send nodes without noise; they can reveal single records.")
+        bool,
+        typer.Option(
+            "--no-privacy",
+            help="Send nodes without noise: single rows may leave; a sentence has to be typed.",
+        ),
     ] = False,
     record_id: Annotated[
         str | None,
@@ -130,7 +134,7 @@ def site(
             spent = "nothing" if agent is None else agent.spent() or "nothing"
             say(f"Rounds add up {_adding_up(settings)}; spent so far: {spent}.")
         else:
-            note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: the nodes it sends can reveal records.")
+            note(f"WARNING: site {settings.name} sends its nodes as they are: single rows may leave.")
         if waits:
             say("The schema has no bounds yet: this site answers no round before the sites have agreed on them.")
         stored = store_settings(settings)

@@ -61,6 +61,8 @@ def learn_and_save(
         say(f"Report: {report}")
     elif model.n_rounds_ == 1:
         note(f"Next: fcac report {out} --out report.html")
+    if model.scaling_.sentence:
+        say(f"Scale: {model.scaling_.sentence}.")
     for line in model.verdict_.lines():
         say(line)
 

@@ -59,16 +59,7 @@ _SMALL = 2**51
 
 @dataclass(frozen=True)
 class AttackResult:
-    """Outcome of one attack.
-
-    Attributes
-    ----------
-    name : str
-    holds : bool
-        False if the attack found a fault.
-    verdict : str
-        One sentence for human readers.
-    """
+    """Outcome of one attack, which holds unless it found a fault; the verdict is a sentence for human readers."""
 
     name: str
     holds: bool
@@ -101,20 +92,9 @@ def audit_aggregation(
 ) -> AggregationAudit:
     """Attack the transcript of a hub that has one colluder among four sites and drops another.
 
-    Parameters
-    ----------
-    mechanism : NodeRelease
-        Audited with its own epsilon, delta and noise, on two features and two cells. Nothing is charged.
-    n_runs : int
-        Test runs per side; as many again choose the test.
-    fault : Fault, optional
-        A fault to be found; None attacks the code as shipped.
-    progress : callable, optional
-        Called from time to time with (runs done, total runs).
-
-    Returns
-    -------
-    AggregationAudit
+    The mechanism is audited with its own epsilon, delta and noise, on two features and two cells; nothing is charged.
+    There are `n_runs` test runs per side, and as many again to choose the test. A `fault` is one to be found; None
+    attacks the code as shipped. `progress` is called with (runs done, total runs).
     """
     if n_runs < 20:
         raise ValueError(f"n_runs must be at least 20, got {n_runs}")

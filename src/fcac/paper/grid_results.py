@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fcac.paper import check_extra, tables
+from fcac.paper import beside_paper, check_extra
 from fcac.paper.datasets import SPECS, find
 from fcac.paper.grid import METHODS, N_TRIALS, SCENARIOS, Cell, cells_of, epsilon_name, run
 from fcac.paper.statistics import cd_diagram, compare, compare_by_metric, holm
@@ -80,7 +80,7 @@ def reproduce_tables(
     if not only_write:
         run(cells, out, n_trials=n_trials, data_dir=data_dir, n_jobs=n_jobs, progress=progress)
     seconds = time.perf_counter() - start
-    rows = tables.entries(cells, out)
+    rows = beside_paper.entries(cells, out)
     summary = summarise(rows, methods, epsilons)
     summary["run"] = {
         "command": "fcac " + shlex.join(sys.argv[1:]),
@@ -92,16 +92,16 @@ def reproduce_tables(
     }
     write_atomic(out / "tables.json", (json.dumps(summary, indent=1) + "\n").encode())
     write_atomic(out / "tables.md", page(rows, summary, methods, title).encode())
-    write_atomic(out / "tables.tex", tables.as_latex(rows, methods).encode())
+    write_atomic(out / "tables.tex", beside_paper.as_latex(rows, methods).encode())
     draw_diagrams(rows, epsilons, out)
     return summary
 
 
-def summarise(rows: Sequence[tables.Entry], methods: Sequence[str], epsilons: Sequence[float]) -> dict[str, Any]:
+def summarise(rows: Sequence[beside_paper.Entry], methods: Sequence[str], epsilons: Sequence[float]) -> dict[str, Any]:
     """Return agreement with the paper, ranks and significance, from the entries alone."""
     return {
-        "agreement": tables.agreement(rows),
-        "disagreements": tables.disagreements(rows),
+        "agreement": beside_paper.agreement(rows),
+        "disagreements": beside_paper.disagreements(rows),
         "comparisons": comparisons(rows, epsilons),
         "entries": [
             {
@@ -121,7 +121,7 @@ def summarise(rows: Sequence[tables.Entry], methods: Sequence[str], epsilons: Se
     }
 
 
-def comparisons(rows: Sequence[tables.Entry], epsilons: Sequence[float]) -> dict[str, Any]:
+def comparisons(rows: Sequence[beside_paper.Entry], epsilons: Sequence[float]) -> dict[str, Any]:
     """Return ranks and rank tests overall, by scenario and by epsilon; with the paper's blocks and for each metric."""
     result: dict[str, Any] = {}
     for name, scenarios, epsilon in comparison_names(epsilons):
@@ -148,17 +148,19 @@ def comparison_names(epsilons: Sequence[float]) -> list[tuple[str, tuple[str, ..
     return listed
 
 
-def rounded_blocks(rows: Sequence[tables.Entry], scenarios: Sequence[str], epsilon: str) -> dict[str, dict[str, float]]:
+def rounded_blocks(
+    rows: Sequence[beside_paper.Entry], scenarios: Sequence[str], epsilon: str
+) -> dict[str, dict[str, float]]:
     """Return scores rounded to the four digits the paper prints, so that scores printed alike are ranked alike.
 
     Blocks in which a method has not been run yet are left out. So is the second variant of one method, `(k given)`:
     two entries for one method would distort the ranks of the others.
     """
     ranked = [row for row in rows if not row.method.endswith("(k given)")]
-    blocks = tables.score_table(ranked, scenarios, epsilon)
+    blocks = beside_paper.score_table(ranked, scenarios, epsilon)
     methods = set().union(*blocks.values())
     return {
-        block: {method: float(tables.half_up(score, 4)) for method, score in scores.items()}
+        block: {method: float(beside_paper.half_up(score, 4)) for method, score in scores.items()}
         for block, scores in blocks.items()
         if set(scores) == methods
     }
@@ -174,7 +176,7 @@ def diagram_name(comparison: str) -> str:
     return "cd_" + comparison.replace(", eps = ", "_")
 
 
-def draw_diagrams(rows: Sequence[tables.Entry], epsilons: Sequence[float], out: Path) -> list[Path]:
+def draw_diagrams(rows: Sequence[beside_paper.Entry], epsilons: Sequence[float], out: Path) -> list[Path]:
     """Draw a critical-difference diagram for every comparison that has enough blocks."""
     drawn = []
     for name, scenarios, epsilon in comparison_names(epsilons):
@@ -188,7 +190,7 @@ def draw_diagrams(rows: Sequence[tables.Entry], epsilons: Sequence[float], out: 
 
 
 def page(
-    rows: Sequence[tables.Entry],
+    rows: Sequence[beside_paper.Entry],
     summary: dict[str, Any],
     methods: Sequence[str],
     title: str = "The paper's tables, run again",
@@ -215,15 +217,15 @@ def page(
             "|---|---|---|---|---|---|---|---|",
         ]
         for d in summary["disagreements"]:
-            digits = tables.MEASURES[d["measure"]]
-            ours, theirs = ([tables.half_up(value, digits) for value in d[side]] for side in ("ours", "paper"))
+            digits = beside_paper.MEASURES[d["measure"]]
+            ours, theirs = ([beside_paper.half_up(value, digits) for value in d[side]] for side in ("ours", "paper"))
             lines.append(
                 f"| {d['dataset']} | {d['scenario']} | {d['method']} | {d['measure']} | {ours[0]} ({ours[1]}) | "
                 f"{theirs[0]} ({theirs[1]}) | {d['standard_errors']:.1f} | {d['reason']} |"
             )
         lines.append("")
     lines += ["## Ranks and significance", "", *_rank_lines(summary["comparisons"]), ""]
-    lines += ["## All figures", "", tables.as_markdown(rows, methods)]
+    lines += ["## All figures", "", beside_paper.as_markdown(rows, methods)]
     made = summary.get("run")
     if made:
         lines += ["", "## How this was made", "", f"`{made['command']}`", ""]

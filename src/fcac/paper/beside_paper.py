@@ -79,7 +79,7 @@ def half_up(value: float, digits: int) -> str:
 
     Examples
     --------
-    >>> from fcac.paper.tables import half_up
+    >>> from fcac.paper.beside_paper import half_up
     >>> half_up(45.25, 1), half_up(-0.00004, 4)
     ('45.3', '0.0000')
     """
