@@ -35,8 +35,8 @@ class TooFewSites(RuntimeError):
     """A step of secure aggregation cannot be completed: too many sites have vanished. No total was learned."""
 
 
-class FlowerError(RuntimeError):
-    """A Flower program failed; the message names the program and its log file."""
+class FederationError(RuntimeError):
+    """A hub or a site cannot start or go on; the message says why and what to do."""
 
 
 class PrivacyWarning(UserWarning):

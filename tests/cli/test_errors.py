@@ -228,7 +228,7 @@ def test_the_program_itself(data):
 def test_help_loads_nothing_heavy():
     code = (
         "import sys; from fcac.cli import run; code = run(['--help']); "
-        "heavy = {'numba', 'sklearn', 'scipy', 'pyarrow', 'plotly', 'flwr'} & set(sys.modules); "
+        "heavy = {'numba', 'sklearn', 'scipy', 'pyarrow', 'plotly', 'flwr', 'aiohttp'} & set(sys.modules); "
         "sys.exit(f'loads {heavy}' if heavy else code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -154,7 +154,7 @@ def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.usefixtures("_no_report")
 def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
-    root = study.init(tmp_path / "study", names(5), tmp_path / "schema.toml", insecure=True)
+    root = study.init(tmp_path / "study", names(5), tmp_path / "schema.toml")
     hub = Hub(root / "state", FederationSettings.load(root))
     for number in (1, 2, 3):
         play(hub, number)

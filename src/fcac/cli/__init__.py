@@ -111,10 +111,10 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Cluster data that must stay where it is.
+    """Find which rows of a table belong together, without saying how many groups there are.
 
-    Each site condenses its own rows to a few nodes; a server finds clusters in the nodes of all sites. The number of
-    clusters need not be known, and later rounds add to what has been learned.
+    The rows may be at several sites that do not hand them over: each condenses its own to a few nodes, and a server
+    finds clusters in the nodes of all. What was learned can be added to.
 
     Start with [bold]fcac demo[/bold], or with your own tables:
 

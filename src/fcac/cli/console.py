@@ -25,7 +25,8 @@ _LINE_EVERY_SECONDS = 10.0
 _EXTRAS = {
     "opendp": "privacy",
     "flwr": "flower",
-    "cryptography": "flower",
+    "aiohttp": "federation",
+    "cryptography": "federation",
     "matplotlib": "experiments",
     "scikit_posthocs": "experiments",
     "pandas": "experiments",

@@ -20,7 +20,7 @@ import numpy as np
 from fcac import persistence
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import Policy, PolicyRefusal, described
-from fcac.deployment.settings import SiteSettings
+from fcac.deployment.settings import SiteSettings, schema_digest
 from fcac.deployment.site_agent import LOCK_SECONDS, write_log
 from fcac.privacy.account import Receipt
 from fcac.privacy.agreement import Prices, check_agreed, open_columns, prices
@@ -37,11 +37,6 @@ from fcac.tables.schema import Schema
 FOLDER = "agreement"
 
 _MOST_BINS = 1024
-
-
-def digest(schema: Schema) -> str:
-    """Return a name for exactly this schema, however its file is laid out."""
-    return hashlib.sha256(schema.to_toml().encode()).hexdigest()
 
 
 def agreement_receipts(state: Path) -> list[Receipt]:
@@ -106,7 +101,7 @@ class AgreementAgent:
         stage, epsilon = asked["stage"], self.settings.agree
         if epsilon is None:
             raise PolicyRefusal("the hub asks for an agreement, and this site was started without --agree", "data")
-        if asked["of"] != digest(self.schema):
+        if asked["of"] != schema_digest(self.schema):
             raise PolicyRefusal("the hub asks for an agreement on another schema than this site's", "data")
         path = self._path(asked["of"], f"{stage}.fcac")
         if path.exists():
@@ -165,14 +160,14 @@ class AgreementAgent:
 
     def _take_schema(self, asked: dict[str, Any]) -> None:
         agreed, before = Schema.from_toml(asked["schema"]), self.schema
-        if digest(agreed) == digest(before):
+        if schema_digest(agreed) == schema_digest(before):
             # the bundle was still at the hub, which has put the schema into it
             if not self._path(asked["of"], "before.toml").exists():
                 return
             before = Schema.load(self._path(asked["of"], "before.toml"))
         if self.settings.agree is None:
             raise PolicyRefusal("the hub sends an agreed schema, and this site was started without --agree", "data")
-        if asked["of"] != digest(before):
+        if asked["of"] != schema_digest(before):
             raise PolicyRefusal("the hub sends a schema that does not come from this site's", "data")
         check_agreed(before, agreed)
         if self.settings.private:

@@ -1,10 +1,10 @@
-"""The hub: keeps the server of a federation on disk and checks what sites send. Nothing here depends on Flower.
+"""The hub: keeps the server of a federation on disk and checks what sites send, however it travels.
 
 The state directory contains:
 
 - ``inbox/ROUND/SITE.fcac``: contributions to the open round, stored as soon as they arrive;
 - ``hub.db``: the hub's store (:mod:`fcac.deployment.store`): the contributions of closed rounds, the state of the
-  server after every round, and the number of the last closed round;
+  server after every round, the number of the last closed round, and the messages that wait for sites;
 - ``global.fcac``: the model that sites may fetch (a codebook); ``journal.jsonl``: what happened; ``report.html``.
 
 A round is closed by one transaction of the store. Before it, the inbox shows which sites need not be asked again; after

@@ -96,11 +96,9 @@ def _all(closed: int) -> str:
 
 
 def _protection(root: Path, settings: FederationSettings) -> str:
-    if settings.insecure:
-        return "PLAIN, no keys"
-    ends = certificates.server_certificate_ends(root / "server" / "server.crt")
+    ends = certificates.ends(root / "server" / "server.crt")
     left = (ends - datetime.datetime.now(datetime.UTC)).days
-    return f"TLS, node keys; server certificate until {ends:%Y-%m-%d}" + (", RENEW IT" if left < 30 else "")
+    return f"TLS, certificates of sites; the hub's until {ends:%Y-%m-%d}" + (", RENEW IT" if left < 30 else "")
 
 
 def _clocks(seen: dict[str, presence.Heard]) -> list[str]:

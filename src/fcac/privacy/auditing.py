@@ -85,18 +85,10 @@ _FAR = 0.5 - 2.0**16
 
 @dataclass(frozen=True)
 class AuditedPair:
-    """How well one pair of neighbours was distinguished.
+    """How well one pair of neighbours was distinguished: rates of the chosen test on fresh runs, and what they prove.
 
-    Attributes
-    ----------
-    name : str
-        Description of the neighbours.
-    true_alarms, false_alarms : float
-        Rates of the chosen test on fresh runs.
-    mu_low, epsilon_low : float
-        Lower confidence bounds on the privacy loss.
-    rounds : int
-        Releases in a run; the promised mu is multiplied by its square root.
+    `mu_low` and `epsilon_low` are lower confidence bounds on the privacy loss. With several releases in a run the
+    promised mu is multiplied by the square root of their number.
     """
 
     name: str

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from fcac.deployment.console import metrics
+from fcac.deployment import metrics
 from fcac.deployment.console.actions import Actions
 from fcac.deployment.console.hooks import Hook, news
 from fcac.deployment.facts import facts

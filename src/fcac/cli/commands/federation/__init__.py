@@ -25,10 +25,11 @@ _COMMANDS = {
     "status": ("status",),
     "console": ("console",),
     "label": ("label",),
-    "members": ("add", "forget", "revoke", "renew"),
+    "members": ("add", "forget", "revoke", "renew", "rotate"),
     "join": ("invite", "join", "accept"),
     "audit": ("log",),
     "rehearse": ("rehearse",),
+    "flower": ("flower",),
 }
 
 for _file, _names in _COMMANDS.items():

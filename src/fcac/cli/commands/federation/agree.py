@@ -33,8 +33,8 @@ def agree(
 
     fcac federation agree study --numbers-only --scaling range
     """
-    from fcac.flower import processes
-    from fcac.flower.agreement_runner import run_agreement
+    from fcac.deployment import processes
+    from fcac.deployment.running import run_agreement
 
     if scaling not in ("standard", "range", "none"):
         raise BadUse(f"--scaling must be standard, range or none, not {scaling}")

@@ -46,8 +46,8 @@ def console(
 
     fcac federation console study --port 8900 --no-open --hook ./tell-us.sh
     """
+    from fcac.deployment import processes
     from fcac.deployment.console.hooks import Hook
-    from fcac.flower import processes
 
     try:
         hooks = [Hook(target, hook_elsewhere) for target in hook or []]

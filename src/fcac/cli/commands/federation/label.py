@@ -44,8 +44,8 @@ def label(
 
     from fcac.cli.labeller import Labeller, LabelWriter
     from fcac.deployment.site_agent import load_model
+    from fcac.deployment.site_setup import state_of
     from fcac.deployment.study import read_bundle
-    from fcac.flower.service import state_of
     from fcac.tables import ReadOptions, open_tables
     from fcac.tables.schema import Schema
 

@@ -18,8 +18,8 @@ def server(
     ] = None,
 ) -> None:
     """Run the server until Ctrl-C. It notices sites that are added or revoked meanwhile."""
-    from fcac.flower.hub_server import HubServer
+    from fcac.deployment.hub_service import HubService, stamped
 
     with PlainErrors():
-        HubServer(directory, host, say).run()
+        HubService(directory, host, stamped).run()
         say("Stopping.")
