@@ -143,18 +143,6 @@ def test_a_site_joins_through_a_connect_proxy(
     assert invitations.fetch_certificate(tmp_path / "east")
 
 
-@pytest.mark.parametrize("page", ["operations/review.md", "privacy/review.md"])
-def test_the_tests_that_a_review_names_exist(page: str) -> None:
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / page).read_text()))
-    assert len(named) > 10
-    known = {
-        name
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"^\s*def (test_\w+)", path.read_text(), re.M)
-    }
-    assert sorted(named - known) == []
-
-
 def test_the_threat_models_table_is_the_benchmarks() -> None:
     """One of ten poisoned, by any of the attacks, costs the others at most .05 AMI by default."""
     measured = json.loads((ROOT / "benchmarks" / "results" / "poison.json").read_text())["digits"]

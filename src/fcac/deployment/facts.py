@@ -43,13 +43,7 @@ WORDS = {
 
 
 def facts(root: Path) -> dict[str, Any]:
-    """Return the state of a federation as values for JSON.
-
-    Parameters
-    ----------
-    root : Path
-        Directory of the federation.
-    """
+    """Return the state of a federation as values for JSON."""
     settings = FederationSettings.load(root)
     hub = Hub(root / STATE, settings)
     journal, summary, closed = hub.journal(), hub.summary(), hub.store.closed

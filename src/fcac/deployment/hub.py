@@ -63,20 +63,11 @@ class HubSnapshot(NamedTuple):
 class Hub:
     """Keeps a federation's server on disk and accepts contributions, round by round.
 
-    Parameters
-    ----------
-    state : path-like
-        State directory.
-    settings : FederationSettings
-    listen : callable, optional
-        Called with every entry that this object writes to the journal.
+    `listen` is called with every entry that this object writes to the journal.
 
-    Examples
-    --------
     >>> import tempfile
     >>> from fcac.federation import Contribution
-    >>> from fcac.deployment.hub import Hub
-    >>> from fcac.deployment.settings import FederationSettings, Member
+    >>> from fcac.deployment.settings import Member
     >>> from fcac.tables.schema import Schema
     >>> settings = FederationSettings(Schema(["x", "y"]), members={"a": Member(), "b": Member()})
     >>> folder = tempfile.TemporaryDirectory()

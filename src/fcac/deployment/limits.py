@@ -35,20 +35,11 @@ class Amount(NamedTuple):
 
 
 def cap_round(batch: Sequence[Contribution], limits: Limits, others: Sequence[Amount] = ()) -> list[Contribution]:
-    """Return the contributions of a round after applying the caps of `limits`.
+    """Return the contributions of a round, one per site, after applying the caps of `limits`.
 
-    Parameters
-    ----------
-    batch : sequence of Contribution
-        One per site.
-    limits : Limits
-    others : sequence of Amount
-        What the server has from sites that are not in this batch.
+    `others` is what the server has from sites that are not in this batch.
 
-    Examples
-    --------
     >>> from fcac.federation import Contribution
-    >>> from fcac.deployment.limits import cap_round
     >>> from fcac.deployment.settings import Limits
     >>> honest = [Contribution(name, 1, [[0.0]] * 10, [5] * 10) for name in "abc"]
     >>> flood = Contribution("x", 1, [[9.0]] * 1000, [1] * 1000)
@@ -73,9 +64,6 @@ def _cap(batch: Sequence[int], others: Sequence[int], share: float | None) -> fl
 def share_of(given: float | None, n_sites: int) -> float:
     """Return the largest share that one of `n_sites` can have: as given, or twice what it would have among equals.
 
-    Examples
-    --------
-    >>> from fcac.deployment.limits import share_of
     >>> share_of(None, 10), share_of(None, 40), share_of(None, 2), share_of(0.5, 10)
     (0.2, 0.1, 1.0, 0.5)
     """
@@ -85,21 +73,10 @@ def share_of(given: float | None, n_sites: int) -> float:
 
 
 def unusual(now: Amount, before: Amount | None, others: Sequence[Amount]) -> str:
-    """Return why a contribution deserves a look; "" if it does not.
+    """Return why a contribution deserves a look, beside what its site and the others sent last; "" if it does not.
 
     It may be honest: a site may have got a large table. It is accepted, capped, and shown to the operator.
 
-    Parameters
-    ----------
-    now : Amount
-    before : Amount or None
-        What the same site contributed last.
-    others : sequence of Amount
-        What the other sites contributed last.
-
-    Examples
-    --------
-    >>> from fcac.deployment.limits import Amount, unusual
     >>> unusual(Amount(50, 30_000), Amount(40, 1_000), [])
     'it stands for 30,000 rows, 30 times as many as its last contribution'
     """

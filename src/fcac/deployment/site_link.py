@@ -63,14 +63,7 @@ class HubAway(Exception):
 class SiteLink:
     """Connects one site to its hub, and stays connected, until it is stopped or refused.
 
-    Parameters
-    ----------
-    bundle : Path
-    settings : SiteSettings
-    settings_file : Path
-        Where the settings are stored; requests are answered from this file.
-    say : callable
-        Called with every line that the operator should see.
+    Requests are answered from the file of settings; `say` is called with every line that the operator should see.
     """
 
     def __init__(self, bundle: Path, settings: SiteSettings, settings_file: Path, say: Say = print) -> None:
@@ -264,10 +257,7 @@ async def _check(answered: aiohttp.ClientResponse) -> None:
 async def refresh(bundle: Path, renew: bool = False) -> None:
     """Fetch the study's present settings and schema; with `renew`, certify a new key of the site and use it.
 
-    Raises
-    ------
-    FederationError
-        If the hub cannot be reached, or refuses.
+    A hub that cannot be reached, or refuses, is a FederationError.
     """
     facts = read_bundle(bundle)
     link = SiteLink(bundle, SiteSettings(str(facts["site"]), "", str(bundle), ""), bundle)
@@ -322,12 +312,7 @@ def become(bundle: Path, settings_file: Path) -> None:
 
 
 class NewLines:
-    """Reads what is added to a site's log, entry by entry; the details of errors stay in the file.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """Reads what is added to a site's log, entry by entry; the details of errors stay in the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
