@@ -32,8 +32,8 @@ from fcac.clusters.evidence import COLUMNS
 #: Evidence of which more can only speak for a border.
 RISING = (
     "gap", "dip", "local_dip", "neck", "prominence", "stretch", "jump", "facing", "facing_close", "line_z",
-    "line_depth", "line_apart", "line_gain", "way_z", "way_depth", "way_apart", "gauss", "gap_z", "dip_z", "prominence_z",
-    "neck_z", "gauss_z", "agree_1", "agree_2", "score", "mixture_z",
+    "line_depth", "line_apart", "line_gain", "way_z", "way_depth", "way_apart", "gauss", "gap_z", "dip_z",
+    "prominence_z", "neck_z", "gauss_z", "agree_1", "agree_2", "score", "mixture_z",
 )  # fmt: skip
 #: Nodes further below the last real border are not learned from.
 DEEPEST = 3

@@ -89,9 +89,9 @@ def main() -> None:
 
 def _as_site(folder: Path, schema: Path, table: Path) -> None:
     from fcac.deployment import study
-    from fcac.flower.service import site_settings, store_settings
+    from fcac.deployment.site_setup import site_settings, store_settings
 
-    root = study.init(folder / f"study-{os.getpid()}", ["north"], schema, insecure=True)
+    root = study.init(folder / f"study-{os.getpid()}", ["north"], schema)
     state = folder / f"state-{os.getpid()}"
     settings = site_settings(root / "bundles" / "north", str(table), state, epsilon=1.0, budget=4.0, delta=1e-6)
     stored = store_settings(settings)

@@ -20,7 +20,6 @@ import contextlib
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -31,16 +30,16 @@ from typing import Any
 import numpy as np
 
 # everything that a site loads, before the first fork; no channel is opened and no noise drawn in this process
-import fcac.deployment.pooled_agent
-import fcac.flower.client_app  # noqa: F401
+import fcac.deployment.pooled_agent  # noqa: F401
 from fcac.aggregation.pooled import POOLED
 from fcac.deployment import study
 from fcac.deployment.aggregated_study import summing_for
 from fcac.deployment.hub import Hub
+from fcac.deployment.presence import counters
+from fcac.deployment.processes import ServerProcess, free_port, last_words, stopped_by_signals, wait_until
 from fcac.deployment.settings import FederationSettings
-from fcac.flower.processes import free_port, stopped_by_signals, wait_until
-from fcac.flower.service import ServerProcess, last_words, site_settings, store_settings
-from fcac.flower.site_node import SiteNode
+from fcac.deployment.site_link import SiteLink
+from fcac.deployment.site_setup import site_settings, store_settings
 from fcac.privacy import Ledger
 from fcac.privacy.samplers import OpenDPSampler
 
@@ -90,7 +89,7 @@ class Sites:
             out = os.open(state / "node.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(out, 1)
             os.dup2(out, 2)
-            SiteNode(bundle, settings, path, lambda line: print(line, flush=True)).run()
+            SiteLink(bundle, settings, path, lambda line: print(line, flush=True)).run()
         finally:
             os._exit(0)
 
@@ -129,10 +128,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def bytes_carried(root: Path) -> int:
-    """Return the bytes of all messages so far, to and from all sites, as Flower counts them."""
-    with contextlib.closing(sqlite3.connect(root / "server" / "superlink.db")) as database:
-        (found,) = database.execute("SELECT TOTAL(bytes_sent + bytes_recv) FROM run").fetchone()
-    return int(found)
+    """Return the bytes of all messages so far, to and from all sites, as the hub counts them."""
+    found = counters(root / "state")
+    return found.get("message_bytes", 0) + found.get("reply_bytes", 0)
 
 
 def closed_stages(root: Path) -> int:

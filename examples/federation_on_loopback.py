@@ -1,6 +1,6 @@
 """A federation on one machine: a hub and three sites as real processes, with keys and encryption.
 
-Run ``python examples/federation_on_loopback.py [FOLDER]``; it needs ``pip install 'fcac[flower]'``. It writes
+Run ``python examples/federation_on_loopback.py [FOLDER]``; it needs ``pip install 'fcac[federation]'``. It writes
 ``report.html`` and ``labels.csv``. ``fcac federation rehearse`` does the same from the command line.
 """
 
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fcac.flower.rehearsal import rehearse
+from fcac.deployment.rehearsal import rehearse
 
 
 def main(folder: Path) -> None:

@@ -11,6 +11,6 @@ python3 -m venv "$prefix"
 constraints=
 [ ! -e "$source/constraints.txt" ] || constraints="--constraint $source/constraints.txt"
 # shellcheck disable=SC2086  # options are separate words
-"$prefix/bin/python" -m pip install --no-cache-dir ${FCAC_PIP_OPTIONS:-} $constraints "$source[flower,privacy,sql]"
+"$prefix/bin/python" -m pip install --no-cache-dir ${FCAC_PIP_OPTIONS:-} $constraints "$source[federation,privacy,sql]"
 install -m 0755 "$here/entrypoint.sh" "$prefix/bin/fcac-entrypoint"
 "$prefix/bin/fcac" --version

@@ -79,7 +79,7 @@ def make_wheel(folder):
     path = folder / f"fcac-{__version__}-py3-none-any.whl"
     texts = {
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: fcac\nVersion: {__version__}\n"
-        "Provides-Extra: flower\nProvides-Extra: privacy\nProvides-Extra: sql\n",
+        "Provides-Extra: federation\nProvides-Extra: privacy\nProvides-Extra: sql\n",
         f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{about}/entry_points.txt": "[console_scripts]\nfcac = fcac.cli:main\n",
     }

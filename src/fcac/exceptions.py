@@ -35,12 +35,16 @@ class TooFewSites(RuntimeError):
     """A step of secure aggregation cannot be completed: too many sites have vanished. No total was learned."""
 
 
-class FlowerError(RuntimeError):
-    """A Flower program failed; the message names the program and its log file."""
+class FederationError(RuntimeError):
+    """A hub or a site cannot start or go on; the message says why and what to do."""
 
 
 class PrivacyWarning(UserWarning):
     """A privacy setting is valid, but protects less than one might expect."""
+
+
+class OpenNodes(PrivacyWarning):
+    """Several sites send their nodes without a privacy mechanism, and nodes can be rows."""
 
 
 class ReadWarning(UserWarning):

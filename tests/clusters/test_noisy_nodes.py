@@ -106,7 +106,7 @@ def test_a_graph_of_few_nodes_is_believed_if_it_is_very_modular(inside: float, e
     weights = np.full((10, 10), apart) + np.diag(np.full(10, inside / 10 - apart))
     graph = Tree(labels, weights, [np.array([a]) for a in range(10)], stability=np.full(10, np.nan))
     one = SimpleNamespace(labels=np.zeros(10 * each, dtype=int))  # merging finds nothing
-    now = SimpleNamespace(places=SimpleNamespace(first=np.arange(10 * each)))
+    now = SimpleNamespace(first=np.arange(10 * each))
     assert noisy_nodes_room._is_firm(graph, now, one) == firm
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fcac.deployment import certificates
-from testing import flower_study  # noqa: F401  (skips where the extra is not installed)
+from testing import federation_study  # noqa: F401  (skips where the extra is not installed)
 from testing.waiting import PATIENCE
 
 
@@ -76,18 +76,37 @@ def test_a_certificate_of_another_authority_is_refused(authority: Path, tmp_path
 
 def test_private_keys_are_private(authority: Path, tmp_path: Path) -> None:
     certificates.make_server_certificate(authority, tmp_path, ["127.0.0.1"])
-    certificates.make_site_key(tmp_path / "node.key")
+    certificates.make_key(tmp_path / "node.key", "north")
     for path in (authority / "ca.key", tmp_path / "server.key", tmp_path / "node.key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_public_keys_are_compared_by_content(tmp_path: Path) -> None:
-    one, two = (certificates.make_site_key(tmp_path / name) for name in ("one", "two"))
-    assert certificates.public_der(one) == certificates.pem_der(certificates.public_pem(one))
-    assert certificates.public_der(one) != certificates.public_der(two)
-    # what is no key never equals what is none
-    assert certificates.public_der("") != certificates.pem_der(b"")
-    assert certificates.public_der("nonsense") != certificates.pem_der(b"nonsense")
+def test_a_site_is_known_by_the_key_in_its_certificate(authority: Path, tmp_path: Path) -> None:
+    one, two = (certificates.make_key(tmp_path / name, "north") for name in ("one", "two"))
+    assert certificates.make_key(tmp_path / "one", "other") != one  # another request for the same key
+    found = certificates.sign_site(authority, "north", one)
+    key = certificates.key_fingerprint(ssl.PEM_cert_to_DER_cert(found))
+    assert key == certificates.request_fingerprint(one) != certificates.request_fingerprint(two)
+    again = certificates.sign_site(authority, "south", certificates.make_key(tmp_path / "one", "other"))
+    assert certificates.key_fingerprint(ssl.PEM_cert_to_DER_cert(again)) == key
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "\u00e4", "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END"])
+def test_what_is_no_request(text: str) -> None:
+    with pytest.raises(ValueError, match="expected kind"):
+        certificates.request_fingerprint(text)
+
+
+def test_other_kinds_of_keys_are_refused() -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+    keys = [(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()), (ed25519.Ed25519PrivateKey.generate(), None)]
+    for key, digest in keys:
+        request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, digest)
+        with pytest.raises(ValueError, match="expected kind"):
+            certificates.request_fingerprint(request.public_bytes(serialization.Encoding.PEM).decode())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fcac import persistence
-from fcac.deployment import status, study
+from fcac.deployment import status_lines, study
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Member
 from fcac.federation import Contribution, Server
@@ -154,7 +154,7 @@ def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.usefixtures("_no_report")
 def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
-    root = study.init(tmp_path / "study", names(5), tmp_path / "schema.toml", insecure=True)
+    root = study.init(tmp_path / "study", names(5), tmp_path / "schema.toml")
     hub = Hub(root / "state", FederationSettings.load(root))
     for number in (1, 2, 3):
         play(hub, number)
@@ -162,7 +162,7 @@ def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     expected = hub.snapshot().server
     work = Work(monkeypatch)
     lines: list[str] = []
-    calls, _ = work.of(lambda: lines.extend(status.describe(root)))
+    calls, _ = work.of(lambda: lines.extend(status_lines.describe(root)))
     assert not calls
     assert f"model: {expected.n_clusters} clusters, {len(expected.nodes)} nodes (communities)" in lines
     assert "arrived for the open round: s003" in lines

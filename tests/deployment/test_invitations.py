@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from fcac.deployment import certificates, invitations, study
-from fcac.deployment.invitations import Invitation, fingerprint
+from fcac.deployment.invitations import Invitation
 from fcac.deployment.settings import FederationSettings
 
 SCHEMA = "fcac_schema = 1\n[columns]\nx = {}\n"
@@ -23,23 +23,31 @@ def root(tmp_path: Path) -> Path:
     return study.init(tmp_path / "study", [], tmp_path / "schema.toml", address="hub.example:8443")
 
 
+def spoken(key: str) -> str:
+    return certificates.spoken(certificates.request_fingerprint(key))
+
+
 def request(invitation: Invitation, key: str) -> dict[str, Any]:
-    return {"site": invitation.site, "token": invitation.token, "key": key}
+    return {"site": invitation.site, "token": invitation.token, "request": key}
 
 
 def test_from_invitation_to_membership(root: Path, tmp_path: Path) -> None:
     invitation = invitations.invite(root, "north")
     assert Invitation.parse(f" {invitation}\n") == invitation
     assert FederationSettings.load(root).members == {}
-    key = certificates.make_site_key(tmp_path / "node.key")
+    key = certificates.make_key(tmp_path / "node.key", "north")
     files = invitations.ask(root, request(invitation, key))
-    assert set(files) == {"bundle.toml", "schema.toml"}
+    assert set(files) == {"bundle.toml", "ca.crt", "schema.toml"}
     assert files["schema.toml"] == SCHEMA
     assert FederationSettings.load(root).members == {}  # it has asked, no more
-    assert invitations.waiting(root) == {"north": fingerprint(key)}
-    assert invitations.accept(root, "north") == fingerprint(key)
-    assert FederationSettings.load(root).members["north"].key == key
+    assert invitations.waiting(root) == {"north": spoken(key)}
+    assert invitations.accept(root, "north") == spoken(key)
+    assert FederationSettings.load(root).members["north"].key == certificates.request_fingerprint(key)
     assert invitations.waiting(root) == {}
+    # the same site asks again and gets its certificate; nobody is accepted twice
+    assert "BEGIN CERTIFICATE" in invitations.ask(root, request(invitation, key))["node.crt"]
+    with pytest.raises(ValueError, match="has not asked"):
+        invitations.accept(root, "north")
     with pytest.raises(ValueError, match="already takes part"):
         invitations.invite(root, "north")
     # the token itself is nowhere on the hub's disk
@@ -48,7 +56,7 @@ def test_from_invitation_to_membership(root: Path, tmp_path: Path) -> None:
 
 def test_a_token_is_good_for_one_key(root: Path, tmp_path: Path) -> None:
     invitation = invitations.invite(root, "north")
-    first, second = (certificates.make_site_key(tmp_path / f"{i}.key") for i in range(2))
+    first, second = (certificates.make_key(tmp_path / f"{i}.key", "north") for i in range(2))
     invitations.ask(root, request(invitation, first))
     invitations.ask(root, request(invitation, first))  # the answer was lost
     with pytest.raises(ValueError, match="not valid"):
@@ -57,7 +65,7 @@ def test_a_token_is_good_for_one_key(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not valid"):
         invitations.ask(root, request(invitation, first))
     invitations.ask(root, request(renewed, second))
-    assert invitations.waiting(root) == {"north": fingerprint(second)}
+    assert invitations.waiting(root) == {"north": spoken(second)}
 
 
 @pytest.mark.parametrize(
@@ -67,14 +75,14 @@ def test_a_token_is_good_for_one_key(root: Path, tmp_path: Path) -> None:
         {"site": "south"},
         {"site": "../../etc"},
         {"site": 7},
-        {"key": "ssh-rsa AAAA"},
-        {"key": 'ecdsa-sha2-nistp384 AAAA"\n[sites.evil]'},
-        {"key": None},
+        {"request": "ssh-rsa AAAA"},
+        {"request": '"\n[sites.evil]'},
+        {"request": None},
     ],
 )
 def test_who_has_no_valid_token_learns_nothing(root: Path, tmp_path: Path, change: dict[str, Any]) -> None:
     invitation = invitations.invite(root, "north")
-    key = certificates.make_site_key(tmp_path / "node.key")
+    key = certificates.make_key(tmp_path / "node.key", "north")
     with pytest.raises(ValueError, match=r"not valid|expected kind"):
         invitations.ask(root, {**request(invitation, key), **change})
     assert invitations.waiting(root) == {}
@@ -84,7 +92,7 @@ def test_who_has_no_valid_token_learns_nothing(root: Path, tmp_path: Path, chang
 
 def test_invitations_grow_old(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     invitation = invitations.invite(root, "north", hours=1)
-    key = certificates.make_site_key(tmp_path / "node.key")
+    key = certificates.make_key(tmp_path / "node.key", "north")
 
     class Later(datetime):
         @classmethod
@@ -96,7 +104,7 @@ def test_invitations_grow_old(root: Path, tmp_path: Path, monkeypatch: pytest.Mo
         invitations.ask(root, request(invitation, key))
 
 
-@pytest.mark.parametrize("text", ["", "hello", "fcac-invitation/1/hub:1/north/xy/z", "fcac-invitation/1/hub/a/b/c/d"])
+@pytest.mark.parametrize("text", ["", "hello", "fcac-invitation/2/hub:1/north/xy/z", "fcac-invitation/2/hub/a/b/c/d"])
 def test_what_is_no_invitation(text: str) -> None:
     with pytest.raises(ValueError, match=r"invitation|host:port"):
         Invitation.parse(text)

@@ -10,27 +10,34 @@ from fcac.deployment.presence import AWAY_SECONDS, Heard, Presence, read
 
 def test_what_was_heard_outlives_the_process(tmp_path: Path) -> None:
     first = Presence(tmp_path)
-    first.heard("north", 12.34, "0.2.0\x1b[31m")
+    first.heard("north", True, 12.34, "0.2.0\x1b[31m")
     first.write(now=True)
     second = Presence(tmp_path)
-    second.heard("south", -0.01, "0.2.0")
+    second.heard("south", True, -0.01, "0.2.0")
     second.write(now=True)
     known = read(tmp_path)
     assert set(known) == {"north", "south"}
     assert known["north"].clock_skew == 12.3
+    assert (known["north"].open, known["south"].open) == (False, True)  # nobody is connected to a hub that has started
     assert "\x1b" not in known["north"].version  # a site may claim any version
 
 
 def test_it_is_written_every_few_seconds_only(tmp_path: Path) -> None:
     presence = Presence(tmp_path)
-    presence.heard("north", 0.0, "")
+    presence.heard("north", True, 0.0, "")
     presence.write()
     before = read(tmp_path)
-    presence.heard("south", 0.0, "")
+    presence.heard("north", True, 7.0, "")
     presence.write()
     assert read(tmp_path) == before
     presence.write(now=True)
-    assert "south" in read(tmp_path)
+    assert read(tmp_path)["north"].clock_skew == 7.0
+    presence.heard("south", True)
+    presence.write()
+    assert "south" in read(tmp_path)  # who has come or gone is written at once
+    presence.lost("south")
+    presence.write()
+    assert not read(tmp_path)["south"].open
 
 
 def test_who_has_not_called_for_a_minute_is_away() -> None:
@@ -40,7 +47,7 @@ def test_who_has_not_called_for_a_minute_is_away() -> None:
 
 
 def test_a_damaged_file_tells_nothing(tmp_path: Path) -> None:
-    for text in ("", "[]", '{"north": 3}', '{"north": {"unknown": 1}}', "\x00"):
+    for text in ("", "[]", '{"sites": 3}', '{"sites": {"north": {"unknown": 1}}, "counts": 7}', "\x00"):
         (tmp_path / "presence.json").write_text(text)
         assert read(tmp_path) == {}
-        Presence(tmp_path).heard("north", 0.0, "")
+        Presence(tmp_path).heard("north", True)

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.supercore.task_identity import TaskIdentity
 
+from fcac.deployment import wire
+from fcac.deployment.answers import answer
 from fcac.deployment.settings import SiteSettings
+from fcac.deployment.site_setup import budget_of
+from fcac.deployment.wire import Reply, Request
 from fcac.federation import Contribution
-from fcac.flower import client_app, messages
-from fcac.flower.client_app import SETTINGS_KEY
-from fcac.flower.service import budget_of
 from fcac.privacy import Ledger
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 from testing.data import blobs
-from testing.flower_study import Study
+from testing.federation_study import Study
 
 EPSILON = {"epsilon": 4.0, "budget": 9.0}
 
 
-def ask(study: Study, site: str, round: int, have: int = 0, **extra: Any) -> messages.Reply:
-    """Ask one site's app directly."""
-    return messages.read_reply(ask_raw(study, site, round, have, **extra).content)
+def ask(study: Study, site: str, round: int, have: int = 0) -> Reply:
+    """Ask one site directly."""
+    return Reply.from_bytes(ask_raw(study, site, round, have))
 
 
-def ask_raw(study: Study, site: str, round: int, have: int = 0, **extra: Any) -> Message:
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    content = RecordDict({"fcac": ConfigRecord({"round": round, "sites": [site], "have": [have], **extra})})
-    message = Message(content, 100, messages.CONTRIBUTE, ttl=60)
-    settings = str(study.state(site) / "settings.json")
-    return client_app.app(message, Context(1, 100, {SETTINGS_KEY: settings}, RecordDict(), dict(extra)))
+def ask_raw(study: Study, site: str, round: int, have: int = 0) -> bytes:
+    return answer(study.sites[site], Request(wire.CONTRIBUTE, round, have).to_bytes())
 
 
 def ledger(study: Study, site: str) -> Ledger:
@@ -46,37 +40,39 @@ def test_a_round_asked_again_gets_the_stored_bytes_without_a_new_charge(tmp_path
     study = Study(tmp_path, names="a", **EPSILON)
     study.give({"a": blobs(300, 1)})
     first = ask(study, "a", 1)
-    assert first.code == messages.CONTRIBUTION
+    assert first.code == wire.CONTRIBUTION
     study.give({"a": blobs(300, 2)})
     assert ask(study, "a", 1) == first
     assert len(ledger(study, "a").entries("a")) == 1
     second = ask(study, "a", 2, have=1)
-    assert second.code == messages.CONTRIBUTION
+    assert second.code == wire.CONTRIBUTION
     assert ask(study, "a", 1) == first
     assert len(ledger(study, "a").entries("a")) == 2
 
 
 def test_an_empty_batch_is_released_like_any_other(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a", **EPSILON)
-    assert ask(study, "a", 1).code == messages.CONTRIBUTION  # no file at all yet
+    assert ask(study, "a", 1).code == wire.CONTRIBUTION  # no file at all yet
     study.give({"a": blobs(300, 1)})
-    assert ask(study, "a", 2, have=1).code == messages.CONTRIBUTION
-    assert ask(study, "a", 3, have=2).code == messages.CONTRIBUTION  # nothing new
+    assert ask(study, "a", 2, have=1).code == wire.CONTRIBUTION
+    assert ask(study, "a", 3, have=2).code == wire.CONTRIBUTION  # nothing new
     assert [entry["round"] for entry in ledger(study, "a").entries("a")] == [1, 2, 3]
 
 
 def test_an_exhausted_budget_is_answered_as_unavailable(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a", epsilon=4.0, budget=4.5)
     study.give({"a": blobs(300, 1)})
-    assert ask(study, "a", 1).code == messages.CONTRIBUTION
-    assert ask(study, "a", 2, have=1) == messages.Reply(messages.UNAVAILABLE, "a")
+    assert ask(study, "a", 1).code == wire.CONTRIBUTION
+    assert ask(study, "a", 2, have=1) == Reply(wire.UNAVAILABLE, "a")
     assert "budget" in (study.state("a") / "site.log").read_text()
 
 
 def test_a_request_cannot_change_mechanism_or_budget(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a", **EPSILON)
     study.give({"a": blobs(300, 1)})
-    reply = ask(study, "a", 1, epsilon=1000.0, budget=1e9, private=0, mechanism="none", no_privacy=1)
+    more = {"epsilon": 1000.0, "budget": 1e9, "private": 0, "mechanism": "none", "no_privacy": 1}
+    header = json.dumps({"kind": wire.CONTRIBUTE, "round": 1, "have": 0, **more}).encode()
+    reply = Reply.from_bytes(answer(study.sites["a"], len(header).to_bytes(4, "big") + header))
     sent = Contribution.from_bytes(reply.data)
     assert sent.privacy["mechanism"] == "NodeRelease"
     assert sent.privacy["epsilon"] == 4.0
@@ -116,11 +112,10 @@ def test_every_error_about_data_gives_the_same_reply(tmp_path: Path, privacy: di
     for name, text in BAD_DATA.items():
         (study.data("a") / "bad.csv").write_bytes(text.encode("latin-1"))
         reply = ask_raw(study, "a", 1)
-        assert not reply.has_error(), name
-        assert messages.read_reply(reply.content) == messages.Reply(messages.UNAVAILABLE, "a"), name
-        replies.add(reply.content["fcac"].deflate())
+        assert Reply.from_bytes(reply) == Reply(wire.UNAVAILABLE, "a"), name
+        replies.add(reply)
     assert len(replies) == 1
-    assert "UNAVAILABLE to the server" in (study.state("a") / "site.log").read_text()
+    assert "UNAVAILABLE to the hub" in (study.state("a") / "site.log").read_text()
     if privacy:
         assert not (study.state("a") / "ledger.db").exists() or not ledger(study, "a").entries("a")
 
@@ -128,19 +123,18 @@ def test_every_error_about_data_gives_the_same_reply(tmp_path: Path, privacy: di
 def test_broken_settings_give_a_code_and_no_words(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a")
     (study.state("a") / "settings.json").write_text("not json")
-    reply = ask_raw(study, "a", 1)
-    assert not reply.has_error()
-    assert messages.read_reply(reply.content) == messages.Reply(messages.UNAVAILABLE)
+    assert Reply.from_bytes(ask_raw(study, "a", 1)) == Reply(wire.UNAVAILABLE)
 
 
 def test_a_reply_is_the_contribution_and_little_more(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a", **EPSILON)
     study.give({"a": blobs(300, 1)})
     reply = ask_raw(study, "a", 1)
-    nodes = Contribution.from_bytes(messages.read_reply(reply.content).data).nodes
-    record = reply.content["fcac"].deflate()
-    assert len(record) - nodes.shape[0] * (nodes.shape[1] + 1) * 8 < 2000
-    assert set(reply.content["fcac"]) == {"code", "site", "data"}
+    sent = Reply.from_bytes(reply)
+    nodes = Contribution.from_bytes(sent.data).nodes
+    assert len(reply) - nodes.shape[0] * (nodes.shape[1] + 1) * 8 < 2000
+    assert len(reply) - len(sent.data) < 60
+    assert sent.left is None
 
 
 def test_a_model_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
@@ -148,24 +142,30 @@ def test_a_model_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
     from fcac.model import models
 
     study = Study(tmp_path, names="a")
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
     for data in (b"nonsense", models.to_bytes(Codebook([[0.0]], [0]))):
-        message = Message(messages.offer_model(1, data), 100, messages.TAKE_MODEL, ttl=60)
-        settings = str(study.state("a") / "settings.json")
-        reply = client_app.app(message, Context(1, 100, {SETTINGS_KEY: settings}, RecordDict(), {}))
-        assert messages.read_reply(reply.content).code == messages.UNAVAILABLE
+        reply = answer(study.sites["a"], Request(wire.TAKE_MODEL, 1, data=data).to_bytes())
+        assert Reply.from_bytes(reply).code == wire.UNAVAILABLE
     assert not (study.state("a") / "model.fcac").exists()
+
+
+def test_a_request_for_another_schema_is_refused_before_it_is_charged(tmp_path: Path) -> None:
+    study = Study(tmp_path, names="a", **EPSILON)
+    study.give({"a": blobs(300, 1)})
+    request = Request(wire.CONTRIBUTE, 1, schema="0" * 64)
+    assert Reply.from_bytes(answer(study.sites["a"], request.to_bytes())) == Reply(wire.UNAVAILABLE, "a")
+    assert "schema is not this site's" in (study.state("a") / "site.log").read_text()
+    assert not (study.state("a") / "ledger.db").exists() or not ledger(study, "a").entries("a")
 
 
 def test_state_without_its_cursor_is_refused(tmp_path: Path) -> None:
     study = Study(tmp_path, names="a")
     study.give({"a": blobs(50, 1)})
-    assert ask(study, "a", 1).code == messages.CONTRIBUTION
+    assert ask(study, "a", 1).code == wire.CONTRIBUTION
     study.give({"a": blobs(50, 2)})
     (study.state("a") / "cursor.json").unlink()
-    assert ask(study, "a", 2, have=1).code == messages.UNAVAILABLE
+    assert ask(study, "a", 2, have=1).code == wire.UNAVAILABLE
     (study.state("a") / "cursor.json").write_text(json.dumps({"after_round": {"7": {}}}))
-    assert ask(study, "a", 2, have=1).code == messages.UNAVAILABLE
+    assert ask(study, "a", 2, have=1).code == wire.UNAVAILABLE
 
 
 def test_two_sites_cannot_share_a_state(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_two_sites_cannot_share_a_state(tmp_path: Path) -> None:
     ask(study, "a", 1)
     mixed = SiteSettings("b", str(study.data("b")), str(study.state("a")), str(tmp_path / "schema.toml"))
     mixed.save(study.state("b") / "settings.json")
-    assert ask(study, "b", 2).code == messages.UNAVAILABLE
+    assert ask(study, "b", 2).code == wire.UNAVAILABLE
 
 
 @pytest.mark.slow
@@ -206,7 +206,7 @@ def play_tagged(study: Study, batches: list[list[str]]) -> list[float]:
     for number, tags in enumerate(batches, 1):
         if tags:
             give_tagged(study, blobs(len(tags), number), tags)
-        assert ask(study, "a", number, have=number - 1).code == messages.CONTRIBUTION
+        assert ask(study, "a", number, have=number - 1).code == wire.CONTRIBUTION
         spent.append(round(ledger(study, "a").spent("a"), 6))
     return spent
 
@@ -235,9 +235,9 @@ def test_the_same_rows_in_another_file_cost_again(tmp_path: Path) -> None:
     for number in range(1, 6):
         study.give({"a": blobs(80, 1)}, file=f"day-{number}.csv")
         codes.append(ask(study, "a", number, have=number - 1).code)
-    n_sent = codes.count(messages.CONTRIBUTION)
+    n_sent = codes.count(wire.CONTRIBUTION)
     assert 1 < n_sent < 5
-    assert codes[:n_sent] == [messages.CONTRIBUTION] * n_sent
+    assert codes[:n_sent] == [wire.CONTRIBUTION] * n_sent
     assert 2.0 >= ledger(study, "a").spent("a") >= epsilon_from_rho(n_sent * rho_from_epsilon(1.0, 1e-6), 1e-6) - 1e-6
 
 

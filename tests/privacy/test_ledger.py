@@ -91,7 +91,21 @@ class TestDisjointData:
 
     @pytest.mark.parametrize(
         "same",
-        [(7, 7.0), (np.int64(7), 7), (7, "7"), (np.str_("x"), "x"), ("7.0", " 7"), ("007", "7"), ("Ann ", "ann")],
+        [
+            (7, 7.0),
+            (np.int64(7), 7),
+            (7, "7"),
+            (np.str_("x"), "x"),
+            ("7.0", " 7"),
+            ("007", "7"),
+            ("Ann ", "ann"),
+            ("1e0", 1),
+            ("P01", "p1"),
+            ("7\u200b", 7),
+            ("a\u00adnn", "Ann"),
+            ("7.50", 7.5),
+            ("\ufe0fx", "x"),
+        ],
     )
     def test_one_person_in_several_spellings_and_at_several_sites(self, ledger: Ledger, same: tuple[Any, Any]) -> None:
         for site, value in zip("AB", same, strict=True):
@@ -120,7 +134,10 @@ class TestDisjointData:
         assert told[0] == pytest.approx(1.0)
         assert told[2] <= 2.0
 
-    @pytest.mark.parametrize("value", [None, np.nan, "", ("a", 1)])
+    @pytest.mark.parametrize(
+        "value",
+        [None, np.nan, "", ("a", 1), True, np.False_, "nan", "NA", " None", "null", "\u200b", "N/A", np.inf, "TRUE"],
+    )
     def test_ids_that_identify_nobody_are_refused(self, ledger: Ledger, value: Any) -> None:
         with pytest.raises(ValueError, match="record_ids"):
             ledger.charge("A", ONE, record_ids=["ann", value])

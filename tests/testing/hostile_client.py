@@ -5,30 +5,49 @@
 
 from __future__ import annotations
 
+import http.client
+import ssl
 import sys
-import time
 from pathlib import Path
+
+
+def connect(bundle: Path) -> http.client.HTTPSConnection:
+    """Return a connection to the hub with a site's certificate, over Python's own client."""
+    from fcac.deployment.certificates import split_address
+    from fcac.deployment.study import read_bundle
+
+    context = ssl.create_default_context(cafile=str(bundle / "ca.crt"))
+    context.load_cert_chain(bundle / "node.crt", bundle / "node.key")
+    host, port = split_address(read_bundle(bundle)["address"])
+    return http.client.HTTPSConnection(host, port, timeout=600, context=context)
+
+
+def ask(bundle: Path, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str, bytes]:
+    """Return status, name of the message and body of the hub's answer to one request."""
+    connection = connect(bundle)
+    try:
+        connection.request(method, path, body, headers)
+        reply = connection.getresponse()
+        return reply.status, reply.headers.get("X-Fcac-Letter", ""), reply.read()
+    finally:
+        connection.close()
 
 
 def main(bundle: Path, file: Path, site: str) -> None:
     """Answer all messages with the file, whatever was asked."""
-    from flwr.app import Message
+    from fcac.deployment import wire
 
-    from fcac.deployment.study import read_bundle
-    from fcac.flower import messages
-    from fcac.flower.fleet_client import FleetConnection
-
-    connection = FleetConnection(read_bundle(bundle)["address"], bundle / "ca.crt", bundle / "node.key")
-    connection.connect()
+    connection = connect(bundle)
     print("Connected.")
     while True:
-        connection.beat()
-        message = connection.fetch()
-        if message is None:
-            time.sleep(0.5)
-            continue
-        reply = messages.Reply(messages.CONTRIBUTION, site, file.read_bytes())
-        connection.reply(Message(messages.write_reply(reply), reply_to=message))
+        connection.request("GET", "/work")
+        reply = connection.getresponse()
+        letter = reply.headers.get("X-Fcac-Letter")
+        reply.read()
+        if letter:
+            answer = wire.Reply(wire.CONTRIBUTION, site, file.read_bytes()).to_bytes()
+            connection.request("POST", "/reply", answer, {"X-Fcac-Letter": letter})
+            connection.getresponse().read()
 
 
 if __name__ == "__main__":

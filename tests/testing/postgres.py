@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fcac.flower.processes import free_port
+from fcac.deployment.processes import free_port
 
 #: Password of the user who may only read; tests look for it where it must not appear.
 PASSWORD = "correct-horse-battery"

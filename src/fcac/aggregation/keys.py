@@ -41,16 +41,8 @@ def derive(secret: bytes, purpose: bytes, length: int = 32) -> bytes:
 
 
 class AgreementKey:
-    """An X25519 key (RFC 7748) that is determined by a seed.
+    """An X25519 key (RFC 7748) that is determined by a seed; the seed is what is shared among neighbours.
 
-    Parameters
-    ----------
-    seed : bytes
-        Whoever has it has the key: this is what is shared among neighbours.
-
-    Examples
-    --------
-    >>> from fcac.aggregation.keys import AgreementKey, new_seed
     >>> a, b = AgreementKey(new_seed()), AgreementKey(new_seed())
     >>> a.agree(b.public, b"purpose") == b.agree(a.public, b"purpose")
     True
@@ -117,7 +109,7 @@ def fingerprint(public: bytes) -> str:
 
     >>> from fcac.aggregation.keys import fingerprint
     >>> fingerprint(bytes(32))
-    'PSAZ-EN35-B6FN-DPR7-KLXG-FNBD'
+    'WVOI-S4JP-7HPZ-DUCU-ZBGT-PVIR'
     """
     return in_groups(digest(b"fcac fingerprint", public)[:15])
 

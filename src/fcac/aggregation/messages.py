@@ -114,13 +114,7 @@ def as_places(members: Sequence[int]) -> NDArray[np.int32]:
 class Advert(NamedTuple):
     """The public keys of a site for one round, signed with its key in the roster.
 
-    Attributes
-    ----------
-    sealing : bytes
-        For messages between two sites.
-    masking : list of bytes
-        One key for every step.
-    signature : bytes
+    `sealing` is for messages between two sites; `masking` has one key for every step.
     """
 
     sealing: bytes
@@ -170,16 +164,7 @@ def survivors_text(step: bytes, survivors: Sequence[int]) -> bytes:
 
 
 def share_of(bundle: bytes, step: int, of_own_mask: bool) -> bytes:
-    """Return one share from those that a site sent for all steps.
-
-    Parameters
-    ----------
-    bundle : bytes
-        For every step: a share of the seed of the own mask, and one of the seed of the masking key.
-    step : int
-        From 1.
-    of_own_mask : bool
-    """
+    """Return one of the shares that a site sent for all steps: of the seed of its own mask, or of its masking key."""
     start = (2 * (step - 1) + (0 if of_own_mask else 1)) * SHARE_BYTES
     return bundle[start : start + SHARE_BYTES]
 

@@ -121,20 +121,8 @@ def site_vector(
 ) -> Integers:
     """Return what a site adds to the totals of a step: its counts, clipped sums and rings, and its share of the noise.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d), or GridBlocks
-        Records on the integer grid; may be empty.
-    request : Request
-    n_shares : int
-        Sites whose noise is certainly in the total and unknown to the hub.
-    sampler : Sampler
-    weights : ndarray of shape (n,), optional
-        Weights of the rows; None: the unit is one row.
-
-    Returns
-    -------
-    ndarray of int64
+    Rows are on the integer grid and may be none; `n_shares` sites' noise is certainly in the total and unknown to the
+    hub. Without weights the unit is one row.
     """
     totals = cell_totals(rows, request.codebook, request.bases, request.radius, weights)
     scales = share_scales(request, n_shares)
@@ -150,13 +138,7 @@ def site_vector(
 class PooledGrowth:
     """The hub's part: turns the sums of one step into the task of the next, and in the end into nodes.
 
-    Parameters
-    ----------
-    mechanism : NodeRelease
-        Settings; its ledger and sampler are not used.
-    state : ReleasedState or None
-        The sum of the earlier rounds.
-    round : int
+    Of the mechanism only settings are used, not its ledger and sampler; `state` is the sum of the earlier rounds.
     """
 
     def __init__(self, mechanism: NodeRelease, state: ReleasedState | None, round: int) -> None:
@@ -177,16 +159,7 @@ class PooledGrowth:
         return to_task(self.request)
 
     def take(self, total: Integers, n_sites: int, n_shares: int) -> None:
-        """Take the sum of a step.
-
-        Parameters
-        ----------
-        total : ndarray of int64
-        n_sites : int
-            Sites whose vectors, and noise, are in the sum.
-        n_shares : int
-            The number for which their noise was sized.
-        """
+        """Take the sum of a step over `n_sites` sites, whose noise was sized for `n_shares`."""
         request = self.request
         if request is None:
             raise ValueError("the last step is over")

@@ -21,18 +21,10 @@ _TOGETHER = "all sites"
 
 
 class Given(NamedTuple):
-    """Nodes to cluster, and what is known of their noise, by site.
+    """Nodes to cluster, and what is known of their noise, by site in the order of their nodes.
 
-    Attributes
-    ----------
-    sites : list
-        In the order of their nodes; one for all if they were condensed together.
-    held : mapping of sites to (nodes, counts)
-    noise : mapping of sites to (deviation of positions, deviation of counts)
-    sources : list
-        The arrays that all of it is made from.
-    counted_in : ndarray, optional
-        Which of the nodes each node of the sites is counted in; None: in itself.
+    There is one site for all if they were condensed together; `counted_in` then says which of the nodes each node of
+    the sites is counted in. `sources` are the arrays that all of it is made from.
     """
 
     sites: list[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class Tree:
         Other hierarchies of the same nodes and their odds, for users who ask for a number of clusters.
     sure : ndarray, optional
         Probability of every cluster, where the odds of borders do not tell it.
+    probable : ndarray, optional
+        The same of 1, 2, ... clusters.
     """
 
     hierarchy: Hierarchy
@@ -58,15 +60,21 @@ class Tree:
     by_number: Floats
     others: Sequence[tuple[Hierarchy, Floats]] = ()
     sure: Floats | None = None
+    probable: Floats | None = None
 
     @classmethod
-    def of_joins(cls, atom_of: Integers, joins: Sequence[tuple[int, int]], n_joined: int, sure: Floats) -> Tree:
-        """A tree that was found in another way: joins of atoms down to one, and how many of them make the clusters."""
+    def of_joins(
+        cls, atom_of: Integers, joins: Sequence[tuple[int, int]], n_joined: int, sure: Floats, probable: Any = ()
+    ) -> Tree:
+        """A tree that was found in another way: joins of atoms down to one, and how many of them make the clusters.
+
+        `sure` is the probability of every cluster, `probable` that of 1, 2, ... clusters, if it is known.
+        """
         hierarchy = Hierarchy.of(atom_of, np.array(joins, dtype=np.int64).reshape(-1, 2))
         position = np.arange(len(joins))
         # later joins are of borders that are surer
         odds: Floats = (position - n_joined).astype(np.float64)
-        return cls(hierarchy, odds, position >= n_joined, np.zeros(0), sure=sure)
+        return cls(hierarchy, odds, position >= n_joined, np.zeros(0), sure=sure, probable=np.asarray(probable))
 
     @property
     def n_clusters(self) -> int:
@@ -86,7 +94,7 @@ class Tree:
         return _labels(self.hierarchy, self.parted)
 
     def into(self, n_clusters: int) -> Tree:
-        """Return the tree with the best cut into so many clusters, of any of the hierarchies, in place of the found one."""
+        """Return the tree with the best cut of any hierarchy into so many clusters in place of the found one."""
         if not len(self.by_number):
             return replace(self, parted=self._nested(n_clusters))
         best: tuple[float, int, Booleans] | None = None
@@ -145,6 +153,8 @@ class Tree:
 
     def probabilities(self) -> Floats:
         """Return the probability of 1, 2, ... clusters; empty where only one cut is known."""
+        if self.probable is not None:
+            return self.probable
         if not len(self.by_number):
             return np.zeros(0)
         fitted = Judge.fitted()
@@ -160,7 +170,7 @@ class Tree:
             else [Alternative(self.n_clusters, float(probable[self.n_clusters - 1]), self.labels())]
         )
         for k in order[: max(0, most - len(found))]:
-            parted = _cut_into(self.hierarchy, self.odds, k)[1]
+            parted = _cut_into(self.hierarchy, self.odds, k)[1] if len(self.by_number) else self._nested(k)
             found.append(Alternative(k, float(probable[k - 1]), _labels(self.hierarchy, parted)))
         return found
 

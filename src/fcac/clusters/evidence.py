@@ -29,9 +29,11 @@ _SMOOTH_SHARE = 0.3
 
 #: Names of the columns of evidence, in order.
 COLUMNS = (
-    "gap", "dip", "local_dip", "carriers", "neck", "prominence", "contrast", "stretch", "jump", "facing", "facing_close",
+    "gap", "dip", "local_dip", "carriers", "neck", "prominence", "contrast", "stretch", "jump", "facing",
+    "facing_close",
     "line_z", "line_depth", "line_apart", "line_gain", "way_z", "way_depth", "way_apart", "gauss", "kurtosis",
-    "lopsided", "nodes", "smaller", "rows", "share", "dimension", "records", "in_all", "neighbours", "features", "untied",
+    "lopsided", "nodes", "smaller", "rows", "share", "dimension", "records", "in_all", "neighbours", "features",
+    "untied",
     "gap_z", "dip_z", "prominence_z", "neck_z", "gauss_z",
     "agree_1", "agree_2", "depth", "neck_up", "gap_up", "dip_up", "line_up", "way_up",
     "gap_in", "dip_in", "line_in", "way_in", "gauss_in", "neck_in", "score", "score_in", "score_out", "tree",
@@ -113,8 +115,7 @@ def _axes(points: Floats, mass: Floats) -> Floats:
     with one_blas_thread():
         centred = points - np.average(points, axis=0, weights=mass)
         if points.shape[1] <= 200:
-            values, vectors = np.linalg.eigh((centred * mass[:, None]).T @ centred)
-            axes = vectors[:, ::-1][:, :_AXES]
+            axes = np.linalg.eigh((centred * mass[:, None]).T @ centred)[1][:, ::-1][:, :_AXES]
         else:
             axes = np.linalg.qr(np.cos(np.arange(points.shape[1] * _AXES, dtype=np.float64)).reshape(-1, _AXES))[0]
             for _ in range(6):
@@ -150,7 +151,7 @@ def _leaf_order(left: Any, right: Any, p: int) -> Any:
 @kernel
 def _agreement(cross: Any, left: Any, right: Any, begin: Any, end: Any, other_left: Any, other_right: Any) -> Any:
     """For every inner node, how well another hierarchy has both of its sides: the lower of two best Jaccard indices."""
-    p, q = cross.shape
+    p = cross.shape[0]
     n, m = left.shape[0], other_left.shape[0]
     both = np.zeros((n, m))
     size, other_size = np.zeros(n), np.zeros(m)
@@ -258,27 +259,24 @@ def _meeting(left: Any, right: Any, p: int, leaves: Any, begin: Any, end: Any) -
 
 
 @kernel
-def _reaches(near: Any, lengths: Any, core: Any, log_core: Any, at_nodes: Any, atom: Any, left: Any, meet: Any) -> Any:
-    """Over the pairs of neighbours that meet at each tree node: number, sums of log reach and of its square, shortest
-    three; and the densest places: the mean of the upper tenth of the lower densities of pairs is taken of sums of ranks.
-    """
+def _reaches(near: Any, lengths: Any, core: Any, at_nodes: Any, atom: Any, left: Any, meet: Any) -> Any:
+    """Over the pairs of neighbours that meet at each tree node: number, sums of log reach and of its square; the three
+    shortest reaches, and the three densest pairs by their less dense end."""
     n = left.shape[0]
     count, total, squares = np.zeros(n), np.zeros(n), np.zeros(n)
     shortest = np.full((n, 3), np.inf)
-    cores = np.zeros(n)
     saddle = np.full((n, 3), -np.inf)
     for v in range(lengths.shape[0]):
         a = atom[v]
         for q in range(lengths.shape[1]):
             u = near[v, q]
             x = meet[a, atom[u]]
-            reach = math.log(max(max(lengths[v, q], core[v]), max(core[u], 1e-300)))
+            reach = math.log(max(lengths[v, q], core[v], core[u], 1e-300))
             if q < 3:
                 count[x] += 1
                 total[x] += reach
                 squares[x] += reach * reach
             if x >= (n + 1) // 2:
-                cores[x] += 0.0
                 s = min(at_nodes[v], at_nodes[u])
                 for r in range(3):
                     if reach < shortest[x, r]:
@@ -302,7 +300,7 @@ def _valley(place: Any, weight: Any, low: float, high: float) -> Any:
     for v in range(n):
         mean += weight[v]
         first = (place[v] - 0.5 * width - low) / step
-        for w in range(max(0, int(math.ceil(first))), min(9, int(math.floor(first + width / step)) + 1)):
+        for w in range(max(0, math.ceil(first)), min(9, math.floor(first + width / step) + 1)):
             count[w] += weight[v]
     mean /= n
     bottom = 2
@@ -559,7 +557,7 @@ def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
     records = masses[beyond] - masses[first]
     core = nodes.lengths[:, min(CORE, nodes.lengths.shape[1]) - 1]
     count, total, squares, shortest, saddle = _reaches(
-        nodes.near, nodes.lengths, core, core, nodes.at_nodes, tree.atom_of, left, meet
+        nodes.near, nodes.lengths, core, nodes.at_nodes, tree.atom_of, left, meet
     )
     for x in range(p, n):
         count[x] += count[left[x]] + count[right[x]]

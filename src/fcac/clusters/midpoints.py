@@ -118,25 +118,9 @@ def power_of(dimension: float) -> float:
 def midpoint_log_density(
     points: Floats, mass: Floats, near: NDArray[Any], starts: NDArray[Any], ends: NDArray[Any], dimension: float
 ) -> NDArray[np.float32]:
-    """Return the logarithm of the density of records around the middle of every edge.
+    """Return the logarithm of the density of records around the middle of every edge of :class:`SNNEdges`.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-    mass : ndarray of shape (n,)
-        Records at each point.
-    near : ndarray of shape (n, k)
-        Neighbours of each point.
-    starts, ends : ndarrays
-        As of :class:`fcac.clusters.snn_graph.SNNEdges`: where the edges of each node begin, and their other ends.
-    dimension : float
-        Of the surface the points lie on.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> from fcac.clusters.snn_graph import SNNEdges
-    >>> from fcac.clusters.midpoints import midpoint_log_density
     >>> from fcac.search.exact import nearest
     >>> line = np.concatenate([np.arange(20.0), 25 + np.arange(20.0)])[:, None]
     >>> near, _ = nearest(line, line, 12, own=np.arange(40))

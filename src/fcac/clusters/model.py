@@ -227,14 +227,9 @@ class Communities:
     def _fitted_to(self, given: Given, held: Held, scales: Scaling | str) -> Fitted:
         noised = noise_matters(given.held, given.noise)
         return Fitted(
-            held,
-            given.sites,
-            scales=scales,
-            blocks=self.blocks,
-            noised=noised,
+            held, given.sites, scales, self.blocks, noised=noised, wanted=self.wanted_clusters,
             false_split_rate=self.false_split_rate,
-            at_least=self.wanted_clusters or 1,
-        )
+        )  # fmt: skip
 
     def _chosen(self, now: Fitted) -> Fitted:
         """Return the reading that suits the nodes: the graph or, where their noise is known, what is clearer."""

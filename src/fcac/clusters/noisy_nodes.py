@@ -8,7 +8,8 @@ of neighbours: at a low epsilon it is the noise that decides whom a node is tied
 - *The graph* of the places where nodes are most likely to be. It finds clusters of any shape, and needs many nodes with
   little noise.
 
-The one whose clusters are more probable is taken: by the judge's odds for the graph, by the evidence for groups. Everything here is computed from
+The one whose clusters are more probable is taken: by the
+judge's odds for the graph, by the evidence for groups. Everything here is computed from
 released values and public scales (post-processing), so it costs nothing of a privacy budget.
 """
 

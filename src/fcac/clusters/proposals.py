@@ -1,4 +1,4 @@
-"""Proposed hierarchies: ways in which nodes could fall into clusters, each a binary tree. They propose; the judge decides.
+"""Proposed hierarchies: binary trees, ways in which nodes could fall into clusters. They propose; the judge decides.
 
 Three views of the same nodes, because no single one shows every kind of cluster:
 
@@ -252,7 +252,7 @@ def _genie(a: Any, b: Any, n: int, most: int, gini: float) -> Any:
     clusters = n
     smallest = 1
     head, small_head, last_smallest = 0, 0, 1
-    for t in range(m):
+    for _ in range(m):
         if clusters == p:
             c = 0
             for v in range(n):

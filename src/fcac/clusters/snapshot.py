@@ -12,6 +12,7 @@ from fcac._typing import Floats, Integers
 from fcac.clusters.cluster_tree import Tree, tree_of
 from fcac.clusters.column_metric import column_map, needs_map
 from fcac.clusters.judge import FALSE_SPLIT_RATE
+from fcac.clusters.latent_classes import latent_tree, levels_of
 from fcac.clusters.single_column import join_single_columns
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.novelty import is_novel, reach_from_spacing
@@ -21,6 +22,7 @@ from fcac.tables.blocks import Block
 
 # What is said of tables with categories.
 _BY_COLUMN = "each column brought to one scale; a category counts by what it shares with other columns"
+_BY_LEVELS = "columns hold levels only: clusters are latent classes, found by which levels go together"
 
 
 class Fitted:
@@ -41,10 +43,10 @@ class Fitted:
         Matrix from features to the coordinates in which distances are measured, where it is known.
     noised : bool, default=False
         Whether noise was added to the nodes, so that means of columns say less.
+    wanted : int, optional
+        Number of clusters, if it is known.
     false_split_rate : float, default=0.1
         How often nodes without clusters may come out as several.
-    at_least : int, default=1
-        How many clusters one must be able to ask for.
     """
 
     def __init__(
@@ -55,10 +57,10 @@ class Fitted:
         blocks: Sequence[Block] | None = None,
         map: Floats | None = None,
         noised: bool = False,
+        wanted: int | None = None,
         false_split_rate: float = FALSE_SPLIT_RATE,
-        at_least: int = 1,
     ) -> None:
-        self._asked = false_split_rate, at_least
+        self._asked = false_split_rate, wanted or 1
         # the columns, if clusters that one of them alone tells apart are to be joined
         self._columns = blocks if needs_map(blocks) and not noised else None
         self.sites = sites
@@ -76,6 +78,10 @@ class Fitted:
         if self.map is not None:
             self.scaling = Scaling("columns", self.scales, _BY_COLUMN)
         self.points = self.placed(self.nodes[self.first])
+        self._wanted = wanted
+        self._levels = None if noised or map is not None else levels_of(self.nodes[self.first], self._mass(), blocks)
+        if self._levels is not None:
+            self.scaling = Scaling("levels", self.scales, _BY_LEVELS)
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self._lists: NeighborLists | None = None
         self._tree: Tree | None = None
@@ -112,12 +118,18 @@ class Fitted:
 
     def tree(self) -> Tree:
         """The clusters, finer and coarser ones too."""
+        if self._tree is None and self._levels is not None:
+            self.take_tree(latent_tree(self._levels, self._wanted))
         if self._tree is None:
-            mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
+            mass = self._mass()
             self._tree = tree_of(self.points, mass, self.lists(), *self._asked)
             if self._columns is not None:
                 self._tree = join_single_columns(self._tree, self.nodes[self.first], mass, self._columns)
         return self._tree
+
+    def _mass(self) -> Floats:
+        """Records at every point."""
+        return np.bincount(self.point_of, weights=self.counts).astype(np.float64)
 
     def take_tree(self, tree: Tree) -> None:
         """Take clusters that were found in another way than from the graph."""

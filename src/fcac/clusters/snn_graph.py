@@ -50,18 +50,10 @@ def neighbours_for(n: int) -> int:
 
 
 def dimension_of(middle: Floats, farthest: Floats, k: int) -> float:
-    """Return the dimension of the surface that nodes lie on, from the distances of their neighbours.
+    """Return the dimension of the surface that nodes lie on, from squared distances to neighbours number k // 2 and k.
 
     In d dimensions twice the neighbours lie within a ball whose radius is larger by the d-th root of two.
 
-    Parameters
-    ----------
-    middle, farthest : ndarrays of shape (n,)
-        Squared distances to neighbours number k // 2 and k.
-    k : int
-
-    Examples
-    --------
     >>> square = np.random.default_rng(0).uniform(size=(1500, 2))
     >>> gaps = np.sort(((square[:, None] - square[None]) ** 2).sum(axis=2), axis=1)
     >>> round(dimension_of(gaps[:, 8], gaps[:, 16], 16), 1)
@@ -165,17 +157,9 @@ def _weights(starts: Any, ends: Any, shared: Any, k: int, mass: Any, reach: Any,
 
 
 class SNNEdges(NamedTuple):
-    """Which nodes are tied, and how many neighbours each two of them share.
+    """Which nodes are tied, and how many neighbours each two of them share, each node being in its own list.
 
-    Attributes
-    ----------
-    starts : ndarray of shape (n + 1,)
-        Where the edges of each node begin.
-    ends : ndarray
-        The node at the other end of each edge, ascending for each node.
-    shared : ndarray
-        How many nodes are in both lists, each node being in its own.
-    n_neighbours : int
+    The edges of a node begin at `starts`, in the order of the nodes at their other ends.
     """
 
     starts: NDArray[np.int64]
@@ -198,15 +182,7 @@ class SNNEdges(NamedTuple):
         spreads one unit over the masses in its neighbourhood, so that a thin bridge of nodes with few records weighs
         little however many nodes it has. And it weighs less if nodes lie denser at one end than at the other, by the
         ratio of the densities: sparse points around a dense cluster have their neighbours in it, but do not belong to
-        it.
-
-        Parameters
-        ----------
-        middle, farthest : ndarrays of shape (n,)
-            Squared distances to neighbours number k // 2 and k.
-        counts : ndarray of shape (n,)
-        dimension : float
-            Of :func:`dimension_of`.
+        it. Distances and dimension are as for :func:`dimension_of`.
         """
         n, k = len(counts), self.n_neighbours
         reach, power = np.ones(n), 0

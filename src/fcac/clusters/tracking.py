@@ -57,15 +57,9 @@ class Change(NamedTuple):
 
 
 class Move(NamedTuple):
-    """How far a cluster that lives on has moved in a round.
+    """How far a cluster that lives on has moved in a round, between its centres before and after.
 
-    Attributes
-    ----------
-    round : int
-    cluster : int
-    moved : float
-        Distance between its centres before and after, in spreads: 1 is the root mean square distance of its nodes from
-        its centre before. All distances are in the scaled features in which clusters were found before.
+    1 is the root mean square distance of its nodes from its centre before, in the scaled features of that time.
     """
 
     round: int
@@ -104,35 +98,12 @@ class Extent(NamedTuple):
 def match_clusters(
     labels: Integers, counts: Floats, origin: Integers, mass_before: dict[int, float], next_id: int, round_: int
 ) -> tuple[Integers, list[Change], int]:
-    """Give the clusters of this round lasting ids, and tell what happened.
+    """Give the clusters of this round lasting ids, and tell what happened; `next_id` was never given.
 
     An old cluster and a new one are the same if they share most of the records of one of them; where several claim a
-    name, the pairing with the most shared records wins. Clusters that are new get their ids by size, the largest first,
-    so that after a first fit cluster 0 is the largest.
+    name, the pairing with the most shared records wins. `origin` is the old cluster of each node, -1 in new territory.
+    Clusters that are new get their ids by size, the largest first, so that after a first fit cluster 0 is the largest.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n,)
-        Cluster of each node, 0 to K - 1.
-    counts : ndarray of shape (n,)
-    origin : ndarray of shape (n,)
-        Id of the old cluster each node belonged to or lies in; -1 for nodes in new territory.
-    mass_before : dict of int to float
-        Records of each old cluster.
-    next_id : int
-        First id never given.
-    round_ : int
-
-    Returns
-    -------
-    ids : ndarray of shape (K,)
-        Lasting id of each cluster.
-    changes : list of Change
-    next_id : int
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> ids, changes, _ = match_clusters(
     ...     np.array([0, 0, 1]), np.array([5.0, 4.0, 7.0]), np.array([0, 1, -1]), {0: 5.0, 1: 4.0}, 2, 1
     ... )

@@ -20,7 +20,7 @@ import numpy as np
 from fcac import persistence
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import Policy, PolicyRefusal, described
-from fcac.deployment.settings import SiteSettings
+from fcac.deployment.settings import SiteSettings, schema_digest
 from fcac.deployment.site_agent import LOCK_SECONDS, write_log
 from fcac.privacy.account import Receipt
 from fcac.privacy.agreement import Prices, check_agreed, open_columns, prices
@@ -39,11 +39,6 @@ FOLDER = "agreement"
 _MOST_BINS = 1024
 
 
-def digest(schema: Schema) -> str:
-    """Return a name for exactly this schema, however its file is laid out."""
-    return hashlib.sha256(schema.to_toml().encode()).hexdigest()
-
-
 def agreement_receipts(state: Path) -> list[Receipt]:
     """Return receipts for the answers that a site has given in agreements."""
     folder = state / FOLDER
@@ -53,12 +48,7 @@ def agreement_receipts(state: Path) -> list[Receipt]:
 class AgreementAgent:
     """Answers the questions of an agreement for one site.
 
-    Parameters
-    ----------
-    settings : SiteSettings
-        Its `agree` is the epsilon that the operator allows for one agreement; None: the site takes no part.
-    sampler : Sampler, optional
-        None means OpenDP's exact discrete Gaussian.
+    The `agree` of its settings is the epsilon that the operator allows for one; None: the site takes no part.
     """
 
     def __init__(self, settings: SiteSettings, sampler: Sampler | None = None) -> None:
@@ -68,13 +58,7 @@ class AgreementAgent:
         self.sampler: Sampler = OpenDPSampler() if sampler is None else sampler
 
     def answer(self, request: bytes) -> bytes:
-        """Return the bytes of the site's answer; empty for an agreed schema, which is taken over.
-
-        Parameters
-        ----------
-        request : bytes
-            As written by :class:`fcac.deployment.agreement_hub.AgreementHub`.
-        """
+        """Return the bytes of the site's answer to a request; empty for an agreed schema, which is taken over."""
         asked = _read_request(request)
         self.state.mkdir(parents=True, exist_ok=True)
         with persistence.locked(self.state / "lock", LOCK_SECONDS):
@@ -106,7 +90,7 @@ class AgreementAgent:
         stage, epsilon = asked["stage"], self.settings.agree
         if epsilon is None:
             raise PolicyRefusal("the hub asks for an agreement, and this site was started without --agree", "data")
-        if asked["of"] != digest(self.schema):
+        if asked["of"] != schema_digest(self.schema):
             raise PolicyRefusal("the hub asks for an agreement on another schema than this site's", "data")
         path = self._path(asked["of"], f"{stage}.fcac")
         if path.exists():
@@ -165,14 +149,14 @@ class AgreementAgent:
 
     def _take_schema(self, asked: dict[str, Any]) -> None:
         agreed, before = Schema.from_toml(asked["schema"]), self.schema
-        if digest(agreed) == digest(before):
+        if schema_digest(agreed) == schema_digest(before):
             # the bundle was still at the hub, which has put the schema into it
             if not self._path(asked["of"], "before.toml").exists():
                 return
             before = Schema.load(self._path(asked["of"], "before.toml"))
         if self.settings.agree is None:
             raise PolicyRefusal("the hub sends an agreed schema, and this site was started without --agree", "data")
-        if asked["of"] != digest(before):
+        if asked["of"] != schema_digest(before):
             raise PolicyRefusal("the hub sends a schema that does not come from this site's", "data")
         check_agreed(before, agreed)
         if self.settings.private:

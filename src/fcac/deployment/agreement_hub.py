@@ -16,8 +16,8 @@ import numpy as np
 from fcac import persistence
 from fcac._text import counted
 from fcac._typing import Floats
-from fcac.deployment.agreement_agent import digest
 from fcac.deployment.hub import Hub
+from fcac.deployment.settings import schema_digest
 from fcac.exceptions import SchemaError
 from fcac.privacy.agreement import SCALINGS, agreed_schema, fine_edges, open_columns
 from fcac.privacy.agreement_counts import COARSE, NoisedCounts
@@ -32,17 +32,8 @@ _MOST_BYTES = 2_000_000
 
 
 class AgreementHub:
-    """An agreement as far as it has got.
-
-    Parameters
-    ----------
-    root : Path
-        Directory of the federation.
-    hub : Hub
-    levels : bool
-        Agree on the levels of categories, too.
-    scaling : str
-        Scaling of the columns that are agreed on: "standard", "range" or "none".
+    """An agreement as far as it has got; with `levels`, on those of categories too, with this
+    scaling of its columns.
     """
 
     def __init__(self, root: Path, hub: Hub, levels: bool = True, scaling: str = "standard") -> None:
@@ -79,12 +70,12 @@ class AgreementHub:
 
     def request(self) -> bytes:
         """Return the question of the present stage; the same for every site."""
-        asked: dict[str, Any] = {"stage": self.stage, "of": digest(self.before), "levels": self.levels}
+        asked: dict[str, Any] = {"stage": self.stage, "of": schema_digest(self.before), "levels": self.levels}
         if self.stage == "fine":
             asked["edges"] = json.loads((self.folder / "edges.json").read_text("utf-8"))
         elif self.stage == "done":
             schema = (self.folder / "agreed.toml").read_text("utf-8")
-            asked = {"stage": "schema", "of": digest(self.before), "schema": schema}
+            asked = {"stage": "schema", "of": schema_digest(self.before), "schema": schema}
         return json.dumps(asked).encode()
 
     def missing(self) -> list[str]:

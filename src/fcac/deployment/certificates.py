@@ -1,12 +1,14 @@
-"""Certificates and keys: a private certificate authority, the server's certificate, and a key pair for each site.
+"""Certificates and keys: a private certificate authority, the server's certificate, and one for each site's own key.
 
 All keys are elliptic-curve keys (P-384). Private keys are written with mode 0600 and never leave the directory for
-which they are made, except a site's own key, which is in the site's bundle.
+which they are made, except a site's key that was made at the hub, which is in the site's bundle.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime
+import hashlib
 import ipaddress
 import os
 from pathlib import Path
@@ -16,14 +18,14 @@ from fcac import persistence
 
 CA_DAYS = 3650
 SERVER_DAYS = 825
+SITE_DAYS = 825
+# Certificates are valid from a day before they are made: clocks may differ.
+_TOLERANCE = datetime.timedelta(days=1)
 
 
 def split_address(address: str) -> tuple[str, int]:
     """Return host and port of ``host:port``.
 
-    Examples
-    --------
-    >>> from fcac.deployment.certificates import split_address
     >>> split_address("hub.example:8443"), split_address("[::1]:8443")
     (('hub.example', 8443), ('::1', 8443))
     """
@@ -42,7 +44,7 @@ def is_loopback(host: str) -> bool:
 
 
 def make_authority(directory: Path, name: str, days: int = CA_DAYS) -> None:
-    """Write ``ca.key`` and ``ca.crt``: the authority that signs only the server's certificate."""
+    """Write ``ca.key`` and ``ca.crt``: the authority that signs the certificates of the server and of the sites."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
@@ -62,102 +64,152 @@ def make_authority(directory: Path, name: str, days: int = CA_DAYS) -> None:
 def make_server_certificate(
     authority: Path, directory: Path, hosts: list[str], days: float = SERVER_DAYS, start: float = 0.0
 ) -> None:
-    """Write ``server.key`` and ``server.crt``, valid for these hosts (names or addresses).
+    """Write ``server.key`` and ``server.crt``, valid for these hosts (names or addresses), signed by the authority.
 
-    Parameters
-    ----------
-    authority : Path
-        Directory of ``ca.key`` and ``ca.crt``.
-    directory : Path
-    hosts : list of str
-        The part of the address before the colon; each becomes a subject alternative name.
-    days : float
-    start : float
-        Days from now at which it becomes valid; negative for the past.
+    Each host, the part of the address before the colon, becomes a subject alternative name. `start` is in days from
+    now, negative for the past.
     """
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    signer: Any = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), password=None)
-    issuer = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
     key = _new_key()
-    certificate = (
-        _certificate(_name(hosts[0]), issuer.subject, key.public_key(), days, start)
-        .add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        .sign(signer, hashes.SHA384())
-    )
+    names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
+    certificate = _signed(authority, hosts[0], key.public_key(), ExtendedKeyUsageOID.SERVER_AUTH, days, start, names)
     write_private(directory / "server.key", _key_pem(key))
-    persistence.write_atomic(directory / "server.crt", _certificate_pem(certificate))
+    persistence.write_atomic(directory / "server.crt", certificate)
 
 
-def server_certificate_ends(path: Path) -> datetime.datetime:
+def make_key(path: Path, name: str) -> str:
+    """Write a private key unless there is one, and return a request to certify it (PEM)."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    if path.exists():
+        key: Any = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    else:
+        key = _new_key()
+        write_private(path, _key_pem(key))
+    request = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA384())
+    text: bytes = request.public_bytes(serialization.Encoding.PEM)
+    return text.decode("ascii")
+
+
+def request_fingerprint(request: str) -> str:
+    """Return the fingerprint of the key in a request; ValueError unless it is a P-384 key whose owner has signed it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        found = x509.load_pem_x509_csr(request.encode("ascii"))
+        key = found.public_key()
+        sound = (
+            found.is_signature_valid and isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name == "secp384r1"
+        )
+    except Exception:
+        # whatever a stranger has sent, it is no request
+        sound = False
+    if not sound:
+        raise ValueError("the key is not of the expected kind")
+    return _fingerprint(key)
+
+
+def sign_site(authority: Path, site: str, request: str, days: float = SITE_DAYS) -> str:
+    """Return a certificate (PEM) for the key in a request, under the name that the hub gives it."""
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    request_fingerprint(request)
+    key = x509.load_pem_x509_csr(request.encode("ascii")).public_key()
+    return _signed(authority, site, key, ExtendedKeyUsageOID.CLIENT_AUTH, days).decode("ascii")
+
+
+def key_fingerprint(der: bytes) -> str:
+    """Return the fingerprint of the key in a certificate (DER)."""
+    name = hashlib.sha256(der).digest()
+    if name not in _FINGERPRINTS:
+        from cryptography import x509
+
+        if len(_FINGERPRINTS) >= _MOST_FINGERPRINTS:
+            _FINGERPRINTS.clear()
+        _FINGERPRINTS[name] = _fingerprint(x509.load_der_x509_certificate(der).public_key())
+    return _FINGERPRINTS[name]
+
+
+# Only certificates of the own authority get here, again with every request.
+_FINGERPRINTS: dict[bytes, str] = {}
+_MOST_FINGERPRINTS = 10_000
+
+
+def _fingerprint(key: Any) -> str:
+    from cryptography.hazmat.primitives import serialization
+
+    data = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(data).hexdigest()
+
+
+def spoken(fingerprint: str) -> str:
+    """Return a fingerprint in groups that can be read aloud.
+
+    >>> spoken("00" * 32)
+    'AAAA AAAA AAAA AAAA AAAA'
+    """
+    text = base64.b32encode(bytes.fromhex(fingerprint)).decode()[:20]
+    return " ".join(text[i : i + 4] for i in range(0, 20, 4))
+
+
+def ends(path: Path) -> datetime.datetime:
     """Return when a certificate expires."""
     from cryptography import x509
 
-    ends: datetime.datetime = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
-    return ends
+    end: datetime.datetime = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    return end
 
 
-def make_site_key(path: Path) -> str:
-    """Write a site's private key (OpenSSH format) and return its public key as one line of text."""
-    from cryptography.hazmat.primitives import serialization
+def is_issued_by(path: Path, authority: Path) -> bool:
+    """Return whether a certificate was signed by this authority."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
 
-    key = _new_key()
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    try:
+        issuer = x509.load_pem_x509_certificate(authority.read_bytes())
+        x509.load_pem_x509_certificate(path.read_bytes()).verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _signed(
+    authority: Path, name: str, key: Any, usage: Any, days: float, start: float = 0.0, names: Any = None
+) -> bytes:
+    """Return a certificate (PEM) signed by the authority."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    try:
+        signer: Any = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), password=None)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{authority / 'ca.key'} is missing: it signs certificates; bring it back for a while"
+        ) from None
+    issuer = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
+    builder = (
+        _certificate(_name(name), issuer.subject, key, days, start)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
-    public: bytes = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    write_private(path, private)
-    return public.decode()
-
-
-def public_der(line: str) -> bytes:
-    """Return a public key, given as OpenSSH text, in DER, the form in which keys are compared; b"" if it is invalid."""
-    from cryptography.hazmat.primitives import serialization
-
-    try:
-        return _public_bytes(serialization.load_ssh_public_key(line.encode()))
-    except ValueError:
-        return b""
-
-
-def pem_der(pem: bytes) -> bytes:
-    """Return a public key, given in PEM (as stored by Flower), in the form of :func:`public_der`."""
-    from cryptography.hazmat.primitives import serialization
-
-    try:
-        return _public_bytes(serialization.load_pem_public_key(pem))
-    except ValueError:
-        return b"not a key"
-
-
-def public_pem(line: str) -> bytes:
-    """Return a public key, given as OpenSSH text, in PEM."""
-    from cryptography.hazmat.primitives import serialization
-
-    key = serialization.load_ssh_public_key(line.encode())
-    data: bytes = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return data
-
-
-def _public_bytes(key: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    data: bytes = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return data
+    if names is not None:
+        builder = builder.add_extension(names, critical=False)
+    return _certificate_pem(builder.sign(signer, hashes.SHA384()))
 
 
 def _new_key() -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
-        raise ImportError("certificates and keys need the extra: pip install 'fcac[flower]'") from None
+        raise ImportError("certificates and keys need the extra: pip install 'fcac[federation]'") from None
     return ec.generate_private_key(ec.SECP384R1())
 
 
@@ -171,16 +223,15 @@ def _name(text: str) -> Any:
 def _certificate(subject: Any, issuer: Any, key: Any, days: float, start: float = 0.0) -> Any:
     from cryptography import x509
 
-    # five minutes of tolerance for clocks that differ
-    begin = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=start) - datetime.timedelta(minutes=5)
+    begin = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=start)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + datetime.timedelta(days=days, minutes=5))
+        .not_valid_before(begin - _TOLERANCE)
+        .not_valid_after(begin + datetime.timedelta(days=days))
     )
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from fcac._sites import in_reading_order
 from fcac._text import plain
-from fcac.clusters.tracking import Change
 from fcac.deployment import certificates, presence
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import STATE, FederationSettings
@@ -44,21 +43,15 @@ WORDS = {
 
 
 def facts(root: Path) -> dict[str, Any]:
-    """Return the state of a federation as values for JSON.
-
-    Parameters
-    ----------
-    root : Path
-        Directory of the federation.
-    """
+    """Return the state of a federation as values for JSON."""
     settings = FederationSettings.load(root)
     hub = Hub(root / STATE, settings)
     journal, summary, closed = hub.journal(), hub.summary(), hub.store.closed
     return {
         "name": plain(settings.name, 100),
         "address": settings.address,
-        "protection": "none" if settings.insecure else "TLS and keys",
-        "certificate_until": None if settings.insecure else _certificate(root),
+        "protection": "TLS and certificates",
+        "certificate_until": _certificate(root),
         "rounds_closed": closed,
         "arrived": hub.arrived(),
         "missing": hub.missing(),
@@ -121,23 +114,16 @@ def _privacy(statement: Any) -> dict[str, Any]:
 
 
 def _certificate(root: Path) -> str:
-    return certificates.server_certificate_ends(root / "server" / "server.crt").date().isoformat()
+    return certificates.ends(root / "server" / "server.crt").date().isoformat()
 
 
 def _lineage(hub: Hub) -> list[dict[str, Any]]:
     with hub.store.reading() as connection:
-        rows = connection.execute("SELECT * FROM lineage ORDER BY 1").fetchall()
-    changes = [Change.from_json(json.loads(value)) for _, value in rows]
-    return [
-        {
-            "round": change.round,
-            "kind": change.kind,
-            "cluster": change.cluster,
-            "others": list(change.others),
-            "rows": round(change.mass_after),
-        }
-        for change in changes[-_LATEST_EVENTS:]
-    ]
+        query = "SELECT change FROM lineage ORDER BY position DESC LIMIT ?"
+        rows = connection.execute(query, (_LATEST_EVENTS,)).fetchall()
+    names = ("round", "kind", "cluster", "others", "before", "rows")
+    changes = [dict(zip(names, json.loads(value), strict=True)) for (value,) in rows]
+    return [{**change, "rows": round(change["rows"])} for change in changes[::-1]]
 
 
 def _event(entry: dict[str, Any]) -> dict[str, Any]:

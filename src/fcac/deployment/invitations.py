@@ -1,25 +1,26 @@
 """Sites join with a key of their own: the hub invites, the site makes its key, and both compare a fingerprint aloud.
 
-1. The hub's operator invites a site (:func:`invite`) and passes on one line of text: where the hub is, by which
-   fingerprint its certificate authority is recognised, and a token that is good once.
-2. The site makes a key pair. Only the public half travels, with the token (:func:`join` there, :func:`ask` here); the
-   site gets the schema and the authority's certificate.
+1. The hub's operator invites a site (:func:`invite`) and passes on one line of text: where sites join, by which
+   fingerprint the hub's certificate authority is recognised, and a token that is good for one key.
+2. The site makes a key. Only a request to certify it travels, with the token (:func:`join` there, :func:`ask` here);
+   the site gets the schema and the authority's certificate.
 3. Both operators read the fingerprint of the site's key to each other; if they agree, the hub's accepts it
-   (:func:`accept`). Until then the key opens nothing.
+   (:func:`accept`), and its authority signs the request. The site fetches its certificate when it starts
+   (:func:`fetch_certificate`). Until then the key opens nothing.
 
 The invitation is confidential, but not for long: whoever steals it can only ask, under a fingerprint that will differ.
 """
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import hashlib
 import hmac
-import http.client
 import json
 import re
 import secrets
 import ssl
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,15 +29,16 @@ from fcac import persistence
 from fcac._text import plain
 from fcac.deployment import certificates, study
 from fcac.deployment.settings import FederationSettings, check_site_name
+from fcac.tables.schema import Schema
 
 _FILE = "invitations.json"
 _SECONDS = 30.0
 _MOST_ANSWER = 1_000_000
-_KEY = re.compile(r"ecdsa-sha2-nistp384 [A-Za-z0-9+/]{100,300}={0,2}")
+_INVITATION_FILE = "invitation"
 
 
 class Invitation(NamedTuple):
-    """What a site needs to ask: the hub's address, the site's name, the authority's fingerprint, and a token."""
+    """What a site needs to ask: where to join, the site's name, the authority's fingerprint, and a token."""
 
     address: str
     site: str
@@ -44,33 +46,19 @@ class Invitation(NamedTuple):
     token: str
 
     def __str__(self) -> str:
-        return f"fcac-invitation/1/{self.address}/{self.site}/{self.authority}/{self.token}"
+        return f"fcac-invitation/2/{self.address}/{self.site}/{self.authority}/{self.token}"
 
     @classmethod
     def parse(cls, text: str) -> Invitation:
         """Read an invitation; raise ``ValueError`` for anything else."""
         parts = text.strip().split("/")
-        if len(parts) != 6 or parts[:2] != ["fcac-invitation", "1"]:
-            raise ValueError("this is not an invitation: one is a single line that begins with fcac-invitation/1/")
+        if len(parts) != 6 or parts[:2] != ["fcac-invitation", "2"]:
+            raise ValueError("this is not an invitation: one is a single line that begins with fcac-invitation/2/")
         certificates.split_address(parts[2])
         check_site_name(parts[3])
         if not re.fullmatch(r"[0-9a-f]{64}", parts[4]) or not re.fullmatch(r"[A-Za-z0-9_-]{20,60}", parts[5]):
             raise ValueError("this invitation is damaged: copy the whole line")
         return cls(*parts[2:])
-
-
-def fingerprint(public: str) -> str:
-    """Return the fingerprint of a public key in groups that can be read aloud.
-
-    Examples
-    --------
-    >>> from fcac.deployment.invitations import fingerprint
-    >>> fingerprint("ecdsa-sha2-nistp384 AAAA")
-    'OCPI BSEE Q6RE CHQ6 4TP3'
-    """
-    digest = hashlib.sha256(base64.b64decode(public.split()[1])).digest()
-    text = base64.b32encode(digest).decode()[:20]
-    return " ".join(text[i : i + 4] for i in range(0, 20, 4))
 
 
 def authority_fingerprint(root: Path) -> str:
@@ -86,8 +74,6 @@ def invite(root: Path, site: str, hours: float = 72.0) -> Invitation:
     """Invite a site; an earlier invitation of the same site is no longer valid."""
     check_site_name(site)
     settings = FederationSettings.load(root)
-    if settings.insecure:
-        raise ValueError("this federation uses no keys: there is nothing to join with")
     if settings.summing is not None:
         raise ValueError("with secure aggregation sites have keys for summing, which 'init' and 'add' make: use 'add'")
     member = settings.members.get(site)
@@ -96,13 +82,14 @@ def invite(root: Path, site: str, hours: float = 72.0) -> Invitation:
     token = secrets.token_urlsafe(24)
     expires = datetime.now(UTC) + timedelta(hours=hours)
     with _changing(root) as book:
-        book[site] = {"token": _hash(token), "expires": expires.isoformat(timespec="seconds"), "key": ""}
+        book[site] = {"token": _hash(token), "expires": expires.isoformat(timespec="seconds"), "request": ""}
     study.note(root, "invited", site=site)
-    return Invitation(settings.address, site, authority_fingerprint(root), token)
+    host = settings.address.rpartition(":")[0]
+    return Invitation(f"{host}:{settings.join_port}", site, authority_fingerprint(root), token)
 
 
 def ask(root: Path, request: Any) -> dict[str, str]:
-    """Answer a site that asks to join; return the files of its bundle, without a key.
+    """Answer a site that asks to join; return the files of its bundle, and its certificate once it was accepted.
 
     A token is good for one key. The same key may ask again, should the answer have been lost.
 
@@ -114,38 +101,53 @@ def ask(root: Path, request: Any) -> dict[str, str]:
     wrong = ValueError("this invitation is not valid: it is unknown, used or too old")
     if not isinstance(request, dict):
         raise wrong
-    site, token, key = (request.get(name) for name in ("site", "token", "key"))
-    if not isinstance(site, str) or not isinstance(token, str) or not isinstance(key, str):
+    site, token, wanted = (request.get(name) for name in ("site", "token", "request"))
+    if not isinstance(site, str) or not isinstance(token, str) or not isinstance(wanted, str):
         raise wrong
-    if not _KEY.fullmatch(key) or not certificates.public_der(key):
-        raise ValueError("the key is not of the expected kind")
+    # nothing is locked, parsed or written for those who have no token
+    known = _read(root).get(site)
+    if known is None or not hmac.compare_digest(known["token"], _hash(token)):
+        raise wrong
+    key = certificates.request_fingerprint(wanted)
     with _changing(root) as book:
         entry = book.get(site)
         if entry is None or not hmac.compare_digest(entry["token"], _hash(token)):
             raise wrong
-        if entry["key"] not in ("", key) or datetime.fromisoformat(entry["expires"]) < datetime.now(UTC):
+        if entry["request"] and certificates.request_fingerprint(entry["request"]) != key:
             raise wrong
-        fresh = not entry["key"]
-        entry["key"] = key
+        if datetime.fromisoformat(entry["expires"]) < datetime.now(UTC):
+            raise wrong
+        fresh = not entry["request"]
+        entry["request"] = entry["request"] or wanted
+        certificate = entry.get("certificate", "")
     if fresh:
-        study.note(root, "asks to join", site=site, fingerprint=fingerprint(key))
-    return study.bundle_files(root, site)
+        study.note(root, "asks to join", site=site, fingerprint=certificates.spoken(key))
+    files = study.bundle_files(root, site)
+    return {**files, study.CERTIFICATE_FILE: certificate} if certificate else files
 
 
 def waiting(root: Path) -> dict[str, str]:
     """Return the sites that have asked to join, with the fingerprints of their keys."""
-    return {site: fingerprint(entry["key"]) for site, entry in _read(root).items() if entry["key"]}
+    asked = {site: entry["request"] for site, entry in _read(root).items() if not entry.get("certificate")}
+    return {site: _spoken(request) for site, request in asked.items() if request}
 
 
 def accept(root: Path, site: str) -> str:
     """Let a site that has asked take part; return the fingerprint of its key."""
     with _changing(root) as book:
         entry = book.get(site)
-        if entry is None or not entry["key"]:
+        if entry is None or not entry["request"] or entry.get("certificate"):
             raise ValueError(f"site {site} has not asked to join: invite it, and let it run 'fcac federation join'")
-        study.admit(root, site, entry["key"])
-        del book[site]
-    return fingerprint(entry["key"])
+        entry["certificate"] = certificates.sign_site(root / "ca", site, entry["request"])
+        study.admit(root, site, certificates.request_fingerprint(entry["request"]))
+        now = datetime.now(UTC)
+        for name in [name for name, one in book.items() if datetime.fromisoformat(one["expires"]) < now]:
+            del book[name]
+    return _spoken(entry["request"])
+
+
+def _spoken(request: str) -> str:
+    return certificates.spoken(certificates.request_fingerprint(request))
 
 
 def _hash(token: str) -> str:
@@ -184,7 +186,7 @@ class _changing:
 
 
 def join(invitation: Invitation, folder: Path) -> str:
-    """Make a key here, ask the hub to accept its public half, and write the bundle; return the key's fingerprint.
+    """Make a key here, ask the hub to certify it, and write the bundle; return the key's fingerprint.
 
     Parameters
     ----------
@@ -194,30 +196,63 @@ def join(invitation: Invitation, folder: Path) -> str:
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
-    private = folder / study.KEY_FILE
-    public_path = folder / f"{study.KEY_FILE}.pub"
-    if not private.exists() or not public_path.exists():
-        public_path.write_text(certificates.make_site_key(private) + "\n", "utf-8")
-    public = public_path.read_text("utf-8").strip()
+    request = certificates.make_key(folder / study.KEY_FILE, invitation.site)
+    certificates.write_private(folder / _INVITATION_FILE, f"{invitation}\n".encode())
+    _ask_hub(invitation, folder, request)
+    return _spoken(request)
+
+
+def fetch_certificate(folder: Path) -> bool:
+    """Fetch the site's certificate, and the study's present schema; return False if the site is not accepted yet."""
+    path = folder / _INVITATION_FILE
+    if not path.exists():
+        raise ValueError(f"the bundle {folder} has no {study.CERTIFICATE_FILE}: has the site been revoked?")
+    invitation = Invitation.parse(path.read_text("utf-8"))
+    request = certificates.make_key(folder / study.KEY_FILE, invitation.site)
+    certificate = _ask_hub(invitation, folder, request)
+    if not certificate:
+        return False
+    persistence.write_atomic(folder / study.CERTIFICATE_FILE, certificate.encode("ascii"))
+    path.unlink()
+    return True
+
+
+def write_bundle(folder: Path, files: Any, site: str) -> None:
+    """Write the files of a bundle that came from the hub, after checking them."""
+    with tempfile.TemporaryDirectory(dir=folder) as draft:
+        for name in (study.BUNDLE_FILE, "schema.toml", "ca.crt"):
+            text = files.get(name) if isinstance(files, dict) else None
+            if not isinstance(text, str):
+                raise ValueError("the hub has not sent a complete bundle")
+            (Path(draft) / name).write_text(text, "utf-8")
+        if study.read_bundle(draft)["site"] != site:
+            raise ValueError("the hub has sent the bundle of another site")
+        Schema.load(Path(draft) / "schema.toml")
+        for name in ("ca.crt", "schema.toml", study.BUNDLE_FILE):
+            persistence.write_atomic(folder / name, (Path(draft) / name).read_bytes())
+
+
+def _ask_hub(invitation: Invitation, folder: Path, request: str) -> str:
+    """Ask at the hub's open port, and write what it sends; return the certificate, empty if there is none yet."""
     authority = _fetch_authority(invitation)
-    body = {"site": invitation.site, "token": invitation.token, "key": public}
-    files = _post(invitation.address, authority, body)
-    (folder / "ca.crt").write_text(authority, "ascii")
-    for name in ("schema.toml", study.BUNDLE_FILE):
-        text = files.get(name)
-        if not isinstance(text, str):
-            raise ValueError("the hub has not sent a complete bundle")
-        (folder / name).write_text(text, "utf-8")
-    if study.read_bundle(folder)["site"] != invitation.site:
-        raise ValueError("the hub has sent the bundle of another site")
-    return fingerprint(public)
+    body = {"site": invitation.site, "token": invitation.token, "request": request}
+    files = asyncio.run(_talk(invitation.address, ssl.create_default_context(cadata=authority), body))
+    try:
+        answer = json.loads(files[1])
+    except ValueError:
+        answer = None
+    if files[0] != 200 or not isinstance(answer, dict):
+        said = plain(str(answer.get("detail", ""))) if isinstance(answer, dict) else ""
+        raise ValueError(f"the hub does not let this site join: {said or f'status {files[0]}'}")
+    write_bundle(folder, answer | {"ca.crt": authority}, invitation.site)
+    return str(answer.get(study.CERTIFICATE_FILE, ""))
 
 
 def _fetch_authority(invitation: Invitation) -> str:
     """Return the authority's certificate, recognised by its fingerprint: the way there need not be trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    status, data = _talk(invitation.address, context, "GET", b"")
+    status, data = asyncio.run(_talk(invitation.address, context, None))
     pem = data.decode("ascii", "replace")
     try:
         found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest() if status == 200 else ""
@@ -228,27 +263,21 @@ def _fetch_authority(invitation: Invitation) -> str:
     return pem
 
 
-def _post(address: str, authority: str, body: dict[str, str]) -> dict[str, Any]:
-    context = ssl.create_default_context(cadata=authority)
-    status, data = _talk(address, context, "POST", json.dumps(body).encode())
-    try:
-        answer = json.loads(data)
-    except ValueError:
-        answer = None
-    if status != 200 or not isinstance(answer, dict):
-        said = plain(str(answer.get("detail", ""))) if isinstance(answer, dict) else ""
-        raise ValueError(f"the hub does not let this site join: {said or f'status {status}'}")
-    return answer
+async def _talk(address: str, context: ssl.SSLContext, body: dict[str, str] | None) -> tuple[int, bytes]:
+    import aiohttp
 
-
-def _talk(address: str, context: ssl.SSLContext, method: str, body: bytes) -> tuple[int, bytes]:
-    host, port = certificates.split_address(address)
-    connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=context)
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
-        connection.request(method, "/v1/join", body, {"Content-Length": str(len(body))})
-        reply = connection.getresponse()
-        return reply.status, reply.read(_MOST_ANSWER)
-    except (OSError, http.client.HTTPException) as error:
-        raise ValueError(f"the hub at {address} cannot be reached: {plain(str(error))}") from None
-    finally:
-        connection.close()
+        # proxies of the environment are used
+        async with aiohttp.ClientSession(trust_env=True, timeout=timeout) as session:
+            method = "GET" if body is None else "POST"
+            async with session.request(method, f"https://{address}/join", json=body, ssl=context) as answer:
+                data = b""
+                async for piece in answer.content.iter_chunked(65_536):
+                    data += piece
+                    if len(data) > _MOST_ANSWER:
+                        raise ValueError(f"what answers at {address} sends more than a bundle")
+                return answer.status, data
+    except (OSError, TimeoutError, aiohttp.ClientError) as error:
+        said = plain(str(error)) or type(error).__name__
+        raise ValueError(f"the hub at {address} cannot be reached: {said}") from None

@@ -29,7 +29,7 @@ new_rows = {new_rows}   # a round with fewer new rows is refused; with --epsilon
 # how many rows are new
 
 [release]
-least_count = {least_count}   # rows that must stand behind a node that is sent
+least_count = {least_count}   # rows behind a node that is sent; without --epsilon this protects nobody
 secure_aggregation = "{secure_aggregation}"   # "required": only masked sums may leave this site
 
 [data]
@@ -43,14 +43,8 @@ tell_budget = {tell_budget}   # which part of the budget is left
 
 
 class PolicyRefusal(Exception):
-    """The site's policy does not allow what was asked.
-
-    Parameters
-    ----------
-    reason : str
-        For the site's own log.
-    code : {"pace", "budget", "data"}
-        What the hub may be told, if the policy allows that.
+    """The site's policy does not allow what was asked: the reason for its own log, and a code that
+    the hub may be told.
     """
 
     def __init__(self, reason: str, code: str) -> None:
@@ -151,19 +145,9 @@ class Policy:
     def check_request(
         self, round: int, expected: int, past: list[dict[str, Any]], epsilon: float | None, now: datetime | None = None
     ) -> None:
-        """Raise :class:`PolicyRefusal` unless a new round may be answered now.
+        """Raise :class:`PolicyRefusal` unless a new round, which would cost epsilon, may be answered now.
 
-        Parameters
-        ----------
-        round : int
-            The round asked for.
-        expected : int
-            The round after the newest that this site has answered.
-        past : list of dict
-            Entries of the site's audit log.
-        epsilon : float or None
-            What the round would cost.
-        now : datetime, optional
+        `expected` is the round after the newest that this site has answered; `past` are entries of its audit log.
         """
         if round > expected + AHEAD:
             raise PolicyRefusal(f"round {round} was asked for, but the next would be {expected}", "data")
@@ -225,9 +209,6 @@ AHEAD = 100
 def described(schema: Schema) -> list[str]:
     """Return the columns of a schema with their bounds, in plain words, one text each.
 
-    Examples
-    --------
-    >>> from fcac.deployment.policy import described
     >>> from fcac.tables.schema import Column, Schema
     >>> columns = [Column("age", min=0, max=120), Column("ward", min=0, max=9)]
     >>> described(Schema(columns, bounds_are_public=True))
@@ -243,9 +224,6 @@ def described(schema: Schema) -> list[str]:
 def seconds(text: str) -> float:
     """Return the seconds of an interval such as 30s, 15m, 6h or 1d.
 
-    Examples
-    --------
-    >>> from fcac.deployment.policy import seconds
     >>> seconds("15m"), seconds("0s")
     (900.0, 0.0)
     """

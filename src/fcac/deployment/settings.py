@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tomllib
@@ -78,9 +79,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Member:
-    """A site as known to the server: its public key and its status."""
+    """A site as known to the hub: the fingerprint of its key, and its status.
+
+    After a change of keys, the fingerprint `before` is accepted until the site has used its new key.
+    """
 
     key: str = ""
+    before: str = ""
     status: str = "active"
 
 
@@ -101,7 +106,7 @@ class FederationSettings:
     schema: Schema
     name: str = "federation"
     address: str = "127.0.0.1:18000"
-    insecure: bool = False
+    join_port: int = 18001
     server: str = "cae-fc"
     max_nodes: int | None = None
     min_rows: int = 1
@@ -136,7 +141,7 @@ class FederationSettings:
                 schema=Schema.load(Path(directory) / top["schema"]),
                 name=str(top["name"]),
                 address=str(top["address"]),
-                insecure=bool(top.get("insecure", False)),
+                join_port=int(top.get("join_port", 0)) or int(str(top["address"]).rpartition(":")[2]) + 1,
                 server=str(top.get("server", "cae-fc")),
                 max_nodes=given.get("condensing", {}).get("max_nodes"),
                 min_rows=given.get("condensing", {}).get("min_rows", 1),
@@ -195,7 +200,7 @@ class SiteSettings:
     max_nodes : int, optional
         Maximum number of nodes of a reservoir.
     min_rows : int
-        Minimum number of rows behind a node of a reservoir that is sent without privacy.
+        Minimum number of rows behind a node of a reservoir that is sent without noise. It protects nobody.
     forgetting : str
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
     summing_key : str
@@ -271,6 +276,11 @@ class SiteSettings:
 
             raise ValueError(f"{path}: {PARTS_ARE_GONE}")
         return cls(**stored)
+
+
+def schema_digest(schema: Schema) -> str:
+    """Return a name for exactly this schema, however its file is laid out."""
+    return hashlib.sha256(schema.to_toml().encode()).hexdigest()
 
 
 def outside_bounds(nodes: Any, bounds: Any, margin: float) -> bool:

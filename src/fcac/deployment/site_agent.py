@@ -1,6 +1,6 @@
 """How a site answers requests: it looks for new rows, contributes once per round and keeps what it has sent.
 
-Nothing here depends on Flower. Everything durable is in the site's state directory:
+Nothing here knows how messages travel. Everything durable is in the site's state directory:
 
 - ``site.fcac``: CA+ or released state and the newest round (written by :class:`fcac.federation.Site`);
 - ``cursor.json``: which rows have been used, after the newest round and after the one before;
@@ -30,8 +30,8 @@ from fcac import persistence
 from fcac._typing import Floats
 from fcac.codebook import Codebook
 from fcac.deployment.audit_log import AuditLog
-from fcac.deployment.policy import Policy
-from fcac.deployment.settings import SiteSettings
+from fcac.deployment.policy import Policy, PolicyRefusal
+from fcac.deployment.settings import SiteSettings, schema_digest
 from fcac.exceptions import LedgerError, PrivacyWarning
 from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
@@ -64,14 +64,7 @@ class NothingNew(Exception):
 
 
 class SiteAgent:
-    """Answers requests for one site, from its own settings.
-
-    Parameters
-    ----------
-    settings : SiteSettings
-    mechanism : optional
-        Overrides the mechanism of the settings; for tests.
-    """
+    """Answers requests for one site, from its own settings; tests may override their mechanism."""
 
     def __init__(self, settings: SiteSettings, mechanism: AnyMechanism | None = None) -> None:
         self.settings = settings
@@ -85,13 +78,8 @@ class SiteAgent:
     def contribute(self, round: int, have: int) -> bytes:
         """Return the bytes of this site's contribution.
 
-        Parameters
-        ----------
-        round : int
-            The round requested.
-        have : int
-            Newest round of this site that the server has. If the site has sent something newer that never arrived, and
-            there are no new rows, it is sent again: no contribution is lost.
+        `have` is the newest round of this site that the server has. If the site has sent something newer that never
+        arrived, and there are no new rows, it is sent again: no contribution is lost.
         """
         if self.settings.summing_key:
             raise ValueError("the sites of this study are summed: no site contributes on its own")
@@ -115,6 +103,15 @@ class SiteAgent:
                     return unsent
             self.policy.check_request(round, site.round + 1, self.audit.entries(), self.settings.epsilon)
             return self._learn_and_keep(site, round, have)
+
+    def check_schema(self, digest: str) -> None:
+        """Refuse, before anything is charged, a request that was made for another schema than this site's."""
+        if digest and digest != schema_digest(self.schema):
+            raise PolicyRefusal(
+                "the hub's schema is not this site's, so that its answer could not be used: start the site again to "
+                "look at the new one",
+                "data",
+            )
 
     def _unsent(self, site: Site, round: int, have: int) -> bytes | None:
         """Return a release that was paid for and never reached the hub; None if there is none.
@@ -174,11 +171,7 @@ class SiteAgent:
     def new_rows(self, round: int, closed: int) -> NewRows:
         """Find the rows of a summed round, and note which rows will have been used once the hub has closed it.
 
-        Parameters
-        ----------
-        round : int
-        closed : int
-            The last round that the hub has closed: rows of a later round were never summed and are found again.
+        Rows of a round later than the last that the hub has closed were never summed and are found again.
         """
         entries = self._cursors()
         done = max((int(number) for number in entries if int(number) <= closed), default=0)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     # `status` reads what is stored and needs nothing that learns
     from fcac.federation import Server
 
-FORMAT = 1
+FORMAT = 2
 _STATE_KIND = "hub state"
 _WAIT_SECONDS = 60.0
 
@@ -55,6 +55,13 @@ CREATE TABLE lineage (position INTEGER PRIMARY KEY, change TEXT NOT NULL);
 """
     + seen.TABLES
 )
+# letters: what is asked, once for all who are asked the same. A site has one message at a time, in the outbox until its
+# reply was dealt with. asked: reading of the machine's own steady clock; seconds: how long an answer is waited for.
+_OUTBOX = """
+CREATE TABLE letters (id TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE outbox (site TEXT PRIMARY KEY, letter TEXT NOT NULL, asked REAL NOT NULL, seconds REAL NOT NULL,
+    reply BLOB) WITHOUT ROWID;
+"""
 
 
 class StoreError(ValueError):
@@ -77,17 +84,9 @@ class Summary(NamedTuple):
 
 
 class HubStore:
-    """Keeps everything that a hub must not lose.
+    """Keeps everything that a hub must not lose, in a database that the first write creates.
 
-    Parameters
-    ----------
-    path : path-like
-        The database file; created at the first write.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from fcac.deployment.store import HubStore
+    >>> import tempfile
     >>> from fcac.federation import Contribution, Server
     >>> folder = tempfile.TemporaryDirectory()
     >>> store = HubStore(os.path.join(folder.name, "hub.db"))
@@ -174,18 +173,9 @@ class HubStore:
     def close_round(
         self, number: int, server: Server, accepted: Sequence[Contribution], digests: Mapping[str, str]
     ) -> None:
-        """Store what the server has absorbed, all or nothing.
+        """Store a round, all or nothing: what the server has absorbed after applying caps, and the server after that.
 
-        Parameters
-        ----------
-        number : int
-            The round being closed.
-        server : Server
-            The server after absorbing `accepted`.
-        accepted : sequence of Contribution
-            What the server absorbed, after applying caps.
-        digests : mapping of str to str
-            For every site, the digest of the bytes as sent.
+        For every site there is the digest of the bytes as sent.
         """
         state, summary = _pack_state(server), _summary(server)
         with self.changing() as connection:
@@ -198,20 +188,14 @@ class HubStore:
             _set_facts(connection, closed=str(number), summary=summary)
 
     def forget(self, site: str, server: Server) -> None:
-        """Remove a site, all or nothing.
-
-        Parameters
-        ----------
-        site : str
-        server : Server
-            The server after forgetting the site.
-        """
+        """Remove a site, all or nothing, and store the server after forgetting it."""
         log, states = server.log, _all_states(server)
         with self.changing() as connection:
             where = "(SELECT id FROM contributions WHERE site = ?)"
             connection.execute(f"DELETE FROM bodies WHERE id IN {where}", (site,))
             connection.execute("DELETE FROM contributions WHERE site = ?", (site,))
             connection.execute("DELETE FROM sites WHERE site = ?", (site,))
+            connection.execute("DELETE FROM outbox WHERE site = ?", (site,))
             connection.execute("DELETE FROM batches WHERE batch NOT IN (SELECT batch FROM contributions)")
             for table in ("states", "lineage"):
                 connection.execute(f"DELETE FROM {table}")
@@ -248,8 +232,7 @@ class HubStore:
         with self._plain_errors(), contextlib.closing(self._connect()) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                if not self._is_prepared(connection):
-                    _create(connection)
+                self._prepare(connection)
                 yield connection
                 self._commit(connection)
             except BaseException:
@@ -264,12 +247,14 @@ class HubStore:
         if self.path.exists():
             connection = self._connect()
             try:
-                if self._is_prepared(connection):
-                    return connection
+                if not self._is_prepared(connection):
+                    connection.execute("BEGIN IMMEDIATE")
+                    self._prepare(connection)
+                    connection.execute("COMMIT")
+                return connection
             except BaseException:
                 connection.close()
                 raise
-            connection.close()
         empty = self._connect(":memory:")
         _create(empty)
         return empty
@@ -289,10 +274,21 @@ class HubStore:
         return connection
 
     def _is_prepared(self, connection: sqlite3.Connection) -> bool:
+        return self._version(connection) == FORMAT
+
+    def _version(self, connection: sqlite3.Connection) -> int:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > FORMAT:
             raise StoreError(f"{self.path} has format {version}, but this fcac reads format {FORMAT}: upgrade fcac")
-        return bool(version)
+        return int(version)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Create what is missing."""
+        match self._version(connection):
+            case 0:
+                _create(connection)
+            case 1:
+                _run(connection, _OUTBOX)
 
     @contextlib.contextmanager
     def _plain_errors(self) -> Iterator[None]:
@@ -381,6 +377,11 @@ def _set_facts(connection: sqlite3.Connection, **facts: str) -> None:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    for statement in _TABLES.split(";")[:-1]:
+    _run(connection, _TABLES + _OUTBOX)
+
+
+def _run(connection: sqlite3.Connection, statements: str) -> None:
+    """Run statements inside the open transaction, which ``executescript`` would end."""
+    for statement in statements.split(";")[:-1]:
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {FORMAT}")

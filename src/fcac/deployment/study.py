@@ -5,7 +5,7 @@ The directory contains::
     federation.toml     settings, to be read and edited by people
     schema.toml         columns and bounds, the same for all sites
     ca/                 the private certificate authority (keep ca.key safe)
-    server/             certificate, Flower's database and settings
+    server/             the hub's certificate, invitations, the token for metrics
     state/              model, contributions, journal and report
     bundles/NAME/       what site NAME receives: schema, the authority's certificate, its own key, its settings
 """
@@ -17,20 +17,20 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fcac import persistence
 from fcac._text import plain
 from fcac.deployment import aggregated_study, certificates
 from fcac.deployment.hub import Hub
+from fcac.deployment.outbox import Outbox
 from fcac.deployment.settings import FEDERATION_FILE, STATE, FederationSettings, Summing, check_site_name
-from fcac.federation import Server, readouts
-from fcac.federation.condenser import AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.tables.schema import Schema
 from fcac.tables.text_encoder import fingerprints
 
 BUNDLE_FILE = "bundle.toml"
 KEY_FILE = "node.key"
+CERTIFICATE_FILE = "node.crt"
 
 _FEDERATION = """\
 # A federation of sites, created by `fcac federation init`; change the numbers as you see fit.
@@ -38,8 +38,8 @@ _FEDERATION = """\
 
 [federation]
 name = "{name}"
-address = "{address}"   # the address at which sites reach the server
-insecure = {insecure}   # true: no encryption and no keys; for a single machine only
+address = "{address}"   # the address at which sites reach the hub
+join_port = {join_port}   # the port of the same host at which sites ask to join
 schema = "schema.toml"
 server = "{server}"   # how clusters are read: communities, or cae-fc (the paper's)
 seed = {seed}
@@ -69,7 +69,7 @@ _BUNDLE = """\
 site = "{site}"
 federation = "{name}"
 address = "{address}"
-insecure = {insecure}
+join_port = {join_port}
 {condensing}{encoders}"""
 
 _ENCODER = """
@@ -100,8 +100,8 @@ def init(
     schema: str | Path,
     *,
     address: str = "127.0.0.1:18000",
+    join_port: int | None = None,
     name: str | None = None,
-    insecure: bool = False,
     server: str = "communities",
     max_nodes: int | None = None,
     min_rows: int = 3,
@@ -121,11 +121,11 @@ def init(
     sites : list of str
     schema : path-like
     address : str
-        ``host:port`` at which sites reach the server.
+        ``host:port`` at which sites reach the hub.
+    join_port : int, optional
+        Port at which sites ask to join; by default the next one.
     name : str, optional
         By default the name of the directory.
-    insecure : bool
-        No encryption and no keys; loopback addresses only.
     server : str
         "communities", or "cae-fc", the paper's.
     max_nodes : int, optional
@@ -149,9 +149,7 @@ def init(
         The directory.
     """
     root = Path(directory)
-    host, _ = certificates.split_address(address)
-    if insecure and not certificates.is_loopback(host):
-        raise ValueError(f"--insecure is only for this machine: {host} is not a loopback address")
+    port = join_port or certificates.split_address(address)[1] + 1
     if (root / FEDERATION_FILE).exists():
         raise ValueError(f"{root} already contains a federation: use 'add' for more sites, or another directory")
     if len(set(sites)) != len(sites):
@@ -161,24 +159,21 @@ def init(
     loaded = Schema.load(schema)
     if summing is not None:
         loaded.require_bounds()
-    Server(server, seed)
-    condenser = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting)
-    condensing = _in_words(_CONDENSING, condenser)
+    condensing = _condensing(server, seed, max_nodes, min_rows, forgetting)
     for folder in ("ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for secret in ("ca", "server", STATE, "bundles"):
         (root / secret).chmod(0o700)
     shutil.copyfile(schema, root / "schema.toml")
     label = name or root.resolve().name
-    if not insecure:
-        certificates.make_authority(root / "ca", label)
-        renew(root, address)
+    certificates.make_authority(root / "ca", label)
+    renew(root, address)
     text = _FEDERATION.format(
         name=_plain(label),
         address=address,
-        insecure=str(insecure).lower(),
+        join_port=port,
         server=server,
-        condensing=condensing,
+        condensing=_in_words(_CONDENSING, condensing),
         seed=seed,
         timeout=timeout,
         wait=wait,
@@ -186,10 +181,8 @@ def init(
     )
     if summing is not None:
         text += aggregated_study.federation_text(summing)
-    members = [
-        _member_text(site, _make_bundle(root, site, _plain(label), address, insecure, condenser, summing))
-        for site in sites
-    ]
+    facts = _Facts(_plain(label), address, port, condensing, summing)
+    members = [_member_text(site, _make_bundle(root, site, facts)) for site in sites]
     if summing is not None:
         keys = {site: aggregated_study.make_site_key(root / "bundles" / site) for site in sites}
         aggregated_study.write_roster(root, _plain(label), keys, summing, sites)
@@ -222,10 +215,8 @@ def add(root: Path, site: str) -> Path:
     if known is not None and known.status == "forgotten":
         _edit_member(root, site, {"status": "active"})
         return bundle
-    kind = readouts.find(settings.server).condenser
-    condenser = condenser_for(kind, settings.max_nodes, settings.min_rows, settings.forgetting)
     summing = settings.summing
-    public = _make_bundle(root, site, settings.name, settings.address, settings.insecure, condenser, summing)
+    public = _make_bundle(root, site, _facts(settings))
     if summing is not None:
         keys = {**aggregated_study.read_roster(root).keys, site: aggregated_study.make_site_key(bundle)}
         aggregated_study.write_roster(root, settings.name, keys, summing, [site])
@@ -234,7 +225,7 @@ def add(root: Path, site: str) -> Path:
         text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
         persistence.write_atomic(path, text.encode())
     else:
-        _edit_member(root, site, {"status": "active", "key": public})
+        _edit_member(root, site, {"status": "active", "key": public, "before": ""})
     _hub(root).note("added", site=site)
     return bundle
 
@@ -250,17 +241,37 @@ def admit(root: Path, site: str, public: str) -> None:
         text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(check_site_name(site), public)
         persistence.write_atomic(path, text.encode())
     else:
-        _edit_member(root, site, {"status": "active", "key": public})
+        _edit_member(root, site, {"status": "active", "key": public, "before": ""})
     note(root, "added", site=site)
+
+
+def renew_site(root: Path, site: str, request: str) -> str:
+    """Return a certificate for a new key of a site; its old key counts until the new one was used."""
+    key = certificates.request_fingerprint(request)
+    with persistence.locked(root / "server" / "members.lock"):
+        member = FederationSettings.load(root).members[site]
+        certificate = certificates.sign_site(root / "ca", site, request)
+        if key != member.key:
+            # should the answer be lost, the site asks again, with the key that it has in use
+            _edit_member(root, site, {"key": key, "before": member.before or member.key})
+            note(root, "new key", site=site, fingerprint=certificates.spoken(key))
+    return certificate
+
+
+def settle_key(root: Path, site: str) -> None:
+    """End the validity of a site's old key: the site has used its new one."""
+    with persistence.locked(root / "server" / "members.lock"):
+        _edit_member(root, site, {"before": ""})
 
 
 def bundle_files(root: Path, site: str) -> dict[str, str]:
     """Return the files of a site's bundle that hold no secret."""
-    settings = FederationSettings.load(root)
-    kind = readouts.find(settings.server).condenser
-    condenser = condenser_for(kind, settings.max_nodes, settings.min_rows, settings.forgetting)
-    text = _bundle_text(root, site, settings.name, settings.address, settings.insecure, condenser)
-    return {BUNDLE_FILE: text, "schema.toml": (root / "schema.toml").read_text("utf-8")}
+    text = _bundle_text(root, site, _facts(FederationSettings.load(root)))
+    return {
+        BUNDLE_FILE: text,
+        "schema.toml": (root / "schema.toml").read_text("utf-8"),
+        "ca.crt": (root / "ca" / "ca.crt").read_text("ascii"),
+    }
 
 
 def note(root: Path, event: str, **facts: Any) -> None:
@@ -268,55 +279,69 @@ def note(root: Path, event: str, **facts: Any) -> None:
     _hub(root).note(event, **facts)
 
 
-def _bundle_text(root: Path, site: str, name: str, address: str, insecure: bool, condenser: Condenser) -> str:
+class _Facts(NamedTuple):
+    """What all bundles of a study say alike."""
+
+    name: str
+    address: str
+    join_port: int
+    condensing: dict[str, Any]
+    summing: Summing | None
+
+
+def _facts(settings: FederationSettings) -> _Facts:
+    # CA+ has no settings and needs none
+    names = () if settings.max_nodes is None else ("max_nodes", "min_rows", "forgetting")
+    condensing = {name: getattr(settings, name) for name in names}
+    return _Facts(settings.name, settings.address, settings.join_port, condensing, settings.summing)
+
+
+def _bundle_text(root: Path, site: str, facts: _Facts) -> str:
     encoders = fingerprints(Schema.load(root / "schema.toml"))
-    return _BUNDLE.format(
+    text = _BUNDLE.format(
         site=site,
-        name=name,
-        address=address,
-        insecure=str(insecure).lower(),
-        condensing=_in_words(_BUNDLE_CONDENSING, condenser),
+        name=facts.name,
+        address=facts.address,
+        join_port=facts.join_port,
+        condensing=_in_words(_BUNDLE_CONDENSING, facts.condensing),
         encoders="".join(_ENCODER.format(**found) for found in encoders.values()),
     )
+    return text if facts.summing is None else text + aggregated_study.bundle_text(facts.summing)
 
 
-def _make_bundle(
-    root: Path,
-    site: str,
-    name: str,
-    address: str,
-    insecure: bool,
-    condenser: Condenser,
-    summing: Summing | None = None,
-) -> str:
-    """Write a site's bundle, with a new key if there are keys; return the public key."""
+def _make_bundle(root: Path, site: str, facts: _Facts) -> str:
+    """Write a site's bundle, with a new key and its certificate; return the key's fingerprint."""
     bundle = root / "bundles" / site
     if bundle.exists():
         shutil.rmtree(bundle)
     bundle.mkdir(mode=0o700)
     shutil.copyfile(root / "schema.toml", bundle / "schema.toml")
-    public = ""
-    if not insecure:
-        shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
-        public = certificates.make_site_key(bundle / KEY_FILE)
-        (bundle / f"{KEY_FILE}.pub").write_text(public + "\n", "utf-8")
-    text = _bundle_text(root, site, name, address, insecure, condenser)
-    if summing is not None:
-        text += aggregated_study.bundle_text(summing)
-    (bundle / BUNDLE_FILE).write_text(text, "utf-8")
-    return public
+    shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
+    request = certificates.make_key(bundle / KEY_FILE, site)
+    (bundle / CERTIFICATE_FILE).write_text(certificates.sign_site(root / "ca", site, request), "ascii")
+    (bundle / BUNDLE_FILE).write_text(_bundle_text(root, site, facts), "utf-8")
+    return certificates.request_fingerprint(request)
 
 
-def _in_words(template: str, condenser: Condenser) -> str:
-    """Return the section on condensing; CA+ has no settings and needs none."""
-    if not isinstance(condenser, ReservoirCondenser | AgingCondenser):
-        return ""
-    forgetting = condenser.forgetting if isinstance(condenser, AgingCondenser) else "none"
-    return template.format(max_nodes=condenser.max_nodes, min_rows=condenser.min_rows, forgetting=forgetting)
+def _condensing(server: str, seed: int, max_nodes: int | None, min_rows: int, forgetting: str) -> dict[str, Any]:
+    """Return the settings of condensing, after checking them; none for CA+."""
+    # the hub's service needs this module too, and nothing that learns
+    from fcac.federation import Server, readouts
+    from fcac.federation.condenser import AgingCondenser, ReservoirCondenser, condenser_for
+
+    Server(server, seed)
+    made = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting)
+    if not isinstance(made, AgingCondenser | ReservoirCondenser):
+        return {}
+    return {"max_nodes": made.max_nodes, "min_rows": made.min_rows, "forgetting": forgetting}
+
+
+def _in_words(template: str, condensing: dict[str, Any]) -> str:
+    return template.format(**condensing) if condensing else ""
 
 
 def _member_text(site: str, public: str) -> str:
-    return f'\n[sites.{site}]\nstatus = "active"\nkey = "{public}"\n'
+    return f'\n[sites.{site}]\nstatus = "active"\nkey = "{public}"\nbefore = ""\n'
 
 
 def forget(root: Path, site: str) -> bool:
@@ -344,7 +369,9 @@ def revoke(root: Path, site: str) -> str:
     _edit_member(root, site, {"status": "revoked"})
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / "bundles" / site)
-    _hub(root).note("revoked", site=site)
+    hub = _hub(root)
+    Outbox(hub.store).drop([site])
+    hub.note("revoked", site=site)
     return public
 
 
@@ -359,7 +386,7 @@ def read_bundle(bundle: str | Path) -> dict[str, Any]:
         certificates.split_address(str(facts["address"]))
         condensing = facts.get("condensing", {})
         allowed = {"condenser", "max_nodes", "min_rows", "forgetting"}
-        if not isinstance(facts["insecure"], bool) or not isinstance(condensing, dict) or set(condensing) - allowed:
+        if not isinstance(facts["join_port"], int) or not isinstance(condensing, dict) or set(condensing) - allowed:
             raise ValueError("it has settings that are not the hub's to make")
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path} cannot be used: {plain(str(error))}") from None

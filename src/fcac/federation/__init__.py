@@ -1,6 +1,6 @@
 """The federation core: sites turn rows into contributions, a server turns contributions into clusters.
 
-Nothing here knows how messages travel: the in-process engine and Flower call the same code with the same bytes.
+Nothing here knows how messages travel: the in-process engine and the hub call the same code with the same bytes.
 """
 
 from typing import TYPE_CHECKING

@@ -74,7 +74,8 @@ class ReservoirCondenser(Condenser):
     max_nodes : int, default=4000
         Most nodes a site holds and sends.
     min_rows : int, default=1
-        Fewest rows that a node which is sent may stand for. Above 1 no node is a single row; small clusters suffer.
+        Fewest rows that a node which is sent may stand for; small clusters suffer. It protects nobody: rows may be
+        one person's, and two totals, subtracted, show a single row.
     scale : {"auto", "none", "standard", "robust"}, default="auto"
         How columns are made comparable when a row looks for its node: as the server does.
     """

@@ -15,28 +15,12 @@ from fcac.nodes import Trail
 
 
 class InProcess(Engine):
-    """Lets every site that has new rows contribute.
+    """Lets every site that has new rows contribute, several at a time if `n_jobs` says so, with the same result.
 
-    Parameters
-    ----------
-    sites : dict of name to Site
-        New ones are added to it, if `new_site` is given.
-    data : mapping of name to rows, or iterable of (name, rows) or (name, rows, record ids)
-        A mapping gives each site its rows at once; an iterable brings them in pieces, several per site if need be, and
-        is read once.
-    new_site : callable, optional
-        Makes the site of a name that is not in `sites`; None: all must be there.
-    n_jobs : int, optional
-        Sites that work at the same time; None or -1: as many as there are processors. The result does not depend
-        on it.
-    progress : callable, optional
-        Called with the number of sites that have contributed.
-    record_ids : mapping of name to ids, optional
-        With a mapping of rows: the id of each row of each site; see :meth:`Site.contribute`.
-    weights : mapping of name to weights, optional
-        With a mapping of rows: how many rows each row stands for.
-    trails : mapping of name to Trail, optional
-        With a mapping of rows: take note of where each site's rows go; see :meth:`Site.nodes_of`.
+    A mapping gives each site its rows at once, with record ids, weights and trails of the same shape; an iterable of
+    (name, rows) or (name, rows, record ids) brings them in pieces, several per site if need be, and is read once.
+    `new_site` makes the site of a name that is not among the sites; None: all must be there. `progress` is called with
+    the number of sites that have contributed.
     """
 
     def __init__(

@@ -156,16 +156,9 @@ class ReadOut(ABC):
         """Return the distance of every row to every node."""
 
     def left_out_distance(self, rows: Floats, weights: Floats, site: SiteName) -> Floats:
-        """Return the distance of rows that a site has learned to their nearest node, as if they had not been learned.
+        """Return the distance of a site's rows to their nearest node, as if they had not been learned.
 
-        Here a row is left out of a node only if the node is this row and nothing else.
-
-        Parameters
-        ----------
-        rows : array of shape (n, d)
-        weights : array of shape (n,)
-            How often each of them came.
-        site : str or int
+        Here a row is left out of a node only if the node is this row, which came so many times, and nothing else.
         """
         nearest = np.empty(len(rows))
         for start in range(0, len(rows), 256):
@@ -265,14 +258,7 @@ class LatestNodes(CodebookReadOut):
 
     @abstractmethod
     def cluster(self, nodes: Floats, counts: Floats) -> Integers:
-        """Return a label for every node.
-
-        Parameters
-        ----------
-        nodes : array of shape (n, d)
-        counts : array of shape (n,)
-            Rows behind each node.
-        """
+        """Return a label for every node, given the rows behind each."""
 
     def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
         latest = dict(self._latest)

@@ -24,16 +24,7 @@ _REAL_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Material:
-    """Nodes of all sites as known at one moment.
-
-    Attributes
-    ----------
-    nodes : array of shape (n, d)
-    counts : array of shape (n,)
-    site : array of shape (n,)
-        Position in `sites` of each node's site.
-    sites : list of site names
-    """
+    """Nodes of all sites as known at one moment; `site` is the position in `sites` of each node's site."""
 
     nodes: Floats
     counts: Integers

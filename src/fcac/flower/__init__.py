@@ -1,11 +1,8 @@
-"""Transport of a federation's messages by Flower. Only code that uses ``flwr`` is here; see `fcac.deployment`.
+"""fcac as a Flower app, for those who run Flower: on its public interface only, with its own authentication.
 
-- :mod:`fcac.flower.adapter` (hub) and :mod:`fcac.flower.fleet_client` (site): all that is used of Flower beyond its
-  public interface.
-- :mod:`fcac.flower.hub_server`, :mod:`fcac.flower.guard`: the hub's process, and what protects it from the network.
-- :mod:`fcac.flower.site_node`: a site's process; :mod:`fcac.flower.client_app`: its answers, as a ``ClientApp``.
-- :mod:`fcac.flower.server_app`, :mod:`fcac.flower.round_runner`: the hub's side of a round.
-- :mod:`fcac.flower.messages`: the contents of requests and replies.
-- :mod:`fcac.flower.in_process`: a Grid inside one process, for tests and for thousands of virtual sites.
-- :mod:`fcac.flower.processes`, :mod:`fcac.flower.service`: background processes, and runs of rounds.
+- :mod:`fcac.flower.server_app`: the rounds, as a ``ServerApp``; :mod:`fcac.flower.client_app`: a site, as a
+  ``ClientApp``; :mod:`fcac.flower.app_folder` writes the folder that ``flwr run`` takes.
+
+The sites, their policies and ledgers, the hub's checks and the bytes of contributions are those of
+:mod:`fcac.deployment`; only the wire differs.
 """

@@ -1,84 +1,106 @@
-"""The server's side as a Flower ``ServerApp``: a thin layer over :class:`fcac.flower.round_runner.RoundRunner`."""
+"""Rounds of a federation as a Flower ``ServerApp``: the hub's conversation over a Flower ``Grid``.
+
+The run's configuration names the federation's directory on the machine of the SuperLink, ``fcac-federation``, and the
+number of rounds, ``fcac-rounds``. A run that is cut short is run again and goes on where it stopped.
+"""
 
 from __future__ import annotations
 
 import json
-import traceback
-from collections.abc import Callable
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from flwr.app import Context
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from fcac import persistence
+from fcac.deployment.conversation import Conversation
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import STATE, FederationSettings
-from fcac.flower.round_runner import RoundRunner, Timeouts
+from fcac.flower.client_app import RECORD
 
-#: Result of the latest run, for the command that waits for it.
-RUN_FILE = "run.json"
+_NAMES_FILE = "flower-nodes.json"
+_POLL_SECONDS = 0.5
+_NAME_SECONDS = 60.0
 
 app = ServerApp()
 
 
 def main(grid: Grid, context: Context) -> None:
-    """Run the rounds that the run's configuration requests; for apps that are run by Flower itself."""
+    """Play the rounds that the run's configuration asks for."""
     config = context.run_config
-    play(
-        grid,
-        Path(str(config["fcac-federation"])),
-        int(config.get("fcac-rounds", 1)),
-        hand_out=bool(config.get("fcac-hand-out", True)),
-        poll=float(config.get("fcac-poll", 0.5)),
-        ticket=str(config.get("fcac-ticket", "")),
-    )
-
-
-def play(
-    grid: Grid,
-    directory: Path,
-    rounds: int,
-    *,
-    hand_out: bool = True,
-    poll: float = 0.2,
-    ticket: str = "",
-    check: Callable[[], None] | None = None,
-    listen: Callable[[dict[str, Any]], None] | None = None,
-) -> dict[str, Any]:
-    """Play rounds of a federation over a Grid; return, and store, how it ended.
-
-    Parameters
-    ----------
-    grid : flwr.serverapp.Grid
-    directory : Path
-        Directory of the federation.
-    rounds : int
-    hand_out : bool
-        Send the model to the sites at the end.
-    poll : float
-        Seconds between two looks for replies.
-    ticket : str
-        Stored with the result.
-    check : callable, optional
-        Called while waiting for sites; what it raises ends the run.
-    listen : callable, optional
-        Called with every entry that is written to the journal.
-    """
-    settings = FederationSettings.load(directory)
-    hub = Hub(directory / STATE, settings, listen)
-    timeouts = Timeouts(settings.timeout, settings.wait, poll)
-    result: dict[str, Any] = {"ticket": ticket, "ended": "failed", "closed": 0}
-    try:
-        runner = RoundRunner(grid, hub, timeouts, reload=lambda: FederationSettings.load(directory), check=check)
-        result["closed"] = runner.play(rounds, hand_out=hand_out)
-        result["ended"] = "well"
-    except Exception:
-        result["error"] = traceback.format_exc()
-        raise
-    finally:
-        persistence.write_atomic(hub.state / RUN_FILE, json.dumps(result).encode())
-    return result
+    root, rounds = Path(str(config["fcac-federation"])), int(config.get("fcac-rounds", 1))
+    with persistence.locked(root / STATE / "run-lock", 0.0):
+        hub = Hub(root / STATE, FederationSettings.load(root), lambda entry: print(json.dumps(entry), flush=True))
+        talk = Conversation(hub, GridWire(grid, hub), reload=lambda: FederationSettings.load(root))
+        if talk.play(rounds) < rounds:
+            raise RuntimeError("fewer rounds were closed than asked for: see journal.jsonl of the federation")
 
 
 app.main()(main)
+
+
+class GridWire:
+    """Reaches sites through a Flower Grid.
+
+    Flower authenticates nodes and gives each a number that stays; which site it is, it says itself, once. The first
+    node to claim a name keeps it.
+    """
+
+    def __init__(self, grid: Grid, hub: Hub) -> None:
+        self.grid, self.hub, self._path = grid, hub, hub.state / _NAMES_FILE
+        stored = json.loads(self._path.read_text("utf-8")) if self._path.exists() else {}
+        self._nodes: dict[str, int] = {str(site): int(node) for site, node in stored.items()}
+
+    def connected(self) -> set[str]:
+        """Return the sites whose nodes are connected."""
+        here = set(self.grid.get_node_ids())
+        unknown = here - set(self._nodes.values())
+        if unknown:
+            self._ask_names(unknown, here)
+        return {site for site, node in self._nodes.items() if node in here}
+
+    def exchange(self, requests: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes | None]]:
+        """Send requests over the Grid, and yield replies as they arrive."""
+        nodes = {self._nodes[site]: site for site in requests if site in self._nodes}
+        letters = [
+            Message(RecordDict({RECORD: ConfigRecord({"data": requests[site]})}), node, "train.ask", ttl=seconds)
+            for node, site in nodes.items()
+        ]
+        for node, reply in self._replies(letters, seconds):
+            record = None if reply.has_error() else reply.content.get(RECORD)
+            data = record.get("data") if isinstance(record, ConfigRecord) else None
+            yield nodes[node], data if isinstance(data, bytes) else None
+
+    def late(self) -> Iterator[tuple[str, bytes]]:
+        """Yield nothing: Flower keeps no replies for a later run. The sites do, and send them again."""
+        return iter(())
+
+    def _ask_names(self, nodes: Iterable[int], here: set[int]) -> None:
+        letters = [Message(RecordDict(), node, "query.name", ttl=_NAME_SECONDS) for node in sorted(nodes)]
+        for node, reply in self._replies(letters, _NAME_SECONDS):
+            record = None if reply.has_error() else reply.content.get(RECORD)
+            site = record.get("site") if isinstance(record, ConfigRecord) else None
+            if not isinstance(site, str) or site not in self.hub.settings.members:
+                continue
+            if self._nodes.get(site) in here:
+                self.hub.note("refused", site=site, reason="another node is already this site")
+                continue
+            self._nodes[site] = node
+        persistence.write_atomic(self._path, json.dumps(self._nodes).encode())
+
+    def _replies(self, letters: list[Message], seconds: float) -> Iterator[tuple[int, Message]]:
+        """Send messages and yield (node, reply) as replies arrive, each group in the order of the nodes."""
+        # names of messages are Flower's, and a message that it does not take gets none
+        names = dict(zip(self.grid.push_messages(letters), letters, strict=True))
+        waiting = {name: letter.metadata.dst_node_id for name, letter in names.items() if name}
+        deadline = time.monotonic() + seconds
+        while waiting and time.monotonic() < deadline:
+            replies = list(self.grid.pull_messages(sorted(waiting)))
+            for reply in sorted(replies, key=lambda one: waiting.get(one.metadata.reply_to_message_id, 0)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None:
+                    yield node, reply
+            if waiting:
+                time.sleep(_POLL_SECONDS)

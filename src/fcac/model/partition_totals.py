@@ -30,13 +30,7 @@ from fcac.tables.schema import Schema
 class Gridded(NamedTuple):
     """Rows on the integer grid of the public bounds, with the person of each where ids are named.
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n, d)
-    ids : list of str or None
-        As they are spelled.
-    people : list of str or None
-        As they are compared.
+    `ids` are as they are spelled, `people` as they are compared.
     """
 
     rows: Integers
@@ -46,16 +40,8 @@ class Gridded(NamedTuple):
 
 @dataclass(frozen=True)
 class GridPlan:
-    """What a worker has to know in order to put rows on the grid.
-
-    Attributes
-    ----------
-    schema : str
-        The schema as TOML.
-    bounds : ndarray of shape (d, 2)
-        Public bounds.
-    id_column : str or None
-        Column that names the person of each row.
+    """What a worker has to know in order to put rows on the grid: the schema as TOML, public
+    bounds, the column of ids.
     """
 
     schema: str
@@ -85,9 +71,6 @@ def weights_of(turn: Integers, rows_of_person: Integers) -> Integers:
     As :func:`fcac.privacy.cell_statistics.person_weights`, where an engine has counted: a person's rows weigh
     ``WEIGHT`` together, in however many partitions they are.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> weights_of(np.array([0, 1, 2]), np.array([3, 3, 3])).tolist()
     [341, 341, 342]
     """
@@ -108,10 +91,7 @@ def flat_totals(parts: Iterable[tuple[Integers, Integers | None]], request: Requ
 def whole_totals(values: Iterable[tuple[int, int]], request: Request) -> Totals:
     """Return the totals of a step from (place, sum over all partitions) pairs.
 
-    Raises
-    ------
-    DataError
-        If a sum leaves the range of 64 bits: the owner has too many rows for one release.
+    A sum beyond 64 bits is a DataError: the owner has too many rows for one release.
     """
     n_cells, n_features = request.codebook.shape
     flat = np.zeros(n_cells * (1 + n_features) + N_RINGS, dtype=np.int64)

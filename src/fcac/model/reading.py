@@ -431,8 +431,8 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         Returns
         -------
         list of Alternative
-            Each has ``n_clusters``, ``probability`` and ``node_labels``, the best partition of ``server_.nodes`` into so
-            many. Empty where a private release leaves one reading only.
+            Each has ``n_clusters``, ``probability`` and ``node_labels``, the best partition of ``server_.nodes`` into
+            so many. Empty where a private release leaves one reading only.
 
         Examples
         --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing, is_sparse
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
+from fcac.exceptions import OpenNodes
 from fcac.model.columns import in_order, take_site_column
 from fcac.privacy.mechanism import NodeMechanism
 from fcac.tables.schema import Schema
@@ -215,3 +217,13 @@ def rows_by_site(
         if own and own[0] is not None:
             ids.setdefault(name, []).extend(own[0])
     return {name: np.concatenate(blocks) for name, blocks in rows.items()}, ids or None
+
+
+def warn_of_open_nodes(n_sites: int) -> None:
+    """Say, to who calls `fit`, what leaves several sites without a mechanism."""
+    warnings.warn(
+        f"{n_sites} sites send their nodes without noise, and a node can be a row. That suits sites of one owner, and "
+        "simulations; where rows must not leave, give privacy=NodeRelease(epsilon, bounds)",
+        OpenNodes,
+        stacklevel=4,
+    )

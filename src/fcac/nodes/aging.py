@@ -22,18 +22,10 @@ _LEAST = 2.0**-7
 
 @dataclass(frozen=True)
 class Forgetting:
-    """How rows lose weight with the rounds that pass.
+    """How rows lose weight with the rounds that pass: by half every so many, or all at once outside a window.
 
-    Parameters
-    ----------
-    half_life : float, optional
-        Rounds after which a row counts half as much. After seven half-lives it is forgotten.
-    window : int, optional
-        Number of latest rounds whose rows count; older ones are forgotten.
+    After seven half-lives a row is forgotten.
 
-    Examples
-    --------
-    >>> from fcac.nodes.aging import Forgetting
     >>> Forgetting.parse("half-life=5").weight(10), Forgetting.parse("window=3").weight(3)
     (0.25, 0.0)
     >>> Forgetting.parse("none") is None
@@ -73,16 +65,7 @@ class Forgetting:
 
 
 class Aged(NamedTuple):
-    """What a site has learned, round by round; it is replaced and never changed.
-
-    Attributes
-    ----------
-    n_features : int
-    round : int
-        The latest round.
-    parts : tuple of (int, Reservoir)
-        Rounds that still count, oldest first, and what was learned in each.
-    """
+    """What a site has learned in each round that still counts, oldest first; it is replaced and never changed."""
 
     n_features: int
     round: int
@@ -107,12 +90,9 @@ class Aged(NamedTuple):
 def combined(weighed: Sequence[tuple[Reservoir, float]], n_features: int, max_nodes: int) -> Reservoir:
     """Return one state for the rows of several, each counted with a factor; for reading only.
 
-    A seed stays as likely as its rows count, by its key (forward decay); the cell of one that goes joins the nearest
-    that stays. So nodes weigh about the same, old or new, and are many where weight is.
-
-    References
-    ----------
-    G. Cormode, V. Shkapenyuk, D. Srivastava and B. Xu, "Forward decay", ICDE 2009.
+    A seed stays as likely as its rows count, by its key (forward decay: Cormode, Shkapenyuk, Srivastava and Xu, ICDE
+    2009); the cell of one that goes joins the nearest that stays. So nodes weigh about the same, old or new, and are
+    many where weight is.
     """
     if len(weighed) == 1 and weighed[0][1] == 1.0 and weighed[0][0].max_nodes <= max_nodes:
         return weighed[0][0]

@@ -32,27 +32,11 @@ _REFERENCES, _FEW = 128, 64
 class Cells:
     """Seeds and cells as arrays with room for more; the first ``k`` places are used.
 
-    Parameters
-    ----------
-    keys : ndarray of shape (k,), uint64
-    seeds, means, squares : ndarrays of shape (k, d)
-        Seeds, and mean and sum of squared deviations of the rows in each cell, all in the features as they came.
-    totals : ndarray of shape (k,)
-        Rows in each cell, or the sum of their weights.
-    scales : ndarray of shape (d,)
-        Factor of every feature in the distance to seeds; renewed whenever the bar falls.
-    bar : int
-        A row whose key is below it is a seed.
-    scale : str, default="auto"
-        How the scales are found; see :func:`fcac.scaling.scaling_of`.
-
-    Attributes
-    ----------
-    present : ndarray of shape (k, d), or None
-        Once a row had a gap (NaN): the weight of the rows in each cell that have each feature. Where it is zero, mean
-        and squares are zero and mean nothing.
-    spots : ndarray of shape (k, d), or None
-        Once a row had a gap: the seeds with their gaps filled, which is where they are searched.
+    A row whose key is below `bar` is a seed. Cells have the mean and the sum of squared deviations of their rows, in
+    the features as they came, and the sum of their weights; `scales`, the factors of features in the distance to seeds,
+    are renewed whenever the bar falls. Once a row had a gap (NaN), `present` is the weight of the rows in each cell
+    that have each feature (where it is zero, mean and squares mean nothing), and `spots` are the seeds with their gaps
+    filled, which is where they are searched.
     """
 
     def __init__(

@@ -14,15 +14,7 @@ from fcac.search.seeds import SeedIndex, pivots_for
 
 
 class Condensed(NamedTuple):
-    """Fewer nodes that stand for the same rows.
-
-    Attributes
-    ----------
-    nodes : ndarray of shape (k, d)
-    counts : ndarray of shape (k,)
-    node_of : ndarray of shape (n,)
-        Which of them each node is counted in.
-    """
+    """Fewer nodes that stand for the same rows, and which of them each node is counted in."""
 
     nodes: Floats
     counts: Floats
@@ -30,25 +22,12 @@ class Condensed(NamedTuple):
 
 
 def condense(nodes: Floats, counts: Floats, max_nodes: int, scale: str = "auto") -> Condensed:
-    """Return at most `max_nodes` nodes for the rows behind all these.
+    """Return at most `max_nodes` nodes, without gaps, for the rows behind all these.
 
     A node is a seed by the key of its values, the likelier the more rows it stands for (bottom-k sampling, as in
     :class:`fcac.nodes.Reservoir`, each row alike); every other one joins the nearest seed. The result depends on the
     nodes only, so that without those of a site it is what it would be if the site had never been there.
 
-    Parameters
-    ----------
-    nodes : ndarray of shape (n, d)
-        Without gaps.
-    counts : ndarray of shape (n,)
-    max_nodes : int
-    scale : str, default="auto"
-        How features are made comparable; see :func:`fcac.scaling.scaling_of`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.nodes.condense import condense
     >>> nodes = np.random.default_rng(0).normal(size=(5000, 2))
     >>> found = condense(nodes, np.ones(5000), 300)
     >>> found.nodes.shape, float(found.counts.sum())

@@ -18,24 +18,10 @@ _SALT = 0x5EED5A17
 class RowSample:
     """A uniform sample of the distinct rows seen, each with the number of times it came.
 
-    It is a bottom-k sample: a row's key is a hash of its values, and the ``size`` rows of the smallest keys are kept.
-    Keys depend on values only, so order and chunks of rows do not matter, the sample of several sites together is made
-    of their samples, and rows below any lower bar are a fair sample again.
+    It is a bottom-k sample (Cohen and Kaplan, PODC 2007): a row's key is a hash of its values, and the ``size`` rows of
+    the smallest keys are kept. Keys depend on values only, so order and chunks of rows do not matter, the sample of
+    several sites together is made of their samples, and rows below any lower bar are a fair sample again.
 
-    Parameters
-    ----------
-    n_features : int
-    size : int
-        Most rows that are kept.
-
-    References
-    ----------
-    E. Cohen and H. Kaplan, "Summarizing data using bottom-k sketches", PODC 2007.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.nodes.sample import RowSample
     >>> rows = np.random.default_rng(0).normal(size=(5000, 2))
     >>> whole, halves = RowSample(2, 100), RowSample(2, 100)
     >>> whole.add(rows)
@@ -141,14 +127,7 @@ def keys_of(rows: Floats) -> NDArray[np.uint64]:
 
 
 def joint(samples: list[RowSample], most: int) -> list[RowSample]:
-    """Return, of samples of several sites, the parts that together are a fair sample of the rows of all sites.
-
-    Parameters
-    ----------
-    samples : list of RowSample
-    most : int
-        About the most rows in all.
-    """
+    """Return, of samples of several sites, about `most` rows that together are a fair sample of the rows of all."""
     bar = min((sample.bar for sample in samples), default=OPEN)
     keys = np.sort(np.concatenate([sample.below(bar).keys for sample in samples])) if samples else np.empty(0)
     if len(keys) > most:

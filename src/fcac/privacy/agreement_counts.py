@@ -65,13 +65,7 @@ def _is_open_number(column: Column) -> bool:
 
 @dataclass
 class SiteValues:
-    """What a site's rows hold in the columns that are to be agreed on; it never leaves the site.
-
-    Parameters
-    ----------
-    numbers, categories : list of Column
-        From :func:`open_numbers` and :func:`open_categories`.
-    """
+    """What a site's rows hold in the columns that are to be agreed on; it never leaves the site."""
 
     numbers: list[Column]
     categories: list[Column]
@@ -113,16 +107,9 @@ def _levels(column: Column, values: Any) -> list[str | None]:
 
 @dataclass(frozen=True)
 class NoisedCounts:
-    """What a site sends in one stage: noised counts, in units of 1/WEIGHT of a record.
+    """What a site sends in one stage: noised counts of bins and of levels, in units of 1/WEIGHT of a record.
 
-    Attributes
-    ----------
-    bins : list of ndarray of int64
-        For every column of numbers, the counts of its bins.
-    levels : list of dict of str to int
-        For every category, the counts of the levels above the threshold.
-    scale : float
-        Standard deviation of the noise.
+    Only levels above the threshold are there; `scale` is the standard deviation of the noise.
     """
 
     bins: list[Integers]
@@ -174,16 +161,7 @@ def count_coarse(
 ) -> NoisedCounts:  # fmt: skip
     """Count the records of a site in the coarse bins, and by level; with noise that costs rho, and slack for names.
 
-    Parameters
-    ----------
-    values : SiteValues
-    rho, slack : float
-        What was charged.
-    sampler : Sampler
-    people : sequence of str, optional
-        The person of each row.
-    keep : ndarray of bool, optional
-        Which rows may be used: those of people with budget left.
+    Of people, one for each row, only those with budget left are used (`keep`).
     """
     scale = gaussian_scale((len(values.numbers) + len(values.categories)) * WEIGHT**2, rho)
     bins = _count_bins(values, [COARSE] * len(values.numbers), scale, sampler, people, keep)

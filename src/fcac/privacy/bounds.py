@@ -12,19 +12,9 @@ from fcac._typing import Floats
 def check_bounds(bounds: Any) -> Floats:
     """Return bounds as an array of (low, high) rows, or raise an error that says what is wrong.
 
-    Parameters
-    ----------
-    bounds : array-like of shape (d, 2), or an object with such an attribute ``bounds``
-        Lowest and highest possible value of each feature. They must be public knowledge, for example from a data
-        dictionary: bounds computed from the records reveal information about the records.
+    They may also be an object with an attribute ``bounds``. They must be public knowledge, for example from a data
+    dictionary: bounds computed from the records reveal information about the records.
 
-    Returns
-    -------
-    ndarray of shape (d, 2)
-
-    Examples
-    --------
-    >>> from fcac.privacy.bounds import check_bounds
     >>> check_bounds([[0, 16], [0, 16]]).shape
     (2, 2)
     """

@@ -69,12 +69,7 @@ _SLACK = 1.0 - 1e-9
 class Rules:
     """Public constants that depend on who is summed: one site, or all sites of a federation together.
 
-    Attributes
-    ----------
-    step_shares, cell_shares : tuple of float
-        As :data:`STEP_SHARES` and :data:`CELL_SHARES`.
-    alive, usual_cells, most_cells, sparing
-        As the constants of those names.
+    They are as the constants of this file of these names.
     """
 
     step_shares: tuple[float, ...] = STEP_SHARES
@@ -163,28 +158,12 @@ def release_cells(
     start: Floats | None = None,
     weights: Integers | None = None,
 ) -> Outcome:
-    """Release cells of a batch at total cost at most ``rho``.
+    """Release cells of a batch on the integer grid, which may be empty, at total cost at most ``rho`` (zCDP).
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d), or GridBlocks
-        Records on the integer grid; may be empty. Every step reads them once.
-    rho : float
-        Total cost in zCDP.
-    sampler : Sampler
-        Source of the noise.
-    public_generator : numpy.random.Generator
-        Source of randomness that anybody may know; it only chooses the directions in which cells are split.
-    n_cells : int, optional
-        Number of cells at the end; None chooses it from the noised count of the first step.
-    start : ndarray of shape (m, d), optional
-        Released nodes to start from, in [0, 1], the most important first; None starts at the centre of the bounds.
-    weights : ndarray of shape (n,), optional
-        Weights of the rows from :func:`~fcac.privacy.cell_statistics.person_weights`; None: the unit is one row.
-
-    Returns
-    -------
-    Outcome
+    Every step reads the rows once. `public_generator` is randomness that anybody may know; it only chooses the
+    directions in which cells are split. Without `n_cells` their number follows from the noised count of the first step;
+    `start` are released nodes in [0, 1] to start from, the most important first, instead of the centre of the bounds.
+    Weights are those of :func:`~fcac.privacy.cell_statistics.person_weights`; without, the unit is one row.
     """
 
     def one_step(request: Request) -> Step:
@@ -216,26 +195,10 @@ def grow_cells(
 ) -> Generator[Request, Step, Outcome]:
     """Ask for one noised step after another and return the outcome; no record is ever seen here.
 
-    Everything that is asked for is a function of public settings, public randomness and the noised steps that were
-    sent in. Whoever has these gets the same requests: the site itself, or the hub of a federation whose sites add up
-    their totals before anyone sees them.
-
-    Parameters
-    ----------
-    n_features : int
-    rho : float
-        Total cost in zCDP.
-    public_generator : numpy.random.Generator
-    n_cells : int, optional
-    start : ndarray of shape (m, d), optional
-        As in :func:`release_cells`.
-    rules : Rules
-        Public constants.
-
-    Yields
-    ------
-    Request
-        The next step; the noised totals are to be sent in return.
+    Everything that is asked for is a function of public settings, public randomness and the noised steps that were sent
+    in. Whoever has these gets the same requests: the site itself, or the hub of a federation whose sites add up their
+    totals before anyone sees them. It yields the `Request` of each step, and the noised totals are to be sent in
+    return.
     """
     if start is None:
         codebook, step_shares, cell_shares = np.full((1, n_features), 0.5), rules.step_shares, rules.cell_shares
@@ -313,19 +276,10 @@ def noise_scales(radius: int, rho: float, last: bool) -> tuple[float, float, flo
 
 
 def noised_means(step: Step) -> tuple[Floats, Floats, Floats]:
-    """Return the mean residual of every cell, its trust and its noise variance, all from released values.
+    """Return the mean residual of every cell, its trust in [0, 1] and its noise variance, all from released values.
 
     The trust is the positive-part James-Stein shrinkage factor: in many dimensions, a mean that is not longer than its
     noise is mostly noise, and the cell is better left where it was.
-
-    Returns
-    -------
-    means : ndarray of shape (K, d)
-        In units of [0, 1] features.
-    trust : ndarray of shape (K,)
-        In [0, 1].
-    noise : ndarray of shape (K,)
-        Variance per feature.
     """
     n_features = step.codebook.shape[1]
     weight = np.maximum(step.records, 1.0) * WEIGHT
@@ -337,15 +291,7 @@ def noised_means(step: Step) -> tuple[Floats, Floats, Floats]:
 
 
 def pulled_to_bounds(nodes: Floats, noise: Floats) -> Floats:
-    """Clip nodes to [0, 1], and replace values that differ from a bound by no more than their noise by that bound.
-
-    Parameters
-    ----------
-    nodes : ndarray of shape (K, d)
-        Noised nodes; may lie outside [0, 1].
-    noise : ndarray of shape (K,)
-        Variance per feature.
-    """
+    """Clip nodes to [0, 1], and replace values that differ from a bound by no more than their noise by that bound."""
     reach = np.minimum(PULL * np.sqrt(noise), FARTHEST_PULL)[:, None]
     return np.where(nodes < reach, 0.0, np.where(nodes > 1.0 - reach, 1.0, nodes))
 

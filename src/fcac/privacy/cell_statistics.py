@@ -82,16 +82,7 @@ class RowBlocks(Protocol):
 
 
 class GridBlocks:
-    """Records on the grid that are converted while they are read: for batches that are too large for memory.
-
-    Parameters
-    ----------
-    rows : RowBlocks
-        In the units of the bounds.
-    bounds : ndarray of shape (d, 2)
-    kept : ndarray of bool of shape (n,), optional
-        Which rows are used; None: all.
-    """
+    """Records on the grid that are converted while they are read, for batches too large for memory; `kept` are used."""
 
     def __init__(self, rows: RowBlocks, bounds: Floats, kept: NDArray[np.bool_] | None = None) -> None:
         self.rows, self.bounds, self.kept = rows, bounds, kept
@@ -176,13 +167,6 @@ def person_weights(record_ids: Sequence[str]) -> Integers:
     A person's m rows weigh WEIGHT/m each, up to rounding; of more than WEIGHT rows, some weigh nothing. The weights
     depend on the rows of that person only.
 
-    Parameters
-    ----------
-    record_ids : sequence of str
-        The person of each row.
-
-    Examples
-    --------
     >>> person_weights(["ann", "bob", "ann", "ann"]).tolist()
     [341, 1024, 341, 342]
     """
@@ -199,25 +183,11 @@ def person_weights(record_ids: Sequence[str]) -> Integers:
 def cell_totals(
     rows: Integers | GridBlocks, codebook: Integers, bases: Integers, radius: int, weights: Integers | None = None
 ) -> Totals:
-    """Add up weights, clipped residuals and rings.
+    """Add up weights, residuals and a histogram of their norms (rings) by cell; totals of blocks add up exactly.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d), or GridBlocks
-        Records on the grid; `GAP` where a value is missing. Totals of blocks add up exactly.
-    codebook : ndarray of shape (K, d)
-        A record belongs to the cell of the nearest codeword.
-    bases : ndarray of shape (K, d)
-        Residuals are measured from the base of the cell.
-    radius : int
-        Largest norm of a residual, in grid steps; longer ones are clipped.
-    weights : ndarray of shape (n,), optional
-        From :func:`person_weights`; None: every row weighs ``WEIGHT``.
-
-    Returns
-    -------
-    Totals
-        ``counts`` (K,), ``sums`` (K, d) and ``rings`` (N_RINGS,), the histogram of residual norms; all weighted.
+    A record, `GAP` where a value is missing, belongs to the cell of the nearest codeword, and its residual is measured
+    from the base of the cell. A residual longer than `radius`, in grid steps, is clipped. Without weights every row
+    weighs ``WEIGHT``.
     """
     n_cells, n_features = codebook.shape
     if isinstance(rows, GridBlocks):

@@ -52,14 +52,8 @@ class _Bump(NamedTuple):
 def smooth_counts(counts: Floats, variance: float, places: Floats) -> Floats | None:
     """Return the expected count of every bin; None if the counts are hidden by their noise.
 
-    Parameters
-    ----------
-    counts : array of shape (B,)
-        Noised counts of equal bins, in rows.
-    variance : float
-        Variance of the noise of a bin.
-    places : array of shape (B,)
-        Logarithm of the distance in the middle of every bin.
+    Counts of equal bins have noise of this variance; `places` are logarithms of the distance in the middle of every
+    bin.
     """
     n, step = len(counts), float(places[1] - places[0])
     flat = np.full(n, variance + 1.0)

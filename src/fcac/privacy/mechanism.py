@@ -65,14 +65,7 @@ class Mechanism(PlainObject):
     def statement(self, n_releases: int, state: ReleasedState | None = None) -> dict[str, Any]:
         """Return the short privacy statement that is sent with a contribution; it never depends on rows.
 
-        Without a finite epsilon, it names none.
-
-        Parameters
-        ----------
-        n_releases : int
-            Number of rounds in which the site has contributed under this mechanism.
-        state : optional
-            The released state of a node mechanism, which knows what was spent.
+        Without a finite epsilon it names none. `state`, the released state of a node mechanism, knows what was spent.
         """
         name, cost = type(self).__name__, {"epsilon": float(self.epsilon)}
         if not math.isfinite(self.epsilon):

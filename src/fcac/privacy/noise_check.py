@@ -35,17 +35,8 @@ class _Watching:
 def noise_faults(mechanism: NodeRelease, n_runs: int = 25) -> list[str]:
     """Return what is wrong with the noise that a release draws over three rounds; nothing, if it is sound.
 
-    Parameters
-    ----------
-    mechanism : NodeRelease
-        With its own source of noise.
-    n_runs : int
-        Three releases each; 25 find noise that is a tenth too small.
+    25 runs find noise that is a tenth too small.
 
-    Examples
-    --------
-    >>> from fcac.privacy import NodeRelease
-    >>> from fcac.privacy.noise_check import noise_faults
     >>> from fcac.privacy.samplers import InsecureTestSampler
     >>> noise_faults(NodeRelease(4, bounds=[[0, 1]], sampler=InsecureTestSampler(0, factor=0.5)), n_runs=3)
     ['too little noise in round 1', 'too little noise in round 2', 'too little noise in round 3']

@@ -93,16 +93,9 @@ def example_rounds(people: bool = False) -> list[Rounds]:
 def differences(mechanism: NodeRelease, seed: int = 0) -> list[str]:
     """Return what leaves a site and depends on rows other than through the noise; nothing, if the release is sound.
 
-    Parameters
-    ----------
-    mechanism : NodeRelease
-        Its epsilon, delta and code are examined; its ledger and its noise are not used.
-    seed : int
+    The mechanism's epsilon, delta and code are examined; its ledger and its noise are not used.
 
-    Examples
-    --------
     >>> from fcac.privacy import NodeRelease
-    >>> from fcac.privacy.noninterference import differences
     >>> differences(NodeRelease(4, bounds=[[0, 1]]))
     []
     """
@@ -122,14 +115,8 @@ def compare(
 ) -> list[str]:
     """Play one data set with recorded noise and the others with the same noised values; return what differs.
 
-    Parameters
-    ----------
-    mechanism : NodeRelease
-    cases : sequence of Rounds
-        Every one of them is the recorded one in turn.
-    play : callable
-        Takes a mechanism and rounds, and returns everything that leaves, under names.
-    seed : int
+    Each case is the recorded one in turn. `play` takes a mechanism and rounds, and returns everything that leaves, by
+    name.
     """
     found: dict[str, None] = {}
     for place, reference in enumerate(cases):

@@ -1,8 +1,8 @@
 """Record ids: who a row is about, in the one form in which ids are compared and stored.
 
 Two spellings that are taken for two people give that person twice the budget; two people who are taken for one only
-share what one of them has. So ids are compared generously: case, surrounding space and Unicode variants do not matter,
-and a number is a number however it is written.
+share what one of them has. So ids are compared generously: case, space, invisible characters, Unicode variants and
+leading zeros do not matter, and a number is a number however it is written.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,13 @@ def refuse_removed(named: Mapping[str, Any]) -> None:
         raise TypeError(f"{name}: {PARTS_ARE_GONE}" if name == "partition" else f"unexpected argument {name!r}")
 
 
-_WHOLE = re.compile(r"[+-]?\d+(\.0*)?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,5})?")
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+_LEADING_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
+#: Characters without a shape of their own that are not of Unicode's category "format".
+_INVISIBLE = dict.fromkeys([0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10)])
+#: Texts, folded, that programs write where there is no id, or where a column holds no ids at all.
+_NOBODY = frozenset(["nan", "na", "n/a", "#n/a", "<na>", "none", "null", "nil", "nat", "true", "false", "-", "--", "?"])
 
 
 def check_record_ids(record_ids: Sequence[Any]) -> list[str]:
@@ -53,14 +60,20 @@ def canonical_id(text: str) -> str:
     >>> from fcac.privacy.record_ids import canonical_id
     >>> {canonical_id(text) for text in ("7", "7.0", " 7", "007", "+7")}
     {'7'}
-    >>> canonical_id("  Ann-Lee "), canonical_id("A7.50")
-    ('ann-lee', 'a7.50')
+    >>> {canonical_id(text) for text in ("7e0", "70e-1", "7.00", "7\\u200b", "\\u00ad7")}
+    {'7'}
+    >>> canonical_id("  Ann-Lee "), canonical_id("P01"), canonical_id("7.50")
+    ('ann-lee', 'p1', '7.5')
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_INVISIBLE)
     plain = "".join(folded.split())
-    if _WHOLE.fullmatch(plain):
-        return str(int(plain.partition(".")[0]))
-    return plain
+    if not (plain.isascii() and plain.isprintable()):
+        plain = "".join([c for c in plain if unicodedata.category(c) not in ("Cf", "Cc")])
+    if not _NUMBER.fullmatch(plain):
+        return _LEADING_ZEROS.sub("", plain)
+    with localcontext(prec=len(plain) + 1):
+        number = Decimal(plain).normalize()
+    return "0" if not number else f"{number:f}" if abs(number.adjusted()) < 40 else str(number).lower()
 
 
 def exact_ids(record_ids: Sequence[Any]) -> list[str]:
@@ -69,10 +82,11 @@ def exact_ids(record_ids: Sequence[Any]) -> list[str]:
     Examples
     --------
     >>> from fcac.privacy.record_ids import canonical_id, exact_ids
-    >>> len({canonical_id(text) for text in exact_ids(["Ann", "ann", "7", "007"])})
-    4
+    >>> len({canonical_id(text) for text in exact_ids(["Ann", "ann", "7", "007", "P01", "P1"])})
+    6
     """
-    return ["id:" + text.encode().hex() for text in check_record_ids(record_ids)]
+    # letters alone: zeros that lead digits would be dropped
+    return ["id:" + text.encode().hex().translate(_LETTERS) for text in check_record_ids(record_ids)]
 
 
 def ids_in_form(record_ids: Sequence[Any], form: str) -> Sequence[Any]:
@@ -157,12 +171,19 @@ def _id_text(value: Any) -> str:
         value = value.item()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if (
-        value is None
-        or (isinstance(value, float) and math.isnan(value))
-        or (isinstance(value, str) and not value.strip())
-    ):
+    if isinstance(value, bool):
+        raise ValueError("record_ids has true or false for an id: name the column that tells people apart")
+    if value is None or (isinstance(value, float | Decimal) and not math.isfinite(value)):
         raise ValueError("record_ids has an empty id: every row needs one")
-    if not isinstance(value, int | str | float | bytes):
+    if not isinstance(value, int | str | float | bytes | Decimal):
         raise ValueError(f"record_ids must be numbers or texts, got {type(value).__name__}")
-    return value.hex() if isinstance(value, bytes) else str(value)
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    folded = canonical_id(text)
+    if not folded:
+        raise ValueError("record_ids has an empty id: every row needs one")
+    if folded in _NOBODY:
+        raise ValueError(
+            f"record_ids has {folded!r} for an id, which programs write where there is none: every row needs the id of "
+            "its person"
+        )
+    return text

@@ -55,12 +55,7 @@ class OpenDPSampler:
 class InsecureTestSampler:
     """Repeatable noise for tests. **It protects nobody**: anyone who knows the seed can remove the noise.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of NumPy's generator.
-    factor : float
-        Multiplies the noise. 0 shows the mechanism without noise; 0.5 is a fault that the audit must detect.
+    A factor of 0 shows the mechanism without noise; 0.5 is a fault that the audit must detect.
     """
 
     secure = False

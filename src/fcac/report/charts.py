@@ -47,10 +47,7 @@ _CORNERS = {
 class ClusterStyle:
     """Colour and shape of a cluster: eight colours that suit colour-blind readers, six shapes, and always a number.
 
-    Parameters
-    ----------
-    rank : int
-        0 for the largest cluster. From `N_STYLES` on, clusters share one plain style and differ only by number.
+    Rank 0 is the largest cluster. From `N_STYLES` on, clusters share one plain style and differ only by number.
     """
 
     rank: int
@@ -120,9 +117,6 @@ def radii(counts: Integers, largest: float) -> list[float]:
 def nice_values(low: float, high: float, most: int = 5) -> list[float]:
     """Return round values between two numbers, for the ticks of an axis.
 
-    Examples
-    --------
-    >>> from fcac.report.charts import nice_values
     >>> nice_values(0.03, 0.97)
     [0.2, 0.4, 0.6, 0.8]
     """
@@ -211,6 +205,7 @@ _HULLS = ((20, 16.0, 60.0), (60, 11.0, 20.0), (10**9, 8.0, 10.0))
 # With more clusters than this, labels are numbers only, and only the first view has hulls.
 _MAX_NAMED, _MAX_HULLS_TWICE = 14, 60
 _MAX_LABEL = 26
+_FEW_DOTS, _ABOVE = 3, 20.0
 
 
 def map_chart(data: ReportData) -> Chart:
@@ -309,16 +304,15 @@ def _label_places(data: ReportData, order: list[tuple[int, list[int]]], placed: 
         texts.append((label, shortened_label(f"{label} {name}".strip())))
         where = placed[inside]
         centre = np.average(where, axis=0, weights=data.found.dots.counts[inside])
-        anchors.append(where[np.argmin(((where - centre) ** 2).sum(axis=1))])
+        # a label must not hide the only dots
+        above = _ABOVE if len(inside) <= _FEW_DOTS else 0.0
+        anchors.append(where[np.argmin(((where - centre) ** 2).sum(axis=1))] - [0.0, above])
     return place_labels(texts, np.array(anchors), _WIDTH, _HEIGHT) if texts else []
 
 
 def shortened_label(text: str) -> str:
     """Shorten a label at the end of a term, or within a long one.
 
-    Examples
-    --------
-    >>> from fcac.report.charts import shortened_label
     >>> shortened_label("3 older, high creatinine, mostly E11")
     '3 older, high creatinine'
     """

@@ -21,23 +21,9 @@ from fcac.report.projection import Views
 class Cluster:
     """One cluster, as described by the sites' nodes.
 
-    Attributes
-    ----------
-    label : int
-        As returned by `predict`.
-    style : ClusterStyle
-    rows : int
-        Number of rows represented by its nodes; counted one by one if rows were given.
-    share : float
-        Fraction of all rows.
-    n_nodes : int
-        Number of the server's nodes in it.
-    site_shares : dict of site to float
-        Largest first; sites without rows in it are omitted.
-    probability : float or None
-        That it is one cluster and apart from the others, where the server tells.
-    rows_error : float or None
-        Standard deviation of the known noise in `rows`.
+    `rows` are those that its nodes stand for, counted one by one if rows were given; `rows_error` is the standard
+    deviation of the known noise in that. Sites without rows in it are not in `site_shares`, largest first.
+    `probability` says how likely it is one cluster and apart from the others, where the server tells.
     """
 
     label: int
@@ -120,14 +106,8 @@ def _site_shares(known: Material, inside: Booleans) -> dict[SiteName, float]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Another clustering of the same contributions.
-
-    Attributes
-    ----------
-    other : Clustering
-    rows : dict of (cluster, other's cluster) to rows
-    agreement : float
-        Adjusted Rand index between the two clusterings of the rows.
+    """Another clustering of the same contributions: rows by pair of clusters, and the adjusted Rand index
+    (`agreement`).
     """
 
     other: Clustering
@@ -161,9 +141,6 @@ def _matching_styles(second: Clustering, first: Clustering, rows: Mapping[tuple[
 def adjusted_rand(table: Mapping[tuple[int, int], int]) -> float:
     """Return the adjusted Rand index of two clusterings, from the number of rows in each pair of clusters.
 
-    Examples
-    --------
-    >>> from fcac.report.clustering import adjusted_rand
     >>> adjusted_rand({(0, 7): 10, (1, 5): 4})
     1.0
     """

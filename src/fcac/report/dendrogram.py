@@ -24,19 +24,10 @@ _MOST_FOUND = 250
 
 @dataclass(frozen=True)
 class Branch:
-    """A set of nodes that is a cluster in some of the cuts.
+    """A set of nodes that is one of the clusters in cuts into `born` to `ends` clusters.
 
-    Attributes
-    ----------
-    born, ends : int
-        It is one of the clusters in cuts into `born` to `ends` clusters.
-    rows : float
-    parent : int
-        Position of the branch it was part of in coarser cuts; -1 for the one that holds everything.
-    children : tuple of int
-        What it splits into; empty at the finest cut.
-    cluster : int or None
-        The found cluster that it is; None above and below the found cut.
+    `parent` is the position of the branch it was part of in coarser cuts, -1 for the one that holds everything;
+    `children` are what it splits into. `cluster` is the found cluster that it is, None above and below the found cut.
     """
 
     born: int
@@ -49,17 +40,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Dendrogram:
-    """All branches, and where each node of the server is in the finest cut.
-
-    Attributes
-    ----------
-    branches : list of Branch
-    n_found : int
-        Number of clusters that were found.
-    n_finest : int
-    leaf_of : array of shape (n,)
-        Branch of every node in the finest cut.
-    """
+    """All branches, and the branch of each node of the server in the finest cut (`leaf_of`)."""
 
     branches: list[Branch]
     n_found: int

@@ -21,18 +21,8 @@ _MAX_EDGES = 1500
 class Dots:
     """The dots of a picture of a network.
 
-    Attributes
-    ----------
-    points : array of shape (n, 2)
-        Places in the picture.
-    counts, labels : arrays of shape (n,)
-    n_merged : array of shape (n,)
-        How many nodes each dot stands for.
-    edges : array of shape (m, 2)
-    n_hidden : int
-        Number of nodes that are not drawn because their whole cluster stands for too few rows.
-    group : array
-        Dot of every node; -1 if it is not drawn.
+    Each stands for `n_merged` nodes, `group` is the dot of every node, -1 if it is not drawn; `n_hidden` nodes are not
+    drawn because their whole cluster stands for too few rows.
     """
 
     points: Floats
@@ -69,21 +59,9 @@ def condense(
 ) -> Dots:
     """Merge neighbouring nodes of the same cluster into at most `most` dots of at least `min_rows` rows each.
 
-    A dot lies at the weighted mean of its nodes. A cluster that is too light as a whole is not drawn.
+    A dot lies at the weighted mean of its nodes. A cluster that is too light as a whole is not drawn; there are more
+    dots only if there are more clusters.
 
-    Parameters
-    ----------
-    points : array of shape (n, 2)
-    counts, labels : arrays of shape (n,)
-    edges : array of shape (m, 2)
-    min_rows : int
-    most : int
-        There are more only if there are more clusters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.report.dots import condense
     >>> points = np.array([[0.0, 0.0], [0.001, 0.0], [1.0, 1.0], [1.0, 0.9], [0.5, 0.5]])
     >>> dots = condense(points, np.array([4, 2, 9, 1, 1]), np.array([0, 0, 1, 1, 2]), np.empty((0, 2), int), min_rows=5)
     >>> dots.counts.tolist(), dots.labels.tolist(), dots.n_hidden
@@ -118,24 +96,9 @@ def condense(
 def bisected(points: Floats, counts: Floats | Integers, labels: Integers, most: int, min_rows: float = 0.0) -> Integers:
     """Group points of the same label: groups are halved, the most spread out first, across their widest direction.
 
-    Parameters
-    ----------
-    points : array of shape (n, d)
-    counts, labels : arrays of shape (n,)
-    most : int
-        Groups wanted at most; every label has at least one.
-    min_rows : float
-        Least sum of counts of a group.
+    Groups, at most as many as wanted but one for every label, are numbered by label and first point; -1 is for points
+    of a label that is lighter than `min_rows` as a whole.
 
-    Returns
-    -------
-    group : array of shape (n,)
-        Numbered by label and first point; -1 for points of a label that is lighter than that as a whole.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.report.dots import bisected
     >>> line = np.array([[0.0], [0.1], [5.0], [5.2], [9.0]])
     >>> bisected(line, np.ones(5), np.array([0, 0, 0, 0, 7]), 3).tolist()
     [0, 0, 1, 1, 2]

@@ -41,17 +41,10 @@ _TREE_UP_TO = 16
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """Points of which the place in the picture is known.
+    """Points of which the place in the picture is known, and the point of every node that was laid out.
 
-    Attributes
-    ----------
-    metric : array of shape (d,) or (d, m)
-        Factor of every feature in the distance, or a matrix to the coordinates in which distances are measured.
-    points : array of shape (p, d) or (p, m)
-        In those coordinates.
-    places : array of shape (p, 2)
-    point_of : array of shape (n,)
-        Point of every node that was laid out.
+    `metric` is a factor of every feature in the distance, or a matrix to the coordinates in which distances are
+    measured and in which points are.
     """
 
     metric: Floats
@@ -80,23 +73,8 @@ class GraphLayout:
 def graph_layout(nodes: Floats, counts: Floats, labels: Integers, metric: Floats) -> GraphLayout:
     """Lay out nodes by their neighbourhood graph.
 
-    Parameters
-    ----------
-    nodes : array of shape (n, d)
-    counts : array of shape (n,)
-    labels : array of shape (n,)
-        Clusters. They only see to it that nodes of different clusters are never laid out as one.
-    metric : array of shape (d,) or (d, m)
-        Factor of every feature in the distance, or a matrix to the coordinates in which distances are measured.
+    Labels only see to it that nodes of different clusters are never laid out as one. For the metric see `GraphLayout`.
 
-    Returns
-    -------
-    GraphLayout
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.report.layout import graph_layout
     >>> rng = np.random.default_rng(0)
     >>> nodes = np.concatenate([rng.normal(0, 1, (60, 5)), rng.normal(9, 1, (60, 5))])
     >>> found = graph_layout(nodes, np.ones(120), np.repeat([0, 1], 60), np.ones(5))

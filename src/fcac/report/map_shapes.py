@@ -17,15 +17,7 @@ _CELL = 5.0
 def contours(points: Floats, weights: Floats, radius: float, levels: tuple[float, ...]) -> list[list[Floats]]:
     """Return closed lines of equal density, for each level a list of polygons.
 
-    Parameters
-    ----------
-    points : array of shape (n, 2)
-        In units of the picture.
-    weights : array of shape (n,)
-    radius : float
-        Standard deviation of the kernel.
-    levels : tuple of float
-        Shares of the largest density.
+    `radius` is the standard deviation of the kernel; levels are shares of the largest density.
     """
     field, origin = _density(points, weights, radius)
     top = float(field.max(initial=0.0))
@@ -35,15 +27,6 @@ def contours(points: Floats, weights: Floats, radius: float, levels: tuple[float
 def hull(points: Floats, radius: float) -> list[Floats]:
     """Return outlines that keep a distance of about `radius` around points; several where points are far apart.
 
-    Parameters
-    ----------
-    points : array of shape (n, 2)
-    radius : float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.report.map_shapes import hull
     >>> around = hull(np.array([[50.0, 50.0], [60.0, 50.0]]), 12.0)
     >>> len(around), bool(around[0][:, 0].min() < 45), bool(around[0][:, 0].max() > 65)
     (1, True, True)
@@ -120,10 +103,6 @@ def _crossing(field: Floats, level: float, x: int, y: int, direction: int) -> tu
 def as_path(polygons: list[Floats], tolerance: float = 1.0) -> str:
     """Return polygons as one SVG path in whole units, without points that change it by less than `tolerance`.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.report.map_shapes import as_path
     >>> as_path([np.array([[0.0, 0.0], [5.0, 0.1], [10.0, 0.0], [10.0, 9.6]])])
     'M0 0L10 0L10 10Z'
     """
@@ -185,27 +164,10 @@ def place_labels(
     letter: float = 7.8,
     line: float = 17.0,
 ) -> list[LabelPlace]:
-    """Place labels one after the other, each at the free place nearest to its anchor.
+    """Place labels one after the other, the most important first, each at the free place nearest to its anchor.
 
-    Parameters
-    ----------
-    texts : sequence of (cluster, text)
-        The most important first.
-    anchors : array of shape (n, 2)
-    width, height : int
-        Of the picture, inside which labels stay.
-    letter, line : float
-        Width of a letter and height of a line.
+    They stay inside a picture of this width and height; those for which there is no room at all are left out.
 
-    Returns
-    -------
-    list of LabelPlace
-        Without those for which there is no room at all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.report.map_shapes import place_labels
     >>> a, b = place_labels([(0, "0"), (1, "1")], np.array([[50.0, 50.0], [51.0, 50.0]]), 100, 100)
     >>> abs(a.x - b.x) >= a.width or abs(a.y - b.y) >= a.height
     True

@@ -22,15 +22,9 @@ _REACH = 2.0
 
 @dataclass(frozen=True)
 class Novelty:
-    """Histogram of the distance of rows to their nearest node.
+    """Histogram of the distance of known and of novel rows to their nearest node.
 
-    Attributes
-    ----------
-    edges : array of shape (bins + 1,)
-    known, novel : arrays of shape (bins,)
-        Numbers of known and of novel rows. The last bar also includes everything beyond the last edge.
-    threshold : float or None
-        Distance beyond which a row is novel; None if it differs between nodes.
+    The last bar also includes everything beyond the last edge. `threshold` is None if it differs between nodes.
     """
 
     edges: Floats
@@ -71,15 +65,8 @@ def count_rows(
 ) -> CountedRows:
     """Label rows block by block; only counts are kept.
 
-    Parameters
-    ----------
-    server : Server
-    rows : array-like, dict of site to rows, or iterator of (site, rows)
-    limit : float or None
-        Distance beyond which a row is novel; None if it is another one for every node.
-    read : callable, optional
-        Turns a table with named columns into rows of features, where there is a schema; rows without names are
-        features already. Without a schema there must not be gaps.
+    `limit` is the distance beyond which a row is novel, None if it is another one for every node. Where there is a
+    schema, `read` turns a table with named columns into rows of features; rows without names are features already.
     """
     threshold = server.threshold if limit is None else limit
     is_same = limit is not None or bool((server.reach == threshold).all())

@@ -61,21 +61,8 @@ class SiteGroup:
 class PrivacyStatement:
     """What the report says about privacy.
 
-    Attributes
-    ----------
-    level : {"good", "note", "warning", "danger"}
-    badge : str
-        Two or three words.
-    headline : str
-    paragraphs : list of str
-    warning : str
-        What needs attention, in one sentence; may be empty.
-    figures : list of (str, str)
-        Figures to be aware of: a number and what it counts.
-    facts : list of (str, str)
-        Term and statement, from the mechanism's own description.
-    not_promised : list of str
-    groups : list of SiteGroup
+    The badge is two or three words, the warning, which may be empty, one sentence. `facts` are terms and statements
+    from the mechanism's own description; `figures` are numbers and what they count.
     """
 
     level: str
@@ -100,19 +87,8 @@ def make_statement(
 ) -> PrivacyStatement:
     """State what is guaranteed for the records behind these contributions, and what is not.
 
-    Parameters
-    ----------
-    history : rounds of contributions, without their nodes
-    latest : the newest contribution of every site
-    mechanism : privacy mechanism or None
-        The mechanism of an in-process run; its own description is quoted.
-    federation : bool
-        Whether the contributions were sent from sites to a server.
-    distances : float, optional
-        Epsilon of a release of distances for novelty; what was spent counts it already.
-        Epsilon of a release of distances for novelty, after the latest contribution.
-    columns : sequence of ShownColumn
-        The table's columns, in whose units bounds are told.
+    The mechanism of an in-process run is quoted. `distances` is the epsilon of a release of distances for novelty after
+    the latest contribution; what was spent counts an earlier one already. Bounds are told in the units of `columns`.
     """
     items = [entry for batch in history for entry in batch]
     groups = _groups(items)
@@ -339,7 +315,7 @@ def _bounds_in_words(bounds: list[Any], columns: Sequence[ShownColumn]) -> str:
     for column in columns:
         if column.kind in ("number", "date", "ordinal") and max(column.features) < len(pairs):
             low, high = (column.shown(float(value)) for value in column.values(pairs.T))
-            told.append(f"{column.name} {low} to {high}")
+            told.append(f"{column.name} {low.removesuffix(f' {column.unit}')} to {high}")
         elif column.kind == "category":
             told.append(f"{column.name}: {len(column.categories)} levels")
     return listed(told, _MAX_BOUNDS) if told else f"{len(pairs)} columns"

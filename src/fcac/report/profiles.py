@@ -33,14 +33,8 @@ _N_WORDS, _IN_NAME = 5, 3
 class Distribution:
     """How a column's values are distributed, from nodes and counts.
 
-    Attributes
-    ----------
-    mean, low, median, high : float
-        Mean, and quantiles .25, .5 and .75; for categories all NaN.
-    bars : array
-        Share of the rows in each bin of the histogram, or of each category.
-    ends : tuple of float
-        Where the histogram begins and ends.
+    Mean, and quantiles .25, .5 and .75; all NaN for categories. `bars` are shares of the rows by bin of the histogram,
+    which has these ends, or by category.
     """
 
     mean: float
@@ -53,20 +47,11 @@ class Distribution:
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """One column of one cluster.
+    """One column of one cluster, beside the distribution in all rows.
 
-    Attributes
-    ----------
-    column : ShownColumn
-    own, all : Distribution
-        Of the cluster and of all rows.
-    effect : float
-        Distance of the cluster's mean from the mean of all, in standard deviations of all; for categories of the one
-        that differs most.
-    error : float or None
-        Standard error of the cluster's mean because of known noise, in the table's units.
-    category : int
-        For categories: the one that differs most.
+    `effect` is the distance of the cluster's mean from the mean of all, in standard deviations of all; for categories
+    of the one that differs most, `category`. `error` is the standard error of the mean because of known noise, in the
+    table's units.
     """
 
     column: ShownColumn
@@ -124,17 +109,7 @@ class ClusterProfile:
 
 @dataclass(frozen=True)
 class Profiles:
-    """All clusters' profiles.
-
-    Attributes
-    ----------
-    clusters : dict of cluster to ClusterProfile
-    importance : list of (ShownColumn, float)
-        Share of each column's variance that lies between clusters, largest first.
-    edges : dict of column name to array
-        Bin edges of histograms.
-    overall : dict of column name to Distribution
-    """
+    """All clusters' profiles; `importance` is the share of each column's variance between clusters, largest first."""
 
     clusters: dict[int, ClusterProfile]
     importance: list[tuple[ShownColumn, float]]
@@ -164,19 +139,9 @@ def make_profiles(
     noise: Floats | None,
     n_telling: int,
 ) -> Profiles:
-    """Describe clusters by nodes and counts.
+    """Describe clusters by nodes and counts, with `n_telling` columns for each.
 
-    Parameters
-    ----------
-    columns : sequence of ShownColumn
-    nodes : array of shape (n, d)
-    counts, labels : arrays of shape (n,)
-    described : sequence of int
-        The clusters to describe.
-    noise : array of shape (n, d) or None
-        Known standard deviation of the noise in nodes.
-    n_telling : int
-        Columns that are described for each cluster.
+    `noise` is the known standard deviation of the noise in nodes.
     """
     if not len(nodes):
         return Profiles({}, [], {}, {})
@@ -258,9 +223,6 @@ def _edges(column: ShownColumn, nodes: Floats, weights: Floats) -> Floats:
 def month_edges(low: float, high: float) -> Floats:
     """Return the first days of months, quarters or years around two days, at most 24 bins.
 
-    Examples
-    --------
-    >>> from fcac.report.profiles import month_edges
     >>> from fcac.tables.shown_column import day
     >>> [day(x) for x in month_edges(19_800.0, 19_850.0)]
     ['1 Mar 2024', '1 Apr 2024', '1 May 2024', '1 Jun 2024']
@@ -287,10 +249,6 @@ def _distribution(column: ShownColumn, nodes: Floats, counts: Floats, edges: Flo
 def weighted_quantiles(values: Floats, weights: Floats, at: Sequence[float]) -> tuple[float, ...]:
     """Return quantiles of values that stand for several rows each.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.report.profiles import weighted_quantiles
     >>> weighted_quantiles(np.array([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 8.0]), (0.15, 0.5))
     (2.0, 9.0)
     """
@@ -326,14 +284,7 @@ def _named(clusters: dict[int, ClusterProfile], n_clusters: int) -> dict[int, Cl
 
 
 def name_of(columns: Sequence[ColumnProfile], most: int) -> str:
-    """Return a name made of at most so many terms, the most telling first.
-
-    Parameters
-    ----------
-    columns : sequence of ColumnProfile
-        The most telling first.
-    most : int
-    """
+    """Return a name made of at most so many terms, from columns of which the most telling comes first."""
     terms: list[str] = []
     for column in columns:
         if len(terms) == most or abs(column.effect) < _TELLING:
@@ -384,7 +335,11 @@ def _is_yes_or_no(profile: ColumnProfile) -> bool:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1].rstrip()}…"
+    """Shorten a long name at the end of a word."""
+    if len(text) <= _MAX_NAME:
+        return text
+    kept = text[: _MAX_NAME - 1]
+    return (kept.rsplit(" ", 1)[0] if " " in kept else kept).rstrip(" ,;:(-") + "…"
 
 
 # ------------------------------------------------------------ words for texts
@@ -398,18 +353,6 @@ def words_of_texts(
     The words come from the vocabulary of the encoder, which is public, and from the means of nodes, which sites have
     sent anyway: no text is read, so this holds under privacy. Columns whose encoder has no vocabulary of its own, or is
     not installed here, are left out.
-
-    Parameters
-    ----------
-    schema : Schema or None
-    nodes : array of shape (n, d)
-    counts, labels : arrays of shape (n,)
-    described : sequence of int
-        Clusters.
-
-    Returns
-    -------
-    dict of column name to dict of cluster to list of str
     """
     chosen = [k for k in described if (labels == k).any()]
     if schema is None or len(chosen) < 2:

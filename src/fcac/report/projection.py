@@ -18,17 +18,8 @@ _MAX_RATIO_OF_SPREADS = 10.0
 class Projection:
     """Maps nodes to two coordinates.
 
-    Attributes
-    ----------
-    directions : array of shape (d, 2)
-    centre, scale : arrays of shape (d,)
-    x_label, y_label : str
-    is_reduced : bool
-        Whether more than two features were reduced to two dimensions.
-    standardised : bool
-        Whether features were divided by their standard deviation first.
-    shares : tuple of float
-        Fraction of the nodes' variance that each direction shows.
+    `shares` is the fraction of the nodes' variance that each direction shows; features were divided by their standard
+    deviation first if they are `standardised`.
     """
 
     directions: Floats
@@ -46,16 +37,7 @@ class Projection:
 
 
 def fit_projection(nodes: Floats, counts: Floats, names: list[str]) -> Projection:
-    """Choose the projection of a picture: up to two features are shown directly, more by principal components.
-
-    Parameters
-    ----------
-    nodes : array of shape (n, d)
-    counts : array of shape (n,)
-        Weights.
-    names : list of str
-        One per feature.
-    """
+    """Choose the projection of a picture: up to two features are shown directly, more by principal components."""
     d = nodes.shape[1]
     if d <= 2:
         directions = np.eye(d, 2)
@@ -88,13 +70,7 @@ def fit_projection(nodes: Floats, counts: Floats, names: list[str]) -> Projectio
 
 @dataclass(frozen=True)
 class Views:
-    """Where nodes lie in the two views.
-
-    Attributes
-    ----------
-    layout : GraphLayout
-    projection : Projection
-    """
+    """Where nodes lie in the two views."""
 
     layout: GraphLayout
     projection: Projection

@@ -12,7 +12,7 @@ from typing import Any
 from fcac._text import counted, duration
 from fcac._version import __version__
 from fcac.federation import Server
-from fcac.federation.pooled import sites_behind
+from fcac.federation.summed_round import sites_behind
 from fcac.model.fcac import FCAC
 from fcac.model.run_log import Run
 
@@ -24,19 +24,9 @@ _MAX_REASONS = 8
 
 @dataclass(frozen=True)
 class Provenance:
-    """What was done.
+    """What was done: settings, rows read and left out, versions, and what the schema says of each column.
 
-    Attributes
-    ----------
-    settings : list of (str, str)
-        Parameters that were set, and what else decides the result.
-    rows : list of (str, str)
-        Rows read and left out, time.
-    versions : list of (str, str)
-    schema : list of (str, str)
-        What the schema says of each column.
-    n_read, n_dropped : int
-        Rows read and left out; 0 if it is not known.
+    Numbers of rows are 0 if they are not known.
     """
 
     settings: list[tuple[str, str]]
@@ -52,15 +42,8 @@ def provenance_of(
 ) -> Provenance:
     """Return what was done.
 
-    Parameters
-    ----------
-    server : Server
-    estimator : FCAC or None
-    schema : Schema or None
-    facts : mapping, optional
-        What the caller knows of the run: ``rows_read``, ``rows_dropped``, ``seconds``, instead of what is stored with
-        the model; anything else is listed as it is.
-    federation : bool
+    `facts` are what the caller knows of the run, ``rows_read``, ``rows_dropped`` and ``seconds``, instead of what is
+    stored with the model; anything else in it is listed as it is.
     """
     runs = () if estimator is None else estimator.runs_
     known = {
@@ -124,6 +107,8 @@ def _settings(server: Server, estimator: FCAC | None, federation: bool) -> list[
                 listed.append((name, str(value)))
         if estimator.privacy is not None:
             listed.append(("Privacy", type(estimator.privacy).__name__))
+    if server.has_nodes:
+        listed.append(("Columns made comparable", server.scaling.sentence))
     listed.append(("Rounds", f"{server.n_rounds:,}"))
     listed.append(("Sites", f"{sum(sites_behind(item) for item in server.latest().values()):,}"))
     return listed

@@ -10,8 +10,8 @@ from fcac._text import counted
 from fcac.clusters.tracking import Move
 from fcac.federation import Server
 from fcac.federation.log import Entry
-from fcac.federation.pooled import sites_behind
 from fcac.federation.replay import Event, Snapshot, descendants, events, replay
+from fcac.federation.summed_round import sites_behind
 from fcac.report.dots import Dots, make_dots
 from fcac.report.projection import Views
 
@@ -54,17 +54,8 @@ class RoundData:
 class History:
     """Rounds, sites, and what became of clusters.
 
-    Attributes
-    ----------
-    entries : list of list of Entry
-        All contributions without their nodes.
-    sites : list of SiteData
-    drawn_rounds : list of RoundData or None
-        At most six rounds; None where it would take too long to play them again.
-    events : list of Event
-        The newest.
-    moves : list of Move
-        Of the newest rounds.
+    `entries` are all contributions without their nodes. At most six rounds are drawn, None where it would take too long
+    to play them again; events and moves are the newest.
     """
 
     entries: list[list[Entry]]

@@ -232,21 +232,8 @@ def _single(points: Floats) -> NDArray[np.float32]:
 
 
 class BoxTree:
-    """A set of points in boxes.
+    """A set of points in boxes; in `order`, box by box, neighbours in space are mostly neighbours.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d), n above zero
-
-    Attributes
-    ----------
-    order : ndarray of shape (n,)
-        Positions of the points, box by box: neighbours in space are mostly neighbours in this order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.search.box_tree import BoxTree
     >>> line = np.arange(100.0)[:, None]
     >>> positions, squared = BoxTree(line).nearest(np.array([[41.5]]), 3)
     >>> positions.tolist(), squared.tolist()
@@ -279,15 +266,8 @@ class BoxTree:
     ) -> tuple[Integers, Floats]:
         """Return positions and squared distances of the k nearest points of each query, exactly.
 
-        Parameters
-        ----------
-        queries : ndarray of shape (m, d)
-        k : int
-            At most n, or n - 1 with ``own``.
-        own : ndarray of shape (m,), optional
-            Position of each query among the points, which is then left out of its own list; -1 for none.
-        order : ndarray of shape (m,), optional
-            Order in which to search: it changes the time only.
+        `own` is the position of each query among the points, which is then left out of its own list, -1 for none;
+        `order`, in which to search, changes the time only.
         """
         m = len(queries)
         own = np.full(m, -1, dtype=np.int64) if own is None else own.astype(np.int64)

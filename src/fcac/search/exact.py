@@ -23,14 +23,6 @@ _BOX_FEATURES = 20
 class Searcher:
     """A set of points prepared for many exact searches.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.search.exact import Searcher
     >>> positions, squared = Searcher(np.array([[0.0], [1.0], [3.0]])).nearest(np.array([[2.0]]), 2)
     >>> positions.tolist(), squared.tolist()
     ([[1, 2]], [[1.0, 1.0]])
@@ -42,20 +34,10 @@ class Searcher:
         self._points: BoxTree | Screen = BoxTree(self.points) if few else Screen(self.points)
 
     def nearest(self, queries: Floats, k: int, own: Integers | None = None) -> tuple[Integers, Floats]:
-        """Return positions and squared distances of the k nearest points of each query.
+        """Return positions and squared distances (m, k) of the k nearest points of each query, nearest first.
 
-        Parameters
-        ----------
-        queries : ndarray of shape (m, d)
-        k : int
-            At most n, or n - 1 with ``own``.
-        own : ndarray of shape (m,), optional
-            Position of each query among the points, which is then left out of its own list; -1 for none.
-
-        Returns
-        -------
-        positions, squared distances : ndarrays of shape (m, k)
-            Nearest first; equal distances by position.
+        Equal distances go by position. `own` is the position of each query among the points, which is then left out of
+        its own list; -1 for none.
         """
         queries = np.ascontiguousarray(queries, dtype=np.float64)
         own = np.full(len(queries), -1, dtype=np.int64) if own is None else own.astype(np.int64)
@@ -70,14 +52,9 @@ class Searcher:
 
 
 class NeighborLists(NamedTuple):
-    """Neighbours of every point.
+    """Neighbours of every point, nearest first, equal distances by position.
 
-    Attributes
-    ----------
-    near : ndarray of shape (n, k)
-        Positions of the neighbours, nearest first; equal distances by position.
-    squared : ndarray of shape (n, 3)
-        Squared distances to the nearest, the middle one (number k // 2) and the farthest.
+    `squared` has only the squared distances to the nearest, the middle one (number k // 2) and the farthest.
     """
 
     near: NDArray[np.int32]

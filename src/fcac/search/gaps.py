@@ -17,29 +17,12 @@ _ROWS_AT_ONCE = 1024
 
 
 class GapFiller:
-    """Fills the gaps of rows with the means of the points nearest to them.
+    """Fills the gaps of rows with the means of the points nearest to them; points may have gaps themselves.
 
-    Rows and points are compared over the features that both have: the mean squared difference, every feature divided
-    by its spread. That is how correntropy, a mean over features, treats gaps, and how k-nearest-neighbour imputation
-    does.
+    Rows and points are compared over the features that both have: the mean squared difference, every feature divided by
+    its spread. That is how correntropy, a mean over features, treats gaps, and how k-nearest-neighbour imputation does
+    (Troyanskaya et al., Bioinformatics 17, 2001). Of more than `most` points, some are taken in equal steps.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        They may have gaps (NaN) themselves.
-    most : int, optional
-        Points that are searched at most, 512 by default; of more, some are taken in equal steps.
-    n_neighbours : int, optional
-        Points that a gap is filled from, 12 by default.
-
-    References
-    ----------
-    O. Troyanskaya et al., "Missing value estimation methods for DNA microarrays", Bioinformatics 17, 2001.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.search.gaps import GapFiller
     >>> points = np.array([[0.0, 1.0], [0.1, 1.0], [9.0, 5.0], [9.1, 5.0]])
     >>> GapFiller(points, n_neighbours=2).fill(np.array([[9.0, np.nan], [np.nan, 1.0]])).round(2).tolist()
     [[9.0, 5.0], [0.05, 1.0]]
@@ -63,14 +46,7 @@ class GapFiller:
         self._whole = np.hstack([self._squares, -2.0 * self._scaled]).T.astype(np.float32) if has.all() else None
 
     def fill(self, rows: Floats, own: Integers | None = None) -> Floats:
-        """Return rows without gaps.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (m, d)
-        own : ndarray of shape (m,), optional
-            Position of each row among the points, if all points are searched; a row is not filled from itself.
-        """
+        """Return rows without gaps; a row at position `own` among the points is not filled from itself."""
         holes = np.isnan(rows)
         todo = np.flatnonzero(holes.any(axis=1))
         result = rows.copy()

@@ -147,13 +147,7 @@ def _pick(
 
 
 class Screen:
-    """Points of many features, prepared for exact searches.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        float64, C order.
-    """
+    """Points of many features (float64, C order), prepared for exact searches."""
 
     def __init__(self, points: Floats) -> None:
         self.points = points
@@ -177,16 +171,7 @@ class Screen:
         return turned if self._axes is None else np.ascontiguousarray(turned[:, : self._n_axes + 1])
 
     def nearest(self, queries: Floats, own: Integers, out_i: Integers, out_d: Floats) -> None:
-        """Write the nearest points of each query, nearest first, and the squared distances to them.
-
-        Parameters
-        ----------
-        queries : ndarray of shape (m, d)
-        own : ndarray of shape (m,)
-            A point of each query that is left out; -1 for none.
-        out_i, out_d : ndarrays of shape (m, k)
-            Where the positions and squared distances are written; `out_d` holds infinity.
-        """
+        """Write the points nearest to each query, in order, and the squared distances to them; `own` is left out."""
         if self._may_turn and len(queries) >= _QUERIES_FROM:
             self._may_turn = False
             with one_blas_thread():

@@ -135,21 +135,8 @@ def _find_seeds(rows, start, stop, seeds, pivots, n_pivots, shift, scale, tiles,
 
 
 class SeedIndex:
-    """Seeds to find the nearest of, to which more can be added.
+    """Seeds to find the nearest of, to which more can be added, up to `room`; the first `n_pivots` are the pivots.
 
-    Parameters
-    ----------
-    seeds : ndarray of shape (n, d)
-        The first of them are the pivots.
-    n_pivots : int
-        At most n.
-    room : int
-        How many seeds it may ever hold.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.search.seeds import SeedIndex
     >>> index = SeedIndex(np.arange(100.0)[:, None], 20, 101)
     >>> index.add(np.array([[41.6]]))
     >>> index.nearest(np.array([[7.2], [41.5], [0.5]])).tolist()
@@ -204,11 +191,7 @@ class SeedIndex:
     def nearest(self, rows: Floats, over: Callable[[Callable[[int, int], None], int], None] | None = None) -> Integers:
         """Return the position of the seed of each row.
 
-        Parameters
-        ----------
-        rows : C-contiguous ndarray of shape (m, d)
-        over : callable, optional
-            Calls ``work(start, stop)`` for pieces of range(m), perhaps on several threads.
+        `over` calls ``work(start, stop)`` for pieces of range(m), perhaps on several threads.
         """
         out = np.empty(len(rows), np.int64)
 

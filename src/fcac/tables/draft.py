@@ -105,20 +105,7 @@ def guess_files(
     progress: Callable[[int, float], None] | None = None,
     options: ReadOptions | None = None,
 ) -> Guessed:
-    """Return what the columns of files mean; see :func:`draft_schema`.
-
-    Parameters
-    ----------
-    paths : sequence of path-like
-    apart : sequence of str
-        Columns that are not features.
-    look : bool
-        Whether values may be looked at.
-    levels : bool
-        List the levels of categories.
-    progress : callable, optional
-    options : ReadOptions, optional
-    """
+    """Return what the columns of files mean; see :func:`draft_schema`. Values are looked at only if `look` says so."""
     files = [open_table(source.path, options) for source in find_files(paths)]
     for file in files:
         file.check_names()
@@ -139,13 +126,8 @@ def guess_files(
 def guess_tables(tables: Sequence[Any], told: Mapping[str, Any] | None = None, apart: Sequence[str] = ()) -> Guessed:
     """Return what the columns of tables in memory mean, which have the same columns.
 
-    Parameters
-    ----------
-    tables : sequence of frames of pandas or polars, or of Arrow tables
-    told : mapping of name to kind, dict of settings, or Column, optional
-        What is known of some columns; it replaces the guess.
-    apart : sequence of str
-        Columns that are not features.
+    `told` says what is known of some: a kind, settings, or a Column; it replaces the guess. Those `apart` are no
+    features.
     """
     seen: dict[str, Seen] = {}
     types: dict[str, Any] = {}

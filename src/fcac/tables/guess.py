@@ -63,17 +63,8 @@ def guess_columns(
 ) -> list[Guess]:
     """Return what the columns of a table most likely mean.
 
-    Parameters
-    ----------
-    types : mapping of name to pyarrow.DataType
-    seen : mapping of name to Seen
-        What values look like; a column that is not in it was not looked at.
-    levels : bool
-        List the levels of categories that at least five rows have.
-    told : mapping of name to kind, dict of settings, or Column, optional
-        What is known of some columns; it replaces the guess.
-    where : str
-        Named in an error.
+    A column that is not in `seen` was not looked at. `told` says what is known of some (a kind, settings, or a Column)
+    and replaces the guess; with `levels`, levels that at least five rows have are listed. Errors name `where`.
     """
     told = told or {}
     strange = [name for name in told if name not in types]
@@ -116,9 +107,6 @@ def is_plain(guesses: Sequence[Guess], seen: Mapping[str, Seen]) -> bool:
 def taken_for(schema: Schema, reasons: Mapping[str, str]) -> list[str]:
     """Return in a few lines what guessed columns were taken for.
 
-    Examples
-    --------
-    >>> from fcac.tables.guess import taken_for
     >>> schema = Schema(["age", Column("sex", kind="category", categories=("f", "m")), Column("nr", kind="id")])
     >>> taken_for(schema, {"age": "numbers", "sex": "text with few values", "nr": "it names records"})
     ['Taken as numbers: age', 'Taken as categories: sex (2 levels)', 'Left out: nr (it names records)']

@@ -12,8 +12,9 @@ import urllib.request
 import numpy as np
 import pytest
 
+from fcac.deployment import metrics
 from fcac.deployment.audit_log import AuditLog, verify
-from fcac.deployment.console import Console, metrics
+from fcac.deployment.console import Console
 from fcac.deployment.console.hooks import Hook, news
 from fcac.deployment.facts import facts
 from fcac.deployment.hub import Hub
@@ -40,7 +41,7 @@ def study(tmp_path):
     schema = tmp_path / "schema.toml"
     schema.write_text(Schema(["x", "y"]).to_toml())
     study = tmp_path / "study"
-    init(study, ["north", "south", "west"], schema, name="Tide <script>", insecure=True, address="127.0.0.1:9")
+    init(study, ["north", "south", "west"], schema, name="Tide <script>", address="127.0.0.1:9")
     settings = FederationSettings.load(study)
     hub = Hub(study / STATE, settings)
     for site in ("north", "south"):
@@ -98,8 +99,8 @@ def test_status_as_json(study, capfd):
 @pytest.mark.slow
 def test_metrics(study):
     text = metrics.as_text(facts(study))
-    assert "fcac_rounds_closed 1\n" in text
-    assert 'fcac_site_rejected{site="west"} 1\n' in text
+    assert "fcac_rounds_closed_total 1\n" in text
+    assert 'fcac_site_rejected_total{site="west"} 1\n' in text
     for line in text.splitlines():
         assert line.startswith("#") or len(line.split(" ")) == 2
 

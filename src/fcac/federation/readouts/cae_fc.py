@@ -24,11 +24,8 @@ class ComponentReadOut(ReadOut):
     """The paper's read-out: a topological network over the nodes of all rounds, read as connected components.
 
     Nodes of a round are handed over in two groups, those with high winning counts first, each group shuffled, and
-    learned one by one. The network goes on over rounds.
-
-    References
-    ----------
-    N. Masuyama et al., "Privacy-preserving Continual Federated Clustering via Adaptive Resonance Theory".
+    learned one by one (Masuyama et al., "Privacy-preserving Continual Federated Clustering via Adaptive Resonance
+    Theory"). The network goes on over rounds.
     """
 
     title: ClassVar[str] = "the paper's network"

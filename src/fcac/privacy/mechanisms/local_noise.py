@@ -120,16 +120,11 @@ class LocalNoise(Mechanism):
 
 
 class Channel:
-    """The channel for one feature: it maps a level to a random position on the output grid.
+    """The channel for one feature, at this cost: it maps a level to a random position on the output grid.
 
-    Positions inside a window of ``width`` have weight ``high``, the others ``low``; both are integers, and
-    ``high / low <= exp(epsilon)``. The window has the same width for every level, so the total weight is the same, and
-    that ratio is all that an output can reveal about which of two levels was the input.
-
-    Parameters
-    ----------
-    epsilon : float
-        Cost of this feature alone.
+    Positions inside a window of ``width`` have weight ``high``, the others ``low``; both are integers, and ``high / low
+    <= exp(epsilon)``. The window has the same width for every level, so the total weight is the same, and that ratio is
+    all that an output can reveal about which of two levels was the input.
     """
 
     def __init__(self, epsilon: float) -> None:

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-from fcac.cli.console import help_text
+from fcac.cli.screen import help_text
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,10 +25,11 @@ _COMMANDS = {
     "status": ("status",),
     "console": ("console",),
     "label": ("label",),
-    "members": ("add", "forget", "revoke", "renew"),
+    "members": ("add", "forget", "revoke", "renew", "rotate"),
     "join": ("invite", "join", "accept"),
     "audit": ("log",),
     "rehearse": ("rehearse",),
+    "flower": ("flower",),
 }
 
 for _file, _names in _COMMANDS.items():

@@ -8,7 +8,7 @@ import typer
 
 from fcac._text import listed
 from fcac.cli.commands.federation.shared import Directory, PlainErrors
-from fcac.cli.console import BadUse, note, say
+from fcac.cli.screen import BadUse, note, say
 
 
 def agree(
@@ -33,8 +33,8 @@ def agree(
 
     fcac federation agree study --numbers-only --scaling range
     """
-    from fcac.flower import processes
-    from fcac.flower.agreement_runner import run_agreement
+    from fcac.deployment import processes
+    from fcac.deployment.running import run_agreement
 
     if scaling not in ("standard", "range", "none"):
         raise BadUse(f"--scaling must be standard, range or none, not {scaling}")

@@ -10,20 +10,19 @@ from typing import Any
 import typer
 
 from fcac._text import counted
-from fcac.cli.console import BadUse, note, say
+from fcac.cli.screen import BadUse, note, say
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import FILE, Policy, PolicyRefusal, described
 from fcac.tables.schema import Schema
+
+#: What has to be typed where nothing is noised, whatever else was said.
+OPEN = "single rows and differences of totals may leave"
 
 
 def consent(settings: Any, yes: bool) -> Policy:
     """Show what the study asks for unless it was agreed to, and store what was agreed; return the policy.
 
-    Parameters
-    ----------
-    settings : SiteSettings
-    yes : bool
-        Agree without asking, for automation.
+    With `yes` nobody is asked, for automation.
     """
     state = Path(settings.state)
     is_new = not (state / FILE).exists()
@@ -49,16 +48,30 @@ def consent(settings: Any, yes: bool) -> Policy:
     if settings.private:
         say(f"Rows stay here. What leaves is differentially private: epsilon = {settings.epsilon:g} for each round.")
     else:
-        least = max(policy.least_count, settings.min_rows)
-        say(f"Rows stay here. What leaves are averages of at least {least} similar rows, without noise.")
-    if not yes:
+        _confirm_open(max(policy.least_count, settings.min_rows))
+    if not yes and settings.private:
         if not sys.stdin.isatty():
             raise BadUse("no one is there to agree: read what the study asks for, then give --yes")
         if not typer.confirm("Do you agree?"):
             raise BadUse("nothing was agreed to; the site does not start")
     policy = dataclasses.replace(policy, columns=asked)
     policy.save(state)
-    AuditLog(state).add("agreed", columns=list(asked), asked=not yes)
+    typed = {} if settings.private else {"typed": OPEN}
+    AuditLog(state).add("agreed", columns=list(asked), asked=not yes, **typed)
     if is_new and policy.least_interval:
         note(f"note: the hub can ask for a round every {policy.least_interval / 3600:g} h; change it in {state / FILE}")
     return policy
+
+
+def _confirm_open(least: int) -> None:
+    """Say what leaves a site without noise, and go on only if the operator has typed it."""
+    say(
+        f"What leaves are averages of similar rows and exact counts, without noise. That at least {least} rows are "
+        "behind each of them protects nobody: rows of one person may be alike, and the totals of two rounds, "
+        "subtracted, show a single row."
+    )
+    note(f"To go on, type: {OPEN}")
+    if sys.stdin.readline().strip().rstrip(".").casefold() != OPEN:
+        raise BadUse(
+            f"the sentence was not typed, so the site does not start; it takes part with --epsilon, or: {OPEN}"
+        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import Directory, PlainErrors
-from fcac.cli.console import BadUse, say
+from fcac.cli.screen import BadUse, say
 
 if TYPE_CHECKING:
     from fcac.deployment.console.hooks import Hook
@@ -46,8 +46,8 @@ def console(
 
     fcac federation console study --port 8900 --no-open --hook ./tell-us.sh
     """
+    from fcac.deployment import processes
     from fcac.deployment.console.hooks import Hook
-    from fcac.flower import processes
 
     try:
         hooks = [Hook(target, hook_elsewhere) for target in hook or []]

@@ -10,7 +10,7 @@ import typer
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.commands.federation.shared import Directory, PlainErrors
-from fcac.cli.console import BadUse, note, say
+from fcac.cli.screen import BadUse, say
 
 
 def init(
@@ -29,9 +29,16 @@ def init(
     address: Annotated[
         str, typer.Option("--address", help="Address at which sites reach the server, as host:port.")
     ] = "127.0.0.1:18000",
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="No encryption and no keys; loopback addresses only.")
-    ] = False,
+    join_port: Annotated[
+        int | None,
+        typer.Option(
+            "--join-port",
+            help="Port at which sites ask to join; by default the next one.",
+            min=1,
+            max=65535,
+            show_default=False,
+        ),
+    ] = None,
     server: opt.ServerName = "communities",
     max_nodes: Annotated[
         int | None,
@@ -112,14 +119,12 @@ def init(
     names = [name.strip() for name in (sites or "").split(",") if name.strip()]
     if sites is not None and not names:
         raise BadUse("--sites needs at least one name, as in --sites a,b,c")
-    if insecure and not names:
-        raise BadUse("--insecure: without keys there is nothing to join with; name the sites with --sites")
     with PlainErrors():
         summing = None
         if aggregation == "secure":
             summing = aggregated_study.summing_for(len(names), epsilon, delta, tolerance, least)
         root = study.init(
-            directory, names, schema, address=address, insecure=insecure, server=server, max_nodes=max_nodes,
+            directory, names, schema, address=address, join_port=join_port, server=server, max_nodes=max_nodes,
             min_rows=min_rows, forgetting=forgetting, seed=seed, timeout=timeout, wait=wait,
             people_overlap=people_overlap, summing=summing,
         )  # fmt: skip
@@ -131,10 +136,6 @@ def init(
         say(f"4. here:           fcac federation accept {root} NAME, after comparing fingerprints aloud")
         return
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
-    if insecure:
-        note("note: no encryption and no keys: only for experiments on this machine")
-    if summing is not None:
-        note(f"note: {root / 'ca' / 'study.key'} signs the list of sites: keep it off the hub's machine, with ca.key")
     chosen = "E" if summing is None else f"{summing.epsilon:g}"
     say(f"1. here:           fcac federation server {root}")
     site_options = f"--data DATA --state STATE --epsilon {chosen} --budget B"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import Directory, PlainErrors, SiteArgument
-from fcac.cli.console import say
+from fcac.cli.screen import note, say
 
 
 def invite(
@@ -26,9 +26,10 @@ def invite(
 
     with PlainErrors():
         invitation = invitations.invite(directory, site, hours)
-    say(f"Give this line to the operator of {site}; it is valid for {hours:g} hours and good for one key:")
+    # standard output has the invitation alone, so that it can be written into a file
     say(str(invitation))
-    say(f"When {site} has asked: compare fingerprints aloud, then: fcac federation accept {directory} {site}")
+    note(f"This line is for the operator of {site}; it is valid for {hours:g} hours and good for one key.")
+    note(f"When {site} has asked: compare fingerprints aloud, then: fcac federation accept {directory} {site}")
 
 
 def join(
@@ -37,7 +38,7 @@ def join(
         Path | None, typer.Option("--out", help="Where to write the bundle; by default ./NAME.", show_default=False)
     ] = None,
 ) -> None:
-    """Make this site's key here, ask the hub to accept its public half, and write the site's bundle.
+    """Make this site's key here, ask the hub to certify it, and write the site's bundle.
 
     The private key never leaves this machine. Read the fingerprint that is printed to the hub's operator, by telephone.
 
@@ -56,7 +57,7 @@ def join(
         fingerprint = ask(found, bundle)
     say(f"The bundle of site {found.site} is in {bundle}. Fingerprint of its key, to compare aloud:")
     say(f"  {fingerprint}")
-    say(f"Once it is accepted: fcac federation site {bundle} --data DATA --state STATE --epsilon E")
+    say(f"Then: fcac federation site {bundle} --data DATA --state STATE --epsilon E --budget B")
 
 
 def accept(

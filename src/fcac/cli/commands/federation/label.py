@@ -10,7 +10,7 @@ import typer
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.commands.federation.shared import Bundle, DataOption, PlainErrors, StateOption
-from fcac.cli.console import check_out, say
+from fcac.cli.screen import check_out, say
 
 
 def label(
@@ -44,8 +44,8 @@ def label(
 
     from fcac.cli.labeller import Labeller, LabelWriter
     from fcac.deployment.site_agent import load_model
+    from fcac.deployment.site_setup import state_of
     from fcac.deployment.study import read_bundle
-    from fcac.flower.service import state_of
     from fcac.tables import ReadOptions, open_tables
     from fcac.tables.schema import Schema
 

@@ -1,9 +1,9 @@
-"""``fcac federation add``, ``forget``, ``revoke`` and ``renew``: who takes part, and the hub's certificate."""
+"""``fcac federation add``, ``forget``, ``revoke``, ``renew`` and ``rotate``: who takes part, keys and certificates."""
 
 from __future__ import annotations
 
-from fcac.cli.commands.federation.shared import Directory, PlainErrors, SiteArgument
-from fcac.cli.console import say
+from fcac.cli.commands.federation.shared import Bundle, Directory, PlainErrors, SiteArgument
+from fcac.cli.screen import say
 
 
 def add(directory: Directory, site: SiteArgument) -> None:
@@ -43,3 +43,17 @@ def renew(directory: Directory) -> None:
     with PlainErrors():
         study.renew(directory)
     say("The server has a new certificate; a running `fcac federation server` picks it up within seconds.")
+
+
+def rotate(bundle: Bundle) -> None:
+    """At a site: make a new key, have the hub certify it, and use it from the next start on.
+
+    The old key is accepted until the new one has been used. Start [bold]fcac federation site[/bold] again afterwards.
+    """
+    import asyncio
+
+    from fcac.deployment.site_link import refresh
+
+    with PlainErrors():
+        asyncio.run(refresh(bundle, renew=True))
+    say(f"{bundle} has a new key and its certificate. Start the site again to use it.")

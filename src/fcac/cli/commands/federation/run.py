@@ -10,7 +10,7 @@ import typer
 
 from fcac._text import counted
 from fcac.cli.commands.federation.shared import Directory, PlainErrors
-from fcac.cli.console import BadUse, note, say
+from fcac.cli.screen import BadUse, note, say
 
 
 def run(
@@ -35,10 +35,10 @@ def run(
     """
     if (rounds is None) == (every is None):
         raise BadUse("give --rounds N or --every INTERVAL")
+    from fcac.deployment import processes
     from fcac.deployment.policy import seconds
-    from fcac.exceptions import FlowerError
-    from fcac.flower import processes
-    from fcac.flower.service import run_rounds
+    from fcac.deployment.running import run_rounds
+    from fcac.exceptions import FederationError
 
     try:
         pause = None if every is None else seconds(every)
@@ -53,7 +53,7 @@ def run(
                 try:
                     result = run_rounds(directory, rounds or 1, say)
                     _say_result(directory, result, rounds or 1)
-                except FlowerError as error:
+                except FederationError as error:
                     if pause is None:
                         raise
                     note(f"this run failed: {error}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import Directory, PlainErrors
-from fcac.cli.console import say
+from fcac.cli.screen import say
 
 
 def server(
@@ -18,8 +18,8 @@ def server(
     ] = None,
 ) -> None:
     """Run the server until Ctrl-C. It notices sites that are added or revoked meanwhile."""
-    from fcac.flower.hub_server import HubServer
+    from fcac.deployment.hub_service import HubService, stamped
 
     with PlainErrors():
-        HubServer(directory, host, say).run()
+        HubService(directory, host, stamped).run()
         say("Stopping.")

@@ -29,7 +29,7 @@ class PlainErrors:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        from fcac.exceptions import FlowerError
+        from fcac.exceptions import FederationError
 
-        if isinstance(error, FlowerError):
+        if isinstance(error, FederationError):
             raise click.ClickException(str(error)) from error

@@ -9,7 +9,7 @@ import typer
 
 from fcac.cli import options as opt
 from fcac.cli.commands.federation.shared import Bundle, DataOption, PlainErrors, StateOption
-from fcac.cli.console import BadUse, note, say
+from fcac.cli.screen import BadUse, note, say
 
 
 def site(
@@ -30,7 +30,11 @@ def site(
     ] = None,
     delta: Annotated[float, typer.Option("--delta", help="At most 1e-5.")] = 1e-6,
     no_privacy: Annotated[
-        bool, typer.Option("--no-privacy", help="Send nodes without noise; they can reveal single records.")
+        bool,
+        typer.Option(
+            "--no-privacy",
+            help="Send nodes without noise: single rows may leave; a sentence has to be typed.",
+        ),
     ] = False,
     record_id: Annotated[
         str | None,
@@ -61,6 +65,12 @@ def site(
             show_default=False,
         ),
     ] = None,
+    settings_only: Annotated[
+        bool,
+        typer.Option(
+            "--settings-only", help="Agree, write the settings and stop: something else carries the messages."
+        ),
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Agree, without being asked, to the columns and bounds that the study uses.")
     ] = False,
@@ -99,11 +109,11 @@ def site(
     if epsilon is not None and not epsilon > 0:
         raise BadUse("--epsilon must be above 0")
     from fcac.cli.commands.federation.consent import consent
+    from fcac.deployment import processes
     from fcac.deployment.agreement_agent import AgreementAgent
     from fcac.deployment.site_agent import SiteAgent
-    from fcac.flower import processes
-    from fcac.flower.service import budget_of, remember_state, site_settings, state_of, store_settings
-    from fcac.flower.site_node import SiteNode, become
+    from fcac.deployment.site_link import SiteLink, become, look_for_changes
+    from fcac.deployment.site_setup import budget_of, remember_state, site_settings, state_of, store_settings
     from fcac.tables.read_options import ReadOptions
     from fcac.tables.schema import Schema
     from fcac.tables.sources import is_address
@@ -112,6 +122,7 @@ def site(
     with PlainErrors(), processes.stopped_by_signals():
         if not is_address(data) and not Path(data).exists():
             raise ValueError(f"--data {data}: there is no such file or directory")
+        look_for_changes(bundle, note)
         dearest = max((cost for cost in (epsilon, agree) if cost is not None), default=None)
         total, origin = (None, "") if dearest is None else budget_of(folder, dearest, budget)
         settings = site_settings(
@@ -130,12 +141,15 @@ def site(
             spent = "nothing" if agent is None else agent.spent() or "nothing"
             say(f"Rounds add up {_adding_up(settings)}; spent so far: {spent}.")
         else:
-            note(f"WARNING: site {settings.name} runs WITHOUT PRIVACY: the nodes it sends can reveal records.")
+            note(f"WARNING: site {settings.name} sends its nodes as they are: single rows may leave.")
         if waits:
             say("The schema has no bounds yet: this site answers no round before the sites have agreed on them.")
         stored = store_settings(settings)
-        node = SiteNode(bundle, settings, stored, say)
-        say(f"Connecting to {node.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
+        if settings_only:
+            say(f"The settings are in {stored}.")
+            return
+        link = SiteLink(bundle, settings, stored, say)
+        say(f"Connecting to {link.address}; log: {folder / 'site.log'}. Ctrl-C stops.")
         become(bundle, stored)
 
 
