@@ -130,7 +130,7 @@ class Answer(NamedTuple):
 def answer(table: Table, odds: list[NDArray[Any]], asked: float) -> Answer:
     """The default cut by the product's own rule, whether its borders are real, and the worth of every number."""
     parts = [product.Parting.best(t.left, t.right, o - asked) for t, o in zip(table.trees, odds, strict=True)]
-    chosen = product.most_agreed([part.of_atom for part in parts], table.shared)
+    chosen = product.chosen(parts, table.shared)
     tree, part = table.trees[chosen], parts[chosen]
     groups = np.unique(part.of_atom, return_inverse=True)[1]
     held = np.zeros((int(groups.max()) + 1, tree.rows.shape[1]))

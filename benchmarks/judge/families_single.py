@@ -78,7 +78,7 @@ def single_anisotropic(rng: Generator) -> Table:
 
 @family("single_round", outliers=False)
 def single_student(rng: Generator) -> Table:
-    n, d, f = rows(rng), dimensions(rng), rng.uniform(2, 8)
+    n, d, f = rows(rng), dimensions(rng, 30), rng.uniform(2, 8)
     if rng.random() < 0.5:
         return one(rng.standard_t(f, (n, d)))
     return one(rng.normal(size=(n, d)) / np.sqrt(rng.chisquare(f, (n, 1)) / f))
@@ -87,10 +87,10 @@ def single_student(rng: Generator) -> Table:
 @family("single_round")
 def single_skewed(rng: Generator) -> Table:
     """Lognormal, exponential or Laplace columns."""
-    n, d = rows(rng), dimensions(rng, 6)
+    n, d = rows(rng), dimensions(rng, 30)
     kind = rng.integers(4)
     if kind < 2:
-        return one(np.exp(rng.uniform(0.3, 1) * rng.normal(size=(n, d))))
+        return one(np.exp(rng.uniform(0.3, 1.2) * rng.normal(size=(n, d))))
     return one(rng.exponential(size=(n, d)) if kind == 2 else rng.laplace(size=(n, d)))
 
 

@@ -70,11 +70,13 @@ def nodes_of(X: Rows) -> tuple[Fitted, Labels]:
 
 
 def table_of(name: str, seed: int) -> Table | None:
-    """Draw a table and look at it; None if it has hardly any rows."""
+    """Draw a table and look at it; None if the judge would not be asked."""
     X, y = make(name, seed)
     if len(X) < 4:
         return None
     fitted, point_of = nodes_of(X)
+    if fitted.holds_levels:
+        return None  # read as latent classes, not by the judge
     mass = np.bincount(fitted.point_of, weights=fitted.counts).astype(np.float64)
     hierarchies, evidence = examined(fitted.points, mass, fitted.lists())
     n_true, told = int(y.max()) + 1, y >= 0

@@ -259,7 +259,7 @@ def tree_of(
             one, other = hierarchies[i], hierarchies[j]
             both = np.bincount(one.atom_of * other.n_atoms + other.atom_of, minlength=one.n_atoms * other.n_atoms)
             shared[i, j] = both.reshape(one.n_atoms, -1)
-    at = judge.most_agreed([cut.of_atom for cut in cuts], shared)
+    at = judge.chosen(cuts, shared)
     others = [(tree, of) for i, (tree, of) in enumerate(zip(hierarchies, odds, strict=True)) if i != at]
     return Tree(hierarchies[at], odds[at], cuts[at].parted, cuts[at].by_number, others)
 

@@ -266,17 +266,22 @@ def number_probabilities(by_number: Floats, warmth: float, doubt: float) -> Floa
     return probable
 
 
-def most_agreed(partitions: list[Integers], shared: Any) -> int:
-    """Return which of several partitions agrees most with the others, by the adjusted Rand index; the first of equals.
+def chosen(cuts: list[Parting], shared: Any) -> int:
+    """Return which hierarchy's cut is taken: the one that agrees most with the others, by the adjusted Rand index.
+
+    But where the first, that of the graph, has one cluster, so does the answer: single rows far out, which hierarchies
+    of distances break off one by one, are no reason to see clusters.
 
     Parameters
     ----------
-    partitions : list of ndarray
-        Part of every atom, of each hierarchy.
+    cuts : list of Parting
+        The best cut of each hierarchy.
     shared : mapping of (int, int) to ndarray
         Nodes that each atom of one hierarchy shares with each atom of another.
     """
-    parts = [np.unique(partition, return_inverse=True)[1] for partition in partitions]
+    if not cuts[0].parted.any():
+        return 0
+    parts = [np.unique(cut.of_atom, return_inverse=True)[1] for cut in cuts]
     total = np.zeros(len(parts))
     for i in range(len(parts)):
         for j in range(i):

@@ -89,6 +89,11 @@ class Fitted:
         self._reach: Floats | None = None
         self._of_one_site: NDArray[np.bool_] | None = None
 
+    @property
+    def holds_levels(self) -> bool:
+        """Whether the nodes are read as latent classes, because there are levels only in them."""
+        return self._levels is not None
+
     def holds(self, held: Mapping[Any, tuple[Floats, Floats]], sites: list[Any]) -> bool:
         """Whether these are the nodes."""
         return self.sites == sites and all(part is held[s] for part, s in zip(self.parts, sites, strict=True))
