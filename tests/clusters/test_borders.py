@@ -67,14 +67,14 @@ def test_long_curved_clusters_are_not_cut(seed):
 
 
 @pytest.mark.slow
-def test_stability_tells_far_clusters_from_a_cut_that_might_as_well_not_be_there():
+def test_probability_tells_far_clusters_from_a_cut_that_might_as_well_not_be_there():
     generator = np.random.default_rng(0)
     far = np.concatenate([generator.normal(size=(400, 2)) + [20 * c, 0] for c in range(3)])
     near = np.concatenate([generator.normal(size=(400, 2)) + [3.4 * c, 0] for c in range(3)])
     sure, unsure = fitted(far), fitted(near)
-    assert sorted(sure.cluster_stability) == sure.cluster_ids.tolist()
-    assert all(0 <= value <= 1 for value in sure.cluster_stability.values())
-    assert sure.stability > unsure.stability
+    assert sorted(sure.cluster_probability) == sure.cluster_ids.tolist()
+    assert all(0 <= value <= 1 for value in sure.cluster_probability.values())
+    assert np.mean(list(sure.cluster_probability.values())) > np.mean(list(unsure.cluster_probability.values()))
 
 
 def test_density_in_the_middle_of_edges_equals_its_definition():

@@ -133,7 +133,7 @@ def test_equal_nodes_of_many_sites_are_one_point():
     many = Communities().update({site: (nodes, np.ones(150)) for site in range(40)}).fit()
     assert many.n_clusters == one.n_clusters
     assert np.array_equal(many.node_labels[:150], one.node_labels)
-    assert len(many._result().tree().atom_of) == 150
+    assert len(many._result().tree().hierarchy.atom_of) == 150
 
 
 # ---------------------------------------------------------------- clusters

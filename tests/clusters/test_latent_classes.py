@@ -35,7 +35,7 @@ def test_classes_are_found_and_counted(seed):
     assert model.n_clusters == 3
     assert adjusted_rand_score(group, model.node_labels) > 0.9
     assert model.scaling.kind == "levels"
-    assert min(model.cluster_stability.values()) > 0.9
+    assert min(model.cluster_probability.values()) > 0.9
 
 
 @pytest.mark.parametrize(("n", "d", "share"), [(2000, 20, 0.3), (1000, 100, 0.03), (300, 10, 0.5), (30, 12, 0.4)])

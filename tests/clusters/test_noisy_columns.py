@@ -40,7 +40,7 @@ def test_groups_that_columns_share_are_found_with_their_number(seed: int) -> Non
     assert model.n_clusters == 3
     assert model.feature_map.shape == (9, 2)
     assert ami(group, model.node_labels) > 0.9
-    assert all(0.0 <= value <= 1.0 for value in model.cluster_stability.values())
+    assert all(0.0 <= value <= 1.0 for value in model.cluster_probability.values())
 
 
 @pytest.mark.slow

@@ -80,11 +80,11 @@ def test_many_nodes_are_merged_in_chunks(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.n_joined == n_units - 4
 
 
-def test_stability_is_a_share() -> None:
+def test_probability_is_one() -> None:
     nodes, variance, _ = noisy(5, 4, 0.3, seed=7)
     found = merge_noisy(nodes, variance, np.ones(len(nodes)))
-    assert len(found.stability) == found.labels.max() + 1
-    assert ((found.stability >= 0) & (found.stability <= 1)).all()
+    assert len(found.probability) == found.labels.max() + 1
+    assert ((found.probability >= 0) & (found.probability <= 1)).all()
 
 
 def test_one_node_and_equal_nodes_are_one_group() -> None:

@@ -60,7 +60,7 @@ def test_the_number_of_clusters_can_be_told() -> None:
     model = Communities(3).set_site("a", nodes, counts, deviation, of_counts).fit()
     assert model.n_clusters == 3
     assert len(np.unique(model.clusters_at(7))) == 7
-    assert set(model.cluster_stability) == set(model.cluster_ids.tolist())
+    assert set(model.cluster_probability) == set(model.cluster_ids.tolist())
 
 
 def test_among_many_exact_nodes_a_few_noisy_ones_are_read_like_them() -> None:
@@ -97,17 +97,6 @@ def test_fitting_twice_and_storing_change_nothing() -> None:
     model.drop_site(2).fit()
     assert model.n_rounds == rounds + 1
     assert len(model.nodes) == 16
-
-
-@pytest.mark.parametrize(("inside", "each", "firm"), [(0.95, 9, True), (0.95, 8, False), (0.7, 9, False)])
-def test_a_graph_of_few_nodes_is_believed_if_it_is_very_modular(inside: float, each: int, firm: bool) -> None:
-    """Ten clusters with this share of the weight inside have a modularity of it less a tenth: .85, or .6."""
-    labels, apart = np.repeat(np.arange(10), each), (1 - inside) / 90
-    weights = np.full((10, 10), apart) + np.diag(np.full(10, inside / 10 - apart))
-    graph = Tree(labels, weights, [np.array([a]) for a in range(10)], stability=np.full(10, np.nan))
-    one = SimpleNamespace(labels=np.zeros(10 * each, dtype=int))  # merging finds nothing
-    now = SimpleNamespace(first=np.arange(10 * each))
-    assert noisy_nodes_room._is_firm(graph, now, one) == firm
 
 
 @pytest.mark.parametrize(

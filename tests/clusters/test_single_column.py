@@ -16,8 +16,7 @@ from fcac.tables.schema import Schema
 def tree_of(labels):
     """Return a tree whose clusters are the labels, one atom each."""
     k = int(labels.max()) + 1
-    weights = np.full((k, k), 0.1) + np.diag(np.full(k, 10.0))
-    return Tree(labels, weights, [np.array([a]) for a in range(k)], n_joined=0, stability=np.ones(k))
+    return Tree.of_joins(labels, [(0, a) for a in range(1, k)], 0, np.ones(k))
 
 
 def clinics(n, seed):
@@ -65,8 +64,8 @@ def test_clusters_that_differ_in_one_column_of_levels_are_joined():
     joined = join_single_columns(tree_of(labels), rows, np.ones(600), blocks)
     assert joined.labels().tolist() == np.repeat([0, 0, 1], 200).tolist()
     # other numbers of clusters can still be asked for
-    assert len(np.unique(joined.labels(3))) == 3
-    assert len(np.unique(joined.labels(1))) == 1
+    assert len(np.unique(joined.into(3).labels())) == 3
+    assert len(np.unique(joined.into(1).labels())) == 1
 
 
 def test_clusters_that_differ_in_two_columns_or_in_a_number_stay():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, overload
 
@@ -192,7 +193,15 @@ class Communities:
             return self
         now = self._chosen(self._fitted_to(given, held, scales))
         if self.wanted_clusters is not None:
-            now.take_tree(now.tree().into(min(self.wanted_clusters, now.tree().n_most)))
+            possible = now.tree().n_most
+            if self.wanted_clusters > possible:
+                warnings.warn(
+                    f"n_clusters is {self.wanted_clusters}, but there are {possible} distinct places to tell apart; "
+                    f"so there are {possible} clusters",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            now.take_tree(now.tree().into(min(self.wanted_clusters, possible)))
         labels = relabel_consecutive(now.tree().labels()[now.point_of])
         if before is None or not len(before.ids):
             origin, mass_before = np.full(len(labels), -1, dtype=np.int64), {}

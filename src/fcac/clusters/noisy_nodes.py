@@ -8,9 +8,9 @@ of neighbours: at a low epsilon it is the noise that decides whom a node is tied
 - *The graph* of the places where nodes are most likely to be. It finds clusters of any shape, and needs many nodes with
   little noise.
 
-The one whose clusters are more probable is taken: by the
-judge's odds for the graph, by the evidence for groups. Everything here is computed from
-released values and public scales (post-processing), so it costs nothing of a privacy budget.
+The graph is taken where the judge holds its number of clusters for more probable than all others together, groups
+otherwise. Everything here is computed from released values and public scales (post-processing), so it costs nothing of
+a privacy budget.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def choose_tree(reading: Reading, now: Fitted) -> Tree:
     groups = reading.groups
     if len(now.points) >= _FEWEST:
         graph = now.tree()
-        if _is_surer(graph, now, groups):
+        if _is_probable(graph):
             return graph
     return tree_of(groups, now)
 
@@ -177,14 +177,9 @@ def _units(nodes: Floats, deviation: Floats) -> Floats:
     return units
 
 
-def _is_surer(graph: Tree, now: Fitted, groups: Groups) -> bool:
-    """Whether the clusters of the graph are more probable than the groups, record by record."""
-    if graph.n_clusters < 2:
-        return False
-    mass = np.bincount(now.point_of, weights=now.counts)
-    of_graph = np.average(graph.cluster_probability()[graph.labels()], weights=mass)
-    of_groups = np.average(groups.probability[groups.labels[now.first]], weights=mass)
-    return bool(of_graph > of_groups)
+def _is_probable(graph: Tree) -> bool:
+    """Whether there are clusters in the graph, and their number is more probable than all others together."""
+    return graph.n_clusters > 1 and bool(graph.probabilities()[graph.n_clusters - 1] > 0.5)
 
 
 def tree_of(groups: Groups, now: Fitted) -> Tree:

@@ -1,0 +1,159 @@
+"""The judge: cuts are the best ones, probabilities are probabilities, and single clusters mostly stay whole."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fcac import FCAC
+from fcac.clusters import Communities, judge
+from fcac.clusters.cluster_tree import Tree, tree_of
+from fcac.clusters.judge import FALSE_SPLIT_RATE, Judge
+from fcac.clusters.proposals import Hierarchy
+from fcac.clusters.snn_graph import neighbours_for
+from fcac.search.exact import Searcher, build_lists
+
+
+def drawn_tree(rng: np.random.Generator, p: int) -> tuple[Hierarchy, np.ndarray]:
+    """A random binary tree over p atoms, and a gain for each inner node."""
+    alive, merges = list(range(p)), []
+    while len(alive) > 1:
+        a, b = sorted(rng.choice(len(alive), 2, replace=False))
+        merges.append((alive[a], alive[b]))
+        alive.pop(b)
+    return Hierarchy.of(np.arange(p), np.array(merges)), rng.normal(size=p - 1)
+
+
+def all_cuts(tree: Hierarchy, gain: np.ndarray) -> dict[int, float]:
+    """The best sum of gains for every number of parts, by looking at all cuts."""
+    p, parents = tree.n_atoms, tree.parents()
+    best: dict[int, float] = {}
+    for made in product([False, True], repeat=p - 1):
+        reached = all(parents[x] < 0 or made[parents[x] - p] for x in range(p, 2 * p - 1) if made[x - p])
+        if reached:
+            k = sum(made) + 1
+            best[k] = max(best.get(k, -np.inf), float(gain[list(made)].sum()))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cuts_are_the_best_of_all(seed):
+    rng = np.random.default_rng(seed)
+    tree, gain = drawn_tree(rng, 9)
+    best = all_cuts(tree, gain)
+    parted, worth = judge.best_cut(tree.left, tree.right, gain)
+    assert worth == pytest.approx(max(best.values()))
+    assert gain[parted[9:]].sum() == pytest.approx(worth)
+    sums, leftwards = judge.best_cuts(tree.left, tree.right, gain, 9)
+    for k, wanted in best.items():
+        assert sums[k] == pytest.approx(wanted)
+        made = judge.parted_into(tree.left, tree.right, leftwards, k)
+        assert gain[made[9:]].sum() == pytest.approx(wanted)
+        assert len(np.unique(judge.part_of_atoms(tree.left, tree.right, made))) == k
+
+
+def judged(X: np.ndarray, rate: float = FALSE_SPLIT_RATE) -> Tree:
+    return tree_of(X, np.ones(len(X)), build_lists(Searcher(X), neighbours_for(len(X))), rate)
+
+
+def blobs(seed: int, n: int = 120, apart: float = 9.0) -> np.ndarray:
+    centres = apart * np.array([[0.0, 0.0], [1.0, 0.0], [0.4, 0.9]])
+    return np.random.default_rng(seed).normal(size=(n, 2)) + centres[np.arange(n) % 3]
+
+
+def test_nested_cuts_refine_one_another_and_meet_the_found_one():
+    tree = judged(blobs(0))
+    cuts = [tree.nested(level) for level in range(1, 9)]
+    for coarse, fine in zip(cuts, cuts[1:], strict=False):
+        assert len({(a, b) for a, b in zip(fine.tolist(), coarse.tolist(), strict=True)}) == fine.max() + 1
+    assert tree.n_clusters == 3
+    assert np.array_equal(cuts[2], tree.labels())
+
+
+def test_a_number_that_is_asked_for_is_what_comes_out():
+    X = blobs(1)
+    tree = judged(X)
+    for k in (1, 2, 3, 5, 20, len(X)):
+        assert tree.into(k).labels().max() + 1 == k
+    with pytest.raises(ValueError, match="n_clusters is 121"):
+        tree.into(121)
+
+
+def test_probabilities_are_probabilities_and_the_found_number_comes_first():
+    tree = judged(blobs(2))
+    assert tree.probabilities().sum() == pytest.approx(1.0)
+    best, *others = tree.alternatives(4)
+    assert best.n_clusters == tree.n_clusters == 3
+    assert np.array_equal(best.node_labels, tree.labels())
+    assert [other.probability for other in others] == sorted((o.probability for o in others), reverse=True)
+    assert all(other.node_labels.max() + 1 == other.n_clusters for other in others)
+    sure = tree.cluster_probability()
+    assert sure.shape == (3,)
+    assert (sure > 0.5).all()
+    assert (sure <= 1).all()
+
+
+def test_doubt_shows_where_clusters_overlap():
+    clear, vague = (judged(blobs(3, apart=apart)).probabilities()[2] for apart in (9.0, 3.0))
+    assert clear > vague
+
+
+def test_a_higher_rate_of_false_splits_asks_for_less():
+    fitted = Judge.fitted()
+    asked = [fitted.asked_for(rate) for rate in (0.001, 0.01, 0.05, 0.1, 0.3, 0.9)]
+    assert asked == sorted(asked, reverse=True)
+    X = blobs(4, n=90, apart=3.2)
+    assert judged(X, 0.3).n_clusters >= judged(X, 0.01).n_clusters
+    for rate in (0, 1, -0.5, True):
+        with pytest.raises(ValueError, match="false_split_rate"):
+            Communities(false_split_rate=rate)
+    with pytest.raises(ValueError, match="false_split_rate"):
+        FCAC(false_split_rate=2).fit(X)
+
+
+def test_joined_clusters_are_one_in_every_cut_that_follows():
+    tree = judged(blobs(5))
+    labels = tree.labels()
+    joined = tree.joined([(0, 2)])
+    assert joined.n_clusters == 2
+    found = joined.labels()
+    assert len(np.unique(found[np.isin(labels, [0, 2])])) == 1
+    assert np.array_equal(joined.nested(2), found)
+    assert np.array_equal(np.unique(joined.nested(3)), [0, 1, 2])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])
+def test_hardly_any_rows_are_one_cluster(n):
+    X = np.random.default_rng(n).normal(size=(n, 3))
+    model = FCAC(random_state=0).fit(X)
+    assert model.n_clusters_ == 1
+    assert model.predict(X).tolist() == [0] * n
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["normal", "uniform", "exponential"])
+def test_noise_of_few_rows_is_mostly_one_cluster(kind):
+    found = [
+        FCAC(random_state=0).fit(getattr(np.random.default_rng([seed, n]), kind)(size=(n, 4))).n_clusters_
+        for n in (10, 20, 40, 60, 100)
+        for seed in range(6)
+    ]
+    assert np.mean(np.array(found) == 1) >= 0.75
+
+
+def test_more_clusters_than_distinct_rows_is_said():
+    X = np.repeat([[0.0, 0.0], [1.0, 5.0], [9.0, 2.0]], 20, axis=0)
+    with pytest.warns(UserWarning, match="n_clusters is 7, but there are 3 distinct places"):
+        model = FCAC(n_clusters=7).fit(X)
+    assert model.n_clusters_ == 3
+
+
+@pytest.mark.slow
+def test_one_site_and_ten_give_the_same_clusters():
+    X = blobs(6, n=900)
+    alone = FCAC(random_state=0).fit(X)
+    together = FCAC(random_state=0).fit(X, groups=np.arange(len(X)) % 10)
+    assert alone.n_clusters_ == together.n_clusters_ == 3
+    assert alone.alternatives()[0].probability == together.alternatives()[0].probability
