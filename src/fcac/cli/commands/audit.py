@@ -27,7 +27,7 @@ def audit(
         int | None,
         typer.Option(
             "--runs",
-            help="Test runs per side and pair of data sets; 10,000, or 100 of secure aggregation.",
+            help="Test runs per side and pair of data sets; 4,000, or 100 of secure aggregation.",
             min=100,
             show_default=False,
         ),
@@ -73,7 +73,7 @@ def audit(
         warnings.simplefilter("ignore", PrivacyWarning)  # the verdict is clearer
         result = run_audit(
             tested,
-            n_runs=runs or 10_000,
+            n_runs=runs or 4_000,
             progress=lambda done, in_all: progress(done, done / in_all),
             also=sent_differences,
         )
