@@ -18,7 +18,7 @@ from fcac.codebook import Codebook
 from fcac.deployment.shared_codebook import for_sites
 from fcac.federation import Server, Site
 from fcac.model import models
-from fcac.model.settings import condenser_of
+from fcac.model.assembly import condenser_of
 from fcac.report.report_data import gather
 from fcac.tables.schema import Column, Schema
 

@@ -25,7 +25,7 @@ from fcac.aggregation.pooled import terms
 from fcac.deployment.aggregated_study import ROSTER_FILE
 from fcac.deployment.site_agent import SiteAgent, write_log
 from fcac.exceptions import AggregationRefused
-from fcac.federation.pooled import PooledRows, check_budgets
+from fcac.federation.summed_round import PooledRows, check_budgets
 from fcac.privacy.account import Account
 
 _MEMBER_FILE = "summing.fcac"

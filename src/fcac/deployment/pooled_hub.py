@@ -25,7 +25,7 @@ from fcac.deployment.aggregated_study import read_roster
 from fcac.deployment.hub import Hub
 from fcac.exceptions import TooFewSites
 from fcac.federation import Contribution, Site
-from fcac.federation.pooled import pooled_contribution
+from fcac.federation.summed_round import pooled_contribution
 from fcac.privacy.account import Account
 from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState

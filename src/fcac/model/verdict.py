@@ -15,8 +15,8 @@ import numpy as np
 from fcac._text import counted, listed
 from fcac._typing import Floats, Integers
 from fcac.federation import Server
-from fcac.federation.pooled import sites_behind
 from fcac.federation.replay import Material, labels_of, material, rows_by_cluster, stability_of
+from fcac.federation.summed_round import sites_behind
 from fcac.tables.schema import Schema
 from fcac.tables.shown_column import ShownColumn, columns_of, percent
 

@@ -13,7 +13,7 @@ from fcac.privacy.ledger import Ledger
 from fcac.privacy.statements import small
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon, up
 
-#: How charges of secure aggregation describe themselves; see :mod:`fcac.federation.pooled`.
+#: How charges of secure aggregation describe themselves; see :mod:`fcac.federation.summed_round`.
 _SUMMED = "summed over sites"
 _HONEST = re.compile(r"noise for (\d+) honest sites")
 #: An expected number of failures above this is called large.

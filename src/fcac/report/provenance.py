@@ -12,7 +12,7 @@ from typing import Any
 from fcac._text import counted, duration
 from fcac._version import __version__
 from fcac.federation import Server
-from fcac.federation.pooled import sites_behind
+from fcac.federation.summed_round import sites_behind
 from fcac.model.fcac import FCAC
 from fcac.model.run_log import Run
 

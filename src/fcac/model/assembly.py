@@ -70,7 +70,7 @@ def engine_of(
         As of :class:`~fcac.federation.in_process.InProcess`.
     """
     if is_summed(model):
-        from fcac.federation.pooled import Summed
+        from fcac.federation.summed_round import Summed
 
         if weights is not None:
             raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
