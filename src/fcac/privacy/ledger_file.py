@@ -36,12 +36,7 @@ CREATE INDEX IF NOT EXISTS ids_by_id ON ids (id);
 class LastCharge(NamedTuple):
     """What is written beside a ledger after every charge; an older copy of the ledger does not have it.
 
-    Attributes
-    ----------
-    seal : str
-        Of the charge.
-    rho, slack : float
-        Of all charges up to it, added up.
+    `rho` and `slack` are of all charges up to it, added up.
     """
 
     seal: str
