@@ -106,8 +106,8 @@ class LedgerFile(PlainObject):
         facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
         if facts.get("format") != _FORMAT:
             raise LedgerError(
-                f"{self.path} has format {facts.get('format')}, this version reads {_FORMAT} alone. A ledger of fcac "
-                "0.1.0 counted otherwise: put it aside, and give a new one the budget that is left"
+                f"{self.path} has format {facts.get('format')}, this version reads {_FORMAT} alone: upgrade "
+                "fcac, or put the ledger aside and give a new one the budget that is left"
             )
         for name, mine in (("budget", self.budget), ("delta", self.delta)):
             if float(facts[name]) != mine:

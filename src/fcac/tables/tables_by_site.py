@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from fcac._sites import SiteName, plain_site
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.files import SourceFile, find_files, open_table, site_from_text, stem
+from fcac.tables.find_tables import SourceFile, find_files, open_table, site_from_text, stem
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
-from fcac.tables.rows import read_rows, wanted_columns
 from fcac.tables.schema import Column, Schema, describe_problems, is_numeric, kind_in_words
+from fcac.tables.table_file import TableFile, read_rows, wanted_columns
 
 #: Called with the number of rows read so far and the fraction of the data read (0 to 1).
 Progress = Callable[[int, float], None]
