@@ -155,13 +155,7 @@ class Summary:
 def summary_of(server: Server, verdict: Verdict, columns: Sequence[ShownColumn], taken: Sequence[str] = ()) -> Summary:
     """Return what a server has found, cluster by cluster, in the words and units of a table's columns.
 
-    Parameters
-    ----------
-    server : Server
-    verdict : Verdict
-    columns : sequence of ShownColumn
-    taken : sequence of str
-        How columns were taken, where that was guessed.
+    `taken` says how columns were taken, where that was guessed.
     """
     known = material(server.latest(), server.n_features or 0)
     labels = labels_of(server, known)
