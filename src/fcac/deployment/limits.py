@@ -23,6 +23,8 @@ from fcac.federation import Contribution
 
 # With many sites, a share of twice the average would be less than an honest large site has.
 _LEAST_SHARE = 0.1
+# By default no site has more than this many times as much as the largest of the others.
+_TIMES_OTHERS = 1.5
 # A site whose rows grow this many times from one contribution to the next is shown to the operator.
 _JUMP = 10.0
 
@@ -47,18 +49,25 @@ def cap_round(batch: Sequence[Contribution], limits: Limits, others: Sequence[Am
     [10, 10, 10, 20]
     """
     capped = list(batch)
-    cap = _cap([len(item.nodes) for item in capped], [other.n_nodes for other in others], limits.max_node_share)
-    capped = [_keep_heaviest(item, int(cap)) for item in capped]
+    caps = _caps([len(item.nodes) for item in capped], [other.n_nodes for other in others], limits.max_node_share)
+    capped = [_keep_heaviest(item, int(cap)) for item, cap in zip(capped, caps, strict=True)]
     if limits.min_spacing is not None:
         capped = _thin_crowds(capped, limits.min_spacing)
-    cap = _cap([int(item.counts.sum()) for item in capped], [other.n_rows for other in others], limits.max_count_share)
-    return [_scale_counts(item, cap) for item in capped]
+    caps = _caps(
+        [int(item.counts.sum()) for item in capped], [other.n_rows for other in others], limits.max_count_share
+    )
+    return [_scale_counts(item, cap) for item, cap in zip(capped, caps, strict=True)]
 
 
-def _cap(batch: Sequence[int], others: Sequence[int], share: float | None) -> float:
+def _caps(batch: Sequence[int], others: Sequence[int], share: float | None) -> list[float]:
+    """Return the most that each site of a batch may have."""
     # a site that has nothing yet says nothing about what is usual
-    amounts = [amount for amount in (*batch, *others) if amount]
-    return largest_allowed(amounts, share_of(share, len(amounts)))
+    amounts = sorted(amount for amount in (*batch, *others) if amount)
+    cap = largest_allowed(amounts, share_of(share, len(amounts)))
+    if share is not None or len(amounts) < 3:
+        return [cap] * len(batch)
+    # of three sites, twice an equal share would be most of everything
+    return [min(cap, _TIMES_OTHERS * amounts[-2 if amount == amounts[-1] else -1]) for amount in batch]
 
 
 def share_of(given: float | None, n_sites: int) -> float:

@@ -11,24 +11,11 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
-
-#: What is said to those who name parts of their data, as fcac 0.1.0 allowed.
-PARTS_ARE_GONE = (
-    "parts of the data, whose costs did not add up, are gone: under the name of another part the same rows were free. "
-    "Name the person of each row instead (record_ids, --record-id): a person pays for the rounds they are in"
-)
-
-
-def refuse_removed(named: Mapping[str, Any]) -> None:
-    """Raise TypeError for arguments that are not taken, and say what takes the place of parts."""
-    for name in named:
-        raise TypeError(f"{name}: {PARTS_ARE_GONE}" if name == "partition" else f"unexpected argument {name!r}")
-
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,5})?")
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")

@@ -16,8 +16,8 @@ from fcac.exceptions import DataError, ReadWarning
 from fcac.tables import gap_words
 from fcac.tables.dialect import Head, NumberForms, find_number_forms, grouping_pattern, number_pattern, read_head
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
 from fcac.tables.schema import is_numeric
+from fcac.tables.table_file import TableFile
 
 _CSV_BLOCK = 1 << 20
 # So many rows show how a column writes its numbers.

@@ -29,12 +29,11 @@ from fcac._typing import Floats
 from fcac.exceptions import DataError, ReadWarning, RequestError
 from fcac.tables import gap_words
 from fcac.tables.delimited import end_of_names, has_lines
-from fcac.tables.files import FORMATS, format_of, is_table, open_table
+from fcac.tables.find_tables import FORMATS, format_of, is_table, open_table
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
-from fcac.tables.rows import read_rows
 from fcac.tables.schema import Converted, Schema, describe_problems
 from fcac.tables.sources import as_source, is_database_file, open_database
+from fcac.tables.table_file import TableFile, read_rows
 
 #: What is remembered about a file: plain values that can be stored as JSON.
 Mark = dict[str, Any]
