@@ -25,7 +25,7 @@ from fcac.model.frames import first_rows, next_rows
 from fcac.model.reading import FittedFederation
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
-from fcac.model.site_rows import warn_of_open_nodes
+from fcac.model.site_rows import warn_of_open_names, warn_of_open_nodes
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
@@ -254,6 +254,8 @@ class FCAC(FittedFederation):
         weights = None if sample_weight is None else data.weights(sample_weight)
         if self.privacy is None and len(data) > 1 and (reset or len(self.sites_) < 2):
             warn_of_open_nodes(len(data))
+        if isinstance(self.privacy, NodeMechanism) and groups is not None and reset:
+            warn_of_open_names()
         trails = trails_of(self, data, weights) if reset else None
         self._play_round(
             lambda sites, condenser: engine_of(self, sites, condenser, data, ids, weights, trails),

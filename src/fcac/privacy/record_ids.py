@@ -39,6 +39,14 @@ def check_record_ids(record_ids: Sequence[Any]) -> list[str]:
     return [_id_text(value) for value in record_ids]
 
 
+def names_somebody(value: Any) -> bool:
+    """Return whether a value can be an id."""
+    try:
+        return bool(_id_text(value))
+    except ValueError:
+        return False
+
+
 def canonical_id(text: str) -> str:
     """Return the form in which an id is compared: "folded".
 
