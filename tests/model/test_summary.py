@@ -14,7 +14,6 @@ from fcac import FCAC
 from fcac.codebook import Codebook
 from fcac.federation import Contribution, Server, Site
 from fcac.federation.readouts.communities import CommunityReadOut
-from fcac.federation.replay import stability_of
 from fcac.privacy import NodeRelease
 from fcac.tables.schema import Column, Schema
 
@@ -57,7 +56,7 @@ def test_summary_counts_rows_and_says_what_sets_clusters_apart(model: FCAC) -> N
 @pytest.mark.slow
 def test_summary_prints_a_table(model: FCAC) -> None:
     lines = str(model.summary()).splitlines()
-    assert lines[0] == "3 clusters in 1,000 rows, as asked"
+    assert lines[0].startswith("3 clusters in 1,000 rows, as asked (probability ")
     assert lines[1].split() == ["cluster", "rows", "share", "sure", "centre", "what", "sets", "it", "apart"]
     largest = next(line for line in lines if " 600 " in line)
     assert "60.0 %" in largest
@@ -113,11 +112,11 @@ def test_the_papers_server_and_private_releases_are_summarised() -> None:
 @pytest.mark.slow
 def test_how_sure_clusters_are_is_shown_and_is_the_score(model: FCAC, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {k: 0.1 * k + 0.5 for k in model.cluster_ids_.tolist()}
-    monkeypatch.setattr(CommunityReadOut, "stability", told)
-    monkeypatch.setattr(CommunityReadOut, "stability_score", 0.75)
+    monkeypatch.setattr(CommunityReadOut, "cluster_probability", told)
     assert {c.cluster: c.sure for c in model.summary()} == pytest.approx(told)
     assert "50 %" in str(model.summary())
-    assert model.score() == model.score(FRAME) == model.score(FRAME, None) == 0.75
+    wanted = sum(told[c.cluster] * c.rows for c in model.summary()) / 1000
+    assert model.score() == model.score(FRAME) == model.score(FRAME, None) == pytest.approx(wanted)
 
 
 def test_the_papers_server_has_no_score() -> None:
@@ -144,30 +143,23 @@ def test_reprs_say_what_is_there(model: FCAC) -> None:
 
 
 @pytest.mark.slow
-def test_clusters_that_are_there_are_stable_and_forced_ones_are_not(model: FCAC) -> None:
-    assert model.stability_ == model.score() > 0.9
-    assert sorted(model.cluster_stability_) == model.cluster_ids_.tolist()
+def test_clusters_that_are_there_are_probable_and_forced_ones_are_not(model: FCAC) -> None:
+    assert model.score() > 0.8
+    assert sorted(model.cluster_probability_) == model.cluster_ids_.tolist()
+    assert model.alternatives()[0].n_clusters == model.n_clusters_
     assert model.verdict_.certain
     forced = FCAC(n_clusters=8).fit(FRAME)
-    assert forced.stability_ < model.stability_
+    assert forced.score() < model.score()
     assert "unstable" in [caution.kind for caution in forced.verdict_.cautions]
     assert str(forced.summary()).startswith(str(forced.verdict_))
 
 
-def test_servers_that_cannot_tell_have_no_stability() -> None:
+def test_servers_that_cannot_tell_have_no_probabilities() -> None:
     paper = FCAC(server="cae-fc").fit(FRAME)
-    assert not hasattr(paper, "stability_")
-    assert not hasattr(paper, "cluster_stability_")
-    assert stability_of(paper.server_) is None
-
-
-@pytest.mark.slow
-def test_stability_of_a_server_is_that_of_its_read_out(model: FCAC) -> None:
-    found = stability_of(model.server_)
-    assert found is not None
-    assert found.overall == model.stability_
-    assert found.of_cluster == model.cluster_stability_
-    assert stability_of(Server()) is None
+    for name in ("score", "cluster_probability_"):
+        assert not hasattr(paper, name)
+    with pytest.raises(AttributeError, match="does not tell"):
+        paper.alternatives()
 
 
 @pytest.mark.slow
