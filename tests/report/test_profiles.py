@@ -144,6 +144,8 @@ def test_released_values_come_with_their_errors():
     html = render_report(private, schema=SCHEMA)
     assert "±" in html
     assert "95 of 100 cases" in html
+    bounds = dict(data.privacy.facts)["Public bounds"]
+    assert bounds == "age 0 to 100, creatinine −30 to 250, code: 3 levels", "in the table's units"
     # the same from the contributions alone, as the server of a federation has them
     assert gather(private.server_, schema=SCHEMA).found.clusters[0].rows_error == data.found.clusters[0].rows_error
 

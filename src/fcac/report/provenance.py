@@ -107,6 +107,8 @@ def _settings(server: Server, estimator: FCAC | None, federation: bool) -> list[
                 listed.append((name, str(value)))
         if estimator.privacy is not None:
             listed.append(("Privacy", type(estimator.privacy).__name__))
+    if server.has_nodes:
+        listed.append(("Columns made comparable", server.scaling.sentence))
     listed.append(("Rounds", f"{server.n_rounds:,}"))
     listed.append(("Sites", f"{sum(sites_behind(item) for item in server.latest().values()):,}"))
     return listed
