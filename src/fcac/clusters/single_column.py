@@ -33,14 +33,28 @@ _BY_CHANCE = 4.0
 def join_single_columns(tree: Tree, rows: Floats, mass: Floats, blocks: Sequence[Block]) -> Tree:
     """Return a tree in which clusters that one column of levels alone tells apart are joined."""
     labels = tree.labels()
-    pairs = _joins(labels, rows, mass, blocks)
+    pairs = [(into, gone) for into, gone, _ in _joins(labels, rows, mass, blocks)]
     if not pairs:
         return tree
     return tree.joined(pairs)
 
 
-def _joins(labels: Integers, rows: Floats, mass: Floats, blocks: Sequence[Block]) -> list[tuple[int, int]]:
-    """Pairs of clusters to join, in order; the second of a pair is gone afterwards."""
+def cutting_columns(labels: Integers, rows: Floats, mass: Floats, blocks: Sequence[Block]) -> set[int]:
+    """Return the columns of levels of which one alone tells two clusters apart, by their positions."""
+    return {column for _, _, column in _joins(labels, rows, mass, blocks)}
+
+
+def without(map: Floats, columns: set[int], blocks: Sequence[Block]) -> Floats:
+    """Return a map from features to coordinates that takes no notice of some columns."""
+    starts = np.cumsum([0, *(block.width for block in blocks)])
+    deaf = map.copy()
+    for column in columns:
+        deaf[starts[column] : starts[column + 1]] = 0.0
+    return deaf
+
+
+def _joins(labels: Integers, rows: Floats, mass: Floats, blocks: Sequence[Block]) -> list[tuple[int, int, int]]:
+    """Pairs of clusters to join, in order, and the column they differ in; the second of a pair is gone afterwards."""
     n_clusters = int(labels.max()) + 1
     if n_clusters < 2 or len(blocks) < 2:
         return []
@@ -51,11 +65,12 @@ def _joins(labels: Integers, rows: Floats, mass: Floats, blocks: Sequence[Block]
     sums, squares = np.zeros((n_clusters, rows.shape[1])), np.zeros((n_clusters, rows.shape[1]))
     np.add.at(sums, labels, rows * mass[:, None])
     np.add.at(squares, labels, rows**2 * mass[:, None])
-    alive, pairs = list(range(n_clusters)), []
+    alive: list[int] = list(range(n_clusters))
+    pairs: list[tuple[int, int, int]] = []
     while len(alive) > 1:
         mean = sums[alive] / size[alive][:, None]
         variance = np.add.reduceat(np.maximum(squares[alive] / size[alive][:, None] - mean**2, 0.0), starts, axis=1)
-        best: tuple[float, int, int] | None = None
+        best: tuple[float, int, int, int] | None = None
         for i in range(len(alive) - 1):
             apart = np.add.reduceat((mean[i + 1 :] - mean[i]) ** 2, starts, axis=1)
             inside = (variance[i + 1 :] + variance[i]) / 2
@@ -66,12 +81,12 @@ def _joins(labels: Integers, rows: Floats, mass: Floats, blocks: Sequence[Block]
             for j in np.flatnonzero(single):
                 other = float(effect[j][~differs[j]].max(initial=0.0))
                 if best is None or other < best[0]:
-                    best = other, i, i + 1 + int(j)
+                    best = other, i, i + 1 + int(j), int(differs[j].argmax())
         if best is None:
             break
         into, gone = alive[best[1]], alive[best[2]]
         for total in (size, sums, squares):
             total[into] += total[gone]
         alive.remove(gone)
-        pairs.append((into, gone))
+        pairs.append((into, gone, best[3]))
     return pairs

@@ -13,7 +13,7 @@ from fcac.clusters.cluster_tree import Tree, tree_of
 from fcac.clusters.column_metric import column_map, needs_map
 from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.clusters.latent_classes import latent_tree, levels_of
-from fcac.clusters.single_column import join_single_columns
+from fcac.clusters.single_column import cutting_columns, join_single_columns, without
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.novelty import is_novel, reach_from_spacing
 from fcac.scaling import Columns, Scaling, scaling_of
@@ -131,8 +131,21 @@ class Fitted:
             mass = self._mass()
             self._tree = tree_of(self.points, mass, self.lists(), *self._asked)
             if self._columns is not None:
-                self._tree = join_single_columns(self._tree, self.nodes[self.first], mass, self._columns)
+                self._tree = self._across_columns(self._tree, mass, self._columns)
         return self._tree
+
+    def _across_columns(self, tree: Tree, mass: Floats, blocks: Sequence[Block]) -> Tree:
+        """Judge again without columns of levels that cut across the groups: one alone would tell two clusters apart."""
+        rows, deaf_to = self.nodes[self.first], set[int]()
+        while cutting := cutting_columns(tree.labels(), rows, mass, blocks) - deaf_to:
+            deaf_to |= cutting
+            assert self.map is not None
+            points = rows @ without(self.map, deaf_to, blocks)
+            if len(distinct(points)[0]) < len(points):
+                break  # rows that only these columns tell apart: there is no density between them
+            lists = build_lists(Searcher(points), neighbours_for(len(points)))
+            tree = tree_of(points, mass, lists, *self._asked)
+        return join_single_columns(tree, rows, mass, blocks)
 
     def _mass(self) -> Floats:
         """Records at every point."""
