@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def blobs(seed: int, n: int = 120, apart: float = 9.0) -> np.ndarray:
 def test_nested_cuts_refine_one_another_and_meet_the_found_one():
     tree = judged(blobs(0))
     cuts = [tree.nested(level) for level in range(1, 9)]
-    for coarse, fine in zip(cuts, cuts[1:], strict=False):
+    for coarse, fine in pairwise(cuts):
         assert len({(a, b) for a, b in zip(fine.tolist(), coarse.tolist(), strict=True)}) == fine.max() + 1
     assert tree.n_clusters == 3
     assert np.array_equal(cuts[2], tree.labels())

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fcac.clusters import Communities
-from fcac.clusters import noisy_nodes as noisy_nodes_room
-from fcac.clusters.cluster_tree import Tree
 from fcac.federation import Contribution, Server, Site
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
