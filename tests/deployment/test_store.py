@@ -31,7 +31,7 @@ KINDS = ("cae-fc", "communities")
 @pytest.fixture
 def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report follows every round; it reads the store and writes nothing into it, so these tests do without."""
-    monkeypatch.setattr(Hub, "_report", lambda self, server, number: None)
+    monkeypatch.setattr(Hub, "_report", lambda self: None)
 
 
 def sent(site: str, round: int, n_nodes: int = 25, privacy: dict[str, Any] | None = None) -> Contribution:

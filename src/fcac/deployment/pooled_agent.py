@@ -102,7 +102,7 @@ class PooledAgent:
         if offered is not None:
             self.roster.offer(offered.tobytes(), agent.settings.name, self.key.public)
         agent.policy.check_with_privacy(agent.settings.private)
-        agent.policy.check_schema(agent.schema)
+        agent.check_agreed()
         past = agent.audit.entries()
         agent.policy.check_request(request.number("round"), self.member.round + 1, past, epsilon)
         check_budgets(self.mechanism, [agent.settings.name], agent.settings.record_id, self._account())

@@ -16,6 +16,7 @@ import contextlib
 import re
 import shutil
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,12 +193,11 @@ def init(
     return root
 
 
-def renew(root: Path, address: str | None = None) -> None:
-    """Create a new server certificate from the same authority; the sites need not change anything."""
+def renew(root: Path, address: str | None = None, also: Sequence[str] = ()) -> None:
+    """Create a new certificate for the hub from the same authority; the sites need not change anything."""
     where = FederationSettings.load(root).address if address is None else address
     host = certificates.split_address(where)[0]
-    # the server's own programs connect to localhost
-    hosts = list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
+    hosts = list(dict.fromkeys([host, *also, "localhost", "127.0.0.1"]))
     certificates.make_server_certificate(root / "ca", root / "server", hosts)
 
 

@@ -28,6 +28,7 @@ _COMMANDS = {
     "members": ("add", "forget", "revoke", "renew", "rotate"),
     "join": ("invite", "join", "accept"),
     "audit": ("log",),
+    "upkeep": ("doctor", "audit", "backup", "restore", "address"),
     "rehearse": ("rehearse",),
     "flower": ("flower",),
 }

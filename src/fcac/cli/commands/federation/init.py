@@ -9,7 +9,7 @@ import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.commands.federation.shared import Directory, PlainErrors
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
 from fcac.cli.console import BadUse, say
 
 
@@ -128,6 +128,8 @@ def init(
             min_rows=min_rows, forgetting=forgetting, seed=seed, timeout=timeout, wait=wait,
             people_overlap=people_overlap, summing=summing,
         )  # fmt: skip
+    with audited(root, "init"):
+        pass
     if not names:
         say(f"Created {root / 'federation.toml'}.")
         say(f"1. here:           fcac federation server {root}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fcac.cli.commands.federation.shared import Directory, PlainErrors, SiteArgument
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, SiteArgument, audited
 from fcac.cli.console import note, say
 
 
@@ -24,7 +24,7 @@ def invite(
     """
     from fcac.deployment import invitations
 
-    with PlainErrors():
+    with PlainErrors(), audited(directory, "invite", site=site):
         invitation = invitations.invite(directory, site, hours)
     # standard output has the invitation alone, so that it can be written into a file
     say(str(invitation))
@@ -78,5 +78,6 @@ def accept(
         if site in waiting and not yes:
             say(f"The key of {site} has this fingerprint: {waiting[site]}")
             typer.confirm(f"Has the operator of {site} read out the same?", abort=True)
-        fingerprint = invitations.accept(directory, site)
+        with audited(directory, "accept", site=site, fingerprint=waiting.get(site)):
+            fingerprint = invitations.accept(directory, site)
     say(f"Site {site} takes part, with the key {fingerprint}. A running server lets it in within seconds.")
