@@ -18,6 +18,7 @@ from fcac.codebook import Codebook
 from fcac.deployment.shared_codebook import for_sites
 from fcac.federation import Server, Site
 from fcac.model import models
+from fcac.model.assembly import condenser_of
 from fcac.report.report_data import gather
 from fcac.tables.schema import Column, Schema
 
@@ -359,7 +360,7 @@ def test_a_site_measures_the_model_it_fetches_by_its_own_rows(tmp_path: Path) ->
 
     rng = np.random.default_rng(5)
     for server in SERVERS:
-        condenser = FCAC(server=server)._condenser(True)
+        condenser = condenser_of(FCAC(server=server))
         sites = [Site(f"s{i}", condenser=condenser) for i in range(5)]
         hub = Server(server)
         hub.absorb([site.contribute(gaussians(3000, 4, rng)) for site in sites])

@@ -1,8 +1,8 @@
-"""Put the results of ``fcac reproduce quality`` into the page of results, so that nobody copies numbers by hand.
+"""Put stored results into the page of results and into the README, so that nobody copies numbers by hand.
 
-``python docs/results/fill.py OUT/tables.json`` stores a run's results as ``quality.json.gz`` beside this file and fills
-the page's table from them; without an argument it fills the table from the stored results. A test compares the page
-with what this program would write.
+``python docs/results/fill.py OUT/tables.json`` stores a run of ``fcac reproduce quality`` as ``quality.json.gz`` beside
+this file and fills the page's table from it; without an argument all tables are filled from what is stored. A test
+compares page and README with what this program would write.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from scipy.stats import rankdata
 HERE = Path(__file__).parent
 SOURCE = HERE / "quality.json.gz"
 PAGE = HERE / "index.md"
+README = HERE.parents[1] / "README.md"
+PEERS = HERE / "one-table-peers.json.gz"
+NOISY = HERE.parents[1] / "benchmarks" / "results" / "noisy_readout.json"
 BEGIN = "<!-- results: begin (written by docs/results/fill.py) -->"
 END = "<!-- results: end -->"
 
@@ -89,8 +92,73 @@ def filled(text: str, source: Path = SOURCE) -> str:
     return f"{before}{BEGIN}\n{table(source)}\n{END}{after}"
 
 
+# ------------------------------------------------------------ the tables of the README
+
+
+def readme(text: str) -> str:
+    """Return the README with its tables replaced; each stands between marks that name it."""
+    for name, rows in (("one table", _one_table()), ("federated", _federated()), ("private", _private())):
+        begin, end = f"<!-- {name}: begin (written by docs/results/fill.py) -->", f"<!-- {name}: end -->"
+        before, rest = text.split(begin)
+        head, *body = rows
+        lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
+        shown = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        text = f"{before}{begin}\n{shown}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+def _one_table() -> list[list[str]]:
+    means = json.loads(gzip.decompress(PEERS.read_bytes()))["means"].values()
+    methods = ("fcac", "HDBSCAN", "PLSCAN", "Genie (k given)", "k-means (k given)")
+    found = {
+        m: [float(np.mean([one[m][x][0] for one in means])) for x in ("ARI", "AMI", "right number")] for m in methods
+    }
+    rows = []
+    for method, (ari, ami, right) in found.items():
+        told = "(k given)" in method
+        name = method.replace(" (k given)", ", told k") if told else f"{method}, told nothing"
+        rows.append([name, _short(ari), _short(ami), "told" if told else f"{100 * right:.0f} %"])
+    return [["", "ARI", "AMI", "right number"], *rows]
+
+
+def _federated() -> list[list[str]]:
+    entries = json.loads(gzip.decompress(SOURCE.read_bytes()))["entries"]
+    found = {
+        (e["method"], e["dataset"]): e["mean"]
+        for e in entries
+        if (e["measure"], e["scenario"], e["epsilon"]) == ("AMI", "non-iid", "inf")
+    }
+    names = {
+        "communities": "fcac, told nothing",
+        "FCAC": "the paper's FCAC, told nothing",
+        "MUFC": "MUFC, told k",
+        "k-FED": "k-FED, told k",
+        "k-means": "k-means on all rows in one place, told k",
+    }
+    sets = ("optdigits", "pendigits")
+    return [["", *sets], *([name, *(_short(found[method, s]) for s in sets)] for method, name in names.items())]
+
+
+def _private() -> list[list[str]]:
+    scores = json.loads(NOISY.read_text("utf-8"))["digits"]["scores"]
+    names = {
+        "communities": "fcac, told nothing",
+        "DP-Lloyd, sites": "DP-Lloyd at every site, told k",
+        "DP-Lloyd, central": "DP-Lloyd, all rows in one place, told k",
+        "diffprivlib, central": "diffprivlib's k-means, all rows in one place, told k",
+    }
+    # epsilon 0.5, 1, 2, 4 and 8
+    rows = [[name, *(_short(float(np.mean(scores[m][place]))) for place in (1, 2, 3))] for m, name in names.items()]
+    return [["", "eps = 1", "eps = 2", "eps = 4"], *rows]
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".replace("0.", ".", 1)
+
+
 if __name__ == "__main__":
     for run in sys.argv[1:]:
         # no time in the file, so that the same results give the same bytes
         SOURCE.write_bytes(gzip.compress(Path(run).read_bytes(), 9, mtime=0))
     PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
+    README.write_text(readme(README.read_text("utf-8")), "utf-8")

@@ -83,9 +83,10 @@ class Scaling:
 
     Attributes
     ----------
-    kind : {"none", "standard", "robust", "noise", "columns"}
+    kind : {"none", "standard", "robust", "noise", "columns", "levels"}
         Columns as they are; divided by their spread; divided by the width of their middle half; measured in units of
-        the noise that was added to them; or, where there are categories, each column brought to one scale.
+        the noise that was added to them; where there are categories, each column brought to one scale; or, where there
+        is nothing but levels, clusters found without distances.
     factors : ndarray of shape (d,)
         What each feature is multiplied with in a distance.
     sentence : str

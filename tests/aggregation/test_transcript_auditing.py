@@ -2,7 +2,7 @@
 
 import pytest
 
-from fcac.aggregation.attacks import FAULTS, Fault, _range_attack, _Watch, audit_aggregation
+from fcac.aggregation.transcript_attacks import FAULTS, Fault, _range_attack, _Watch, audit_aggregation
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
 

@@ -273,8 +273,12 @@ def test_demo_ends_with_the_path_of_its_report(tmp_path, capfd):
     lines = fcac(capfd, "demo", "--out", tmp_path / "demo").splitlines()
     assert lines[-1] == str(tmp_path / "demo" / "report.html")
     assert (tmp_path / "demo" / "report.html").is_file()
-    assert load(tmp_path / "demo" / "model.fcac").n_rounds_ == 3
-    assert sum(line.lstrip().startswith("round") for line in lines) == 3
+    model = load(tmp_path / "demo" / "model.fcac")
+    assert model.n_clusters_ == 3
+    assert f"  {model.verdict_.headline}" in lines
+    doubt = lines[lines.index("40 rows of noise in four columns: is there anything?") + 1]
+    assert doubt.startswith(("  No clusters found", "  Uncertain"))
+    assert (tmp_path / "demo" / "clinics.html").is_file()
 
 
 @pytest.mark.slow

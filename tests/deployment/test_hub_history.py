@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fcac import persistence
-from fcac.deployment import status, study
+from fcac.deployment import status_lines, study
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Member
 from fcac.federation import Contribution, Server
@@ -162,7 +162,7 @@ def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     expected = hub.snapshot().server
     work = Work(monkeypatch)
     lines: list[str] = []
-    calls, _ = work.of(lambda: lines.extend(status.describe(root)))
+    calls, _ = work.of(lambda: lines.extend(status_lines.describe(root)))
     assert not calls
     assert f"model: {expected.n_clusters} clusters, {len(expected.nodes)} nodes (communities)" in lines
     assert "arrived for the open round: s003" in lines

@@ -10,7 +10,7 @@ import pytest
 from fcac.deployment.hub import Hub
 from fcac.deployment.incoming import check_statement
 from fcac.deployment.settings import FederationSettings, Member
-from fcac.deployment.status import describe
+from fcac.deployment.status_lines import describe
 from fcac.deployment.study import init
 from fcac.federation import Contribution
 from fcac.privacy import LocalNoise, NodeRelease, mechanisms

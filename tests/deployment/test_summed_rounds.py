@@ -13,7 +13,7 @@ from fcac.deployment.pooled_agent import PooledAgent
 from fcac.deployment.pooled_hub import PooledHub
 from fcac.deployment.settings import SiteSettings
 from fcac.deployment.site_agent import SiteAgent, load_model
-from fcac.deployment.status import describe
+from fcac.deployment.status_lines import describe
 from fcac.exceptions import AggregationRefused, TooFewSites
 from fcac.privacy import Ledger
 from testing.federation_study import Study

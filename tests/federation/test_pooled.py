@@ -11,8 +11,8 @@ from fcac.aggregation import Assignment
 from fcac.aggregation.pooled import POOLED, PooledGrowth, site_vector, step_cost
 from fcac.exceptions import BudgetExceeded, LedgerError, TooFewSites
 from fcac.federation import Server
-from fcac.federation.pooled import PooledRows, Summed, tolerance_for
 from fcac.federation.rounds import Round
+from fcac.federation.summed_round import PooledRows, Summed, tolerance_for
 from fcac.model import models
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.cell_statistics import WEIGHT, to_grid

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fcac.exceptions import LedgerError, PrivacyError
 from fcac.privacy import Ledger
+from fcac.privacy.officer_sheet import NOT_COVERED, officer_sheet
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
-from fcac.report.ledger_statement import NOT_COVERED, ledger_statement
+from fcac.report.ledger_statement import ledger_statement
 from testing.commands import fcac
 
 ONE = rho_from_epsilon(1.0, 1e-6)
@@ -29,7 +31,7 @@ def test_rows_are_said_to_be_rows_in_large_type(tmp_path: Path) -> None:
     assert "Lifetime budget" in page
     assert "5 sites: ε = 3." in page
     assert all(line.split(":")[0].replace("'", "&#39;") in page for line in NOT_COVERED)
-    assert "give --people" in page
+    assert "--people N adds up" in page
     assert "<script" not in page
 
 
@@ -40,8 +42,10 @@ def test_people_are_the_unit_and_the_page_does_not_tell_who_they_are(tmp_path: P
         pages.append(ledger_statement(book(tmp_path / case, record_ids=people), 100_000))
     assert "<b>ONE PERSON</b>" in pages[0]
     assert pages[0] == pages[1]
-    assert "δ × 100,000 = 0.1: far below 1" in pages[0]
-    assert "too large" in ledger_statement(Ledger.open(tmp_path / "one" / "site.db"), 5_000_000)
+    assert "of 100,000 people, the factor may fail for 0.1 on average, which is large" in pages[0]
+    assert "may fail for 0.005 on average, which is small" in ledger_statement(
+        Ledger.open(tmp_path / "one" / "site.db"), 5_000
+    )
 
 
 @pytest.mark.slow
@@ -68,7 +72,7 @@ def test_somebody_at_several_sites_costs_k_times_and_in_sums_k_times_k(tmp_path:
     assert shown(2 * ONE) in page
     assert "k²" not in page
     summed = Ledger(tmp_path / "summed.db", budget=4.0)
-    summed.charge("a", ONE, what="NodeRelease, summed over sites, step 1 of 1")
+    summed.charge("a", ONE, what="NodeRelease, summed over sites, step 1 of 1, noise for 4 honest sites")
     page = ledger_statement(summed, overlap=2)
     assert shown(4 * ONE) in page
     assert "k² times" in page
@@ -80,6 +84,38 @@ def test_an_agreement_is_named_among_what_the_hub_sees(tmp_path: Path) -> None:
     assert "to agree on bounds" not in ledger_statement(ledger)
     ledger.charge("a", ONE, slack=1e-7, what="agreement: coarse counts of 2 columns")
     assert "Once, to agree on bounds" in ledger_statement(ledger)
+
+
+def test_a_sheet_for_sums_says_what_they_assume(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "site.db", budget=4.0)
+    for honest in (8, 6):
+        ledger.charge(
+            "a", ONE / 4, what=f"NodeRelease, summed over sites, step 1 of 1, noise for {honest} honest sites"
+        )
+    sheet = officer_sheet(ledger)
+    assert sheet.mode == "summed"
+    assert "computational" in sheet.seen
+    assert "any computing power" not in sheet.seen
+    assert any("at least 6 sites" in line for line in sheet.assumptions)
+    ledger.charge("a", ONE / 4)
+    with pytest.raises(PrivacyError, match="a ledger for each"):
+        officer_sheet(ledger)
+
+
+def test_what_the_ledger_cannot_support_is_not_said(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "site.db", budget=2.0)
+    ledger.charge("a", ONE)
+    (tmp_path / "older").write_bytes((tmp_path / "site.db").read_bytes())
+    ledger.charge("a", ONE / 2)
+    (tmp_path / "site.db").write_bytes((tmp_path / "older").read_bytes())
+    with pytest.raises(LedgerError, match="older copy"):
+        ledger_statement(ledger)
+    ledger.recover("a", [], at_least=5 * ONE)
+    assert "EXCEEDED" in ledger_statement(ledger)
+    old = Ledger(tmp_path / "old.db", budget=2.0)
+    old.charge("a", ONE, what="NodeRelease, summed over sites, step 1 of 1")
+    with pytest.raises(PrivacyError, match="how many honest sites"):
+        officer_sheet(old)
 
 
 def test_an_empty_ledger_has_a_statement(tmp_path: Path) -> None:

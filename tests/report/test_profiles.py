@@ -144,6 +144,8 @@ def test_released_values_come_with_their_errors():
     html = render_report(private, schema=SCHEMA)
     assert "±" in html
     assert "95 of 100 cases" in html
+    bounds = dict(data.privacy.facts)["Public bounds"]
+    assert bounds == "age 0 to 100, creatinine −30 to 250, code: 3 levels", "in the table's units"
     # the same from the contributions alone, as the server of a federation has them
     assert gather(private.server_, schema=SCHEMA).found.clusters[0].rows_error == data.found.clusters[0].rows_error
 
@@ -245,7 +247,7 @@ def test_numbers_have_the_unit_of_the_schema():
 def test_the_report_of_one_table_speaks_of_rows_not_of_sites():
     rows = np.random.default_rng(0).normal(size=(300, 2)) + np.repeat([[0.0], [9.0]], 150, axis=0)
     html = render_report(FCAC(n_clusters=2, random_state=0).fit(rows))
-    assert "<h1>2 clusters in 300 rows</h1>" in html
+    assert "<h1>2 clusters in 300 rows, as asked</h1>" in html
     assert 'id="sites"' not in html
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,13 +18,14 @@ from fcac import FCAC
 from fcac.federation import Contribution, Server
 from fcac.federation.replay import replay, rounds_to_show
 from fcac.model.demo import run_demo
+from fcac.model.verdict import Alternative, Caution, Verdict
 from fcac.privacy import NodeRelease, PaperLaplace
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.report import render_report, snapshot, write_report
 from fcac.report.charts import N_STYLES, PALETTE, ClusterStyle
 from fcac.report.clustering import adjusted_rand
 from fcac.report.dots import MIN_ROWS, condense
-from fcac.report.page import environment
+from fcac.report.page import environment, page
 from fcac.report.projection import fit_projection
 from fcac.report.report_data import gather
 from testing.data import blobs
@@ -192,7 +194,36 @@ def test_after_forgetting_a_site_the_report_knows_nothing_of_it():
     assert "leaves-soon" not in render_report(model)
 
 
-# ------------------------------------------------------------ two read-outs
+# ------------------------------------------------------------ the verdict
+
+
+@pytest.fixture(scope="module")
+def doubtful():
+    """Data of a report whose server knows how probable other numbers of clusters are."""
+    data = gather(FCAC(random_state=0).fit(three_blobs()))
+    others = (Alternative(2, 0.2), Alternative(4, 0.04), Alternative(999, 0.01))
+    told = (Caution("unstable", "First <this>.", serious=True), Caution("scaling", "Then that."))
+    return replace(data, verdict=Verdict(3, 900, 0.75, others, told))
+
+
+def test_the_verdict_comes_first_and_other_numbers_are_one_click_away(doubtful):
+    html = page(doubtful)
+    head = html[: html.index("</header>")]
+    assert "<h1>Uncertain: perhaps 3 clusters in 900 rows</h1>" in head
+    assert "Probability 75 %; next: 2 clusters, 20 %." in head
+    assert head.index("<h1>") < head.index("First &lt;this&gt;.") < head.index("Then that.") < head.index('"tiles"')
+    assert re.findall(r'data-cut="(\d+)" aria-pressed="(\w+)"', head) == [("3", "true"), ("2", "false"), ("4", "false")]
+    assert '"probable":{"3":"75 %","2":"20 %","4":"4.0 %","999":"1.0 %"}' in html
+    assert "probability 75 %</span>" in html, "beside the slider"
+
+
+def test_a_title_of_ones_own_does_not_replace_the_verdict(doubtful):
+    html = page(doubtful, "Four clinics")
+    assert "<h1>Four clinics</h1>" in html
+    assert "<strong>Uncertain: perhaps 3 clusters in 900 rows</strong>" in html
+
+
+# ------------------------------------------------------------ two clusterings
 
 
 def read_as_communities(model: FCAC) -> Server:
@@ -356,8 +387,8 @@ def test_every_template_escapes_what_it_is_given():
         for attribute in re.findall(r"""=\s*[^"'\s>{]*\{\{""", re.sub(r"\{%.*?%\}", "", text)):
             raise AssertionError(f"{name}: a value stands outside quotes: {attribute}")
     # what is markup already: the package's own style sheet and script
-    page = Path(environment.__wrapped__.__code__.co_filename).read_text("utf-8")
-    assert sorted(re.findall(r"Markup\((.*)\)", page)) == ["script", "style_sheet()"]
+    source_of_page = Path(environment.__wrapped__.__code__.co_filename).read_text("utf-8")
+    assert sorted(re.findall(r"Markup\((.*)\)", source_of_page)) == ["script", "style_sheet()"]
     others = [path for path in Path(fcac.report.__file__).parent.glob("*.py") if path.name != "page.py"]
     assert not [path.name for path in others if "Markup" in path.read_text("utf-8")]
 
@@ -464,7 +495,7 @@ def test_test_noise_does_not_pass_for_privacy():
 def test_one_feature_one_site_one_round():
     html = render_report(FCAC(random_state=0).fit(np.random.default_rng(0).normal(size=(200, 1))))
     assert "Round by round" not in html
-    assert " in 200 rows" in html
+    assert "200 rows" in html.split("</h1>")[0]
 
 
 def test_contributions_without_nodes_give_a_page_that_says_so():
@@ -581,9 +612,9 @@ def test_rounds_that_cannot_be_drawn_again_still_tell_what_became_of_the_cluster
     rng = np.random.default_rng(0)
     model = FCAC().fit({"a": rng.normal(size=(300, 2))})
     model.partial_fit({"a": rng.normal(30, 1, size=(300, 2))})
-    page = render_report(model)
-    assert "too many rounds" in page
-    assert "Round 2: cluster 1 was born." in page
+    html = render_report(model)
+    assert "too many rounds" in html
+    assert "Round 2: cluster 1 was born." in html
 
 
 # ------------------------------------------------------------ while the federation goes on

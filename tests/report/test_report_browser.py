@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ import pytest
 from fcac import FCAC
 from fcac.federation import Server
 from fcac.model.demo import run_demo
+from fcac.model.verdict import Alternative, Verdict
 from fcac.privacy import PaperLaplace
 from fcac.report import write_report
+from fcac.report.page import page as render_page
+from fcac.report.report_data import gather
 from testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow  # a real browser
@@ -355,6 +359,27 @@ def test_another_cut_of_the_tree_colours_the_map(browser, reports):
         assert box is not None
         page.locator("#tree-plot svg").click(position={"x": 60, "y": box["height"] - 4})
         assert int(page.locator("#cut-value").inner_text()) > 3
+        assert opened.complaints == []
+
+
+def test_another_number_of_clusters_is_one_click_away(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(600, 2)) + 9 * rng.integers(3, size=(600, 1))
+    data = gather(FCAC(random_state=0).fit(rows))
+    told = replace(data, verdict=Verdict(3, 600, 0.8, (Alternative(2, 0.15), Alternative(4, 0.05))))
+    (tmp_path / "report.html").write_text(render_page(told), "utf-8")
+    with Page(browser, tmp_path / "report.html", 1280, 900, "light") as opened:
+        page = opened.page
+        page.emulate_media(reduced_motion="reduce")
+        assert page.locator("#cut-probable").inner_text() == "probability 80 %"
+        page.locator("[data-cut='2']").click()
+        assert page.locator("#cut-value").inner_text() == "2"
+        assert page.locator("#cut-probable").inner_text() == "probability 15 %"
+        assert page.locator("[data-cut][aria-pressed=true]").inner_text().startswith("2 clusters")
+        page.locator("#cut-back").click()
+        assert page.locator("[data-cut][aria-pressed=true]").inner_text().startswith("3 clusters")
+        page.locator("#cut").fill("7")
+        assert page.locator("#cut-probable").inner_text() == ""
         assert opened.complaints == []
 
 

@@ -17,7 +17,7 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from fcac.cli import commands, console
+from fcac.cli import commands, screen
 
 __all__ = ["app", "main", "run"]
 
@@ -101,7 +101,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from fcac._version import __version__
 
-        console.say(f"fcac {__version__}")
+        screen.say(f"fcac {__version__}")
         raise typer.Exit
 
 
@@ -111,23 +111,23 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Cluster data that must stay where it is.
+    """Find which rows of a table belong together, without saying how many groups there are.
 
-    Each site condenses its own rows to a few nodes; a server finds clusters in the nodes of all sites. The number of
-    clusters need not be known, and later rounds add to what has been learned.
+    The rows may be at several sites that do not hand them over: each condenses its own to a few nodes, and a server
+    finds clusters in the nodes of all. What was learned can be added to.
 
     Start with [bold]fcac demo[/bold], or with your own tables:
 
     [bold]fcac fit data/*.csv --out model.fcac --report report.html[/bold]
     """
     if ctx.invoked_subcommand is None:
-        console.say(ctx.get_help())
+        screen.say(ctx.get_help())
 
 
-app.callback(help=console.help_text(root))(root)
+app.callback(help=screen.help_text(root))(root)
 for _name in _COMMANDS:
     _command = getattr(import_module(f"fcac.cli.commands.{_name}"), _name)
-    app.command(help=console.help_text(_command))(_command)
+    app.command(help=screen.help_text(_command))(_command)
 
 
 def run(args: Sequence[str]) -> int:
@@ -138,7 +138,7 @@ def run(args: Sequence[str]) -> int:
     command = with_argument_help(typer.main.get_command(app))
     name = f"fcac {args[0]}" if args and not args[0].startswith("-") else "fcac"
     try:
-        with console.plain_warnings():
+        with screen.plain_warnings():
             result: Any = command.main(list(args), prog_name="fcac", standalone_mode=False)
             sys.stdout.flush()
     except BrokenPipeError:
@@ -146,9 +146,9 @@ def run(args: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        return console.explain(error, name)
+        return screen.explain(error, name)
     if result == 130:  # typer turns an interrupt into this code
-        return console.explain(KeyboardInterrupt(), name)
+        return screen.explain(KeyboardInterrupt(), name)
     return result if isinstance(result, int) else 0
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fcac._text import counted, duration
-from fcac.cli.console import BadUse, say
 from fcac.cli.learning import check_records, say_privacy
+from fcac.cli.screen import BadUse, say
 
 _READERS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 

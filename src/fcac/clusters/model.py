@@ -223,7 +223,7 @@ class Communities:
 
     def _fitted_to(self, given: Given, held: Held, scales: Scaling | str) -> Fitted:
         noised = noise_matters(given.held, given.noise)
-        return Fitted(held, given.sites, scales=scales, blocks=self.blocks, noised=noised)
+        return Fitted(held, given.sites, scales, self.blocks, noised=noised, wanted=self.wanted_clusters)
 
     def _chosen(self, now: Fitted) -> Fitted:
         """Return the reading that suits the nodes: the graph or, where their noise is known, what is clearer."""

@@ -12,6 +12,7 @@ from fcac._typing import Floats, Integers
 from fcac.clusters.cluster_tree import Tree
 from fcac.clusters.column_metric import column_map, needs_map
 from fcac.clusters.hierarchy import hierarchy_of
+from fcac.clusters.latent_classes import latent_tree, levels_of
 from fcac.clusters.single_column import join_single_columns
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.clusters.stability import Stability, resampled_stability
@@ -22,6 +23,7 @@ from fcac.tables.blocks import Block
 
 # What is said of tables with categories.
 _BY_COLUMN = "each column brought to one scale; a category counts by what it shares with other columns"
+_BY_LEVELS = "columns hold levels only: clusters are latent classes, found by which levels go together"
 
 
 class Fitted:
@@ -42,6 +44,8 @@ class Fitted:
         Matrix from features to the coordinates in which distances are measured, where it is known.
     noised : bool, default=False
         Whether noise was added to the nodes, so that means of columns say less.
+    wanted : int, optional
+        Number of clusters, if it is known.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Fitted:
         blocks: Sequence[Block] | None = None,
         map: Floats | None = None,
         noised: bool = False,
+        wanted: int | None = None,
     ) -> None:
         # the columns, if clusters that one of them alone tells apart are to be joined
         self._columns = blocks if needs_map(blocks) and not noised else None
@@ -70,6 +75,10 @@ class Fitted:
         if self.map is not None:
             self.scaling = Scaling("columns", self.scales, _BY_COLUMN)
         self.points = self.placed(self.nodes[self.first])
+        self._wanted = wanted
+        self._levels = None if noised or map is not None else levels_of(self.nodes[self.first], self._mass(), blocks)
+        if self._levels is not None:
+            self.scaling = Scaling("levels", self.scales, _BY_LEVELS)
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self._lists: NeighborLists | None = None
         self._tree: Tree | None = None
@@ -108,8 +117,10 @@ class Fitted:
 
     def tree(self) -> Tree:
         """The clusters, finer and coarser ones too."""
+        if self._tree is None and self._levels is not None:
+            self.take_tree(latent_tree(self._levels, self._wanted))
         if self._tree is None:
-            mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
+            mass = self._mass()
             lists, everything = self.lists(), np.arange(len(mass))
             self._tree = self._joined(hierarchy_of(self.points, mass, lists), mass, everything)
         return self._tree
@@ -120,6 +131,10 @@ class Fitted:
             return tree
         return join_single_columns(tree, self.nodes[self.first[chosen]], mass, self._columns)
 
+    def _mass(self) -> Floats:
+        """Records at every point."""
+        return np.bincount(self.point_of, weights=self.counts).astype(np.float64)
+
     def take_tree(self, tree: Tree) -> None:
         """Take clusters that were found in another way than from the graph."""
         self._tree, self._tree_taken = tree, True
@@ -127,15 +142,16 @@ class Fitted:
     def stability(self, n_clusters: int | None) -> Stability:
         """How far the clusters can be trusted; see :mod:`fcac.clusters.stability`."""
         if self._stability is None:
+            tree = self.tree()
             if self._tree_taken:
                 # noisy nodes: resampling would add to a noise that is known, and their groups know how firm they are
-                tree = self.tree()
                 self._stability = Stability.of_nodes(
                     tree.stability[tree.labels()][self.point_of], self.counts, self.ids
                 )
             else:
-                mass: Floats = np.bincount(self.point_of, weights=self.counts).astype(np.float64)
-                self._stability = resampled_stability(self.points, mass, self.point_ids(), n_clusters, self._joined)
+                self._stability = resampled_stability(
+                    self.points, self._mass(), self.point_ids(), n_clusters, self._joined
+                )
         return self._stability
 
     def searcher(self) -> Searcher:

@@ -48,12 +48,7 @@ def agreement_receipts(state: Path) -> list[Receipt]:
 class AgreementAgent:
     """Answers the questions of an agreement for one site.
 
-    Parameters
-    ----------
-    settings : SiteSettings
-        Its `agree` is the epsilon that the operator allows for one agreement; None: the site takes no part.
-    sampler : Sampler, optional
-        None means OpenDP's exact discrete Gaussian.
+    The `agree` of its settings is the epsilon that the operator allows for one; None: the site takes no part.
     """
 
     def __init__(self, settings: SiteSettings, sampler: Sampler | None = None) -> None:
@@ -63,13 +58,7 @@ class AgreementAgent:
         self.sampler: Sampler = OpenDPSampler() if sampler is None else sampler
 
     def answer(self, request: bytes) -> bytes:
-        """Return the bytes of the site's answer; empty for an agreed schema, which is taken over.
-
-        Parameters
-        ----------
-        request : bytes
-            As written by :class:`fcac.deployment.agreement_hub.AgreementHub`.
-        """
+        """Return the bytes of the site's answer to a request; empty for an agreed schema, which is taken over."""
         asked = _read_request(request)
         self.state.mkdir(parents=True, exist_ok=True)
         with persistence.locked(self.state / "lock", LOCK_SECONDS):

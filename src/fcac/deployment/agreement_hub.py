@@ -32,17 +32,8 @@ _MOST_BYTES = 2_000_000
 
 
 class AgreementHub:
-    """An agreement as far as it has got.
-
-    Parameters
-    ----------
-    root : Path
-        Directory of the federation.
-    hub : Hub
-    levels : bool
-        Agree on the levels of categories, too.
-    scaling : str
-        Scaling of the columns that are agreed on: "standard", "range" or "none".
+    """An agreement as far as it has got; with `levels`, on those of categories too, with this
+    scaling of its columns.
     """
 
     def __init__(self, root: Path, hub: Hub, levels: bool = True, scaling: str = "standard") -> None:

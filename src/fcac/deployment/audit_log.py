@@ -34,19 +34,9 @@ class Verdict(NamedTuple):
 
 
 class AuditLog:
-    """The log of one directory.
+    """The log in the directory of a site or of a hub.
 
-    Parameters
-    ----------
-    state : path-like
-        The directory that holds the log, of a site or of a hub.
-    sign : callable, optional
-        Returns the signature of an entry.
-
-    Examples
-    --------
     >>> import tempfile
-    >>> from fcac.deployment.audit_log import AuditLog, verify
     >>> folder = tempfile.TemporaryDirectory()
     >>> log = AuditLog(folder.name)
     >>> log.add("asked", round=1)
@@ -60,13 +50,7 @@ class AuditLog:
         self.path, self._sign = Path(state) / FILE, sign
 
     def add(self, event: str, **facts: Any) -> None:
-        """Append one entry, durably.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written: what cannot be logged must not be done.
-        """
+        """Append one entry, durably, or raise an OSError: what cannot be logged must not be done."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with persistence.locked(self.path.with_suffix(".lock")):
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)

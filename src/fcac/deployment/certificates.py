@@ -26,9 +26,6 @@ _TOLERANCE = datetime.timedelta(days=1)
 def split_address(address: str) -> tuple[str, int]:
     """Return host and port of ``host:port``.
 
-    Examples
-    --------
-    >>> from fcac.deployment.certificates import split_address
     >>> split_address("hub.example:8443"), split_address("[::1]:8443")
     (('hub.example', 8443), ('::1', 8443))
     """
@@ -67,18 +64,10 @@ def make_authority(directory: Path, name: str, days: int = CA_DAYS) -> None:
 def make_server_certificate(
     authority: Path, directory: Path, hosts: list[str], days: float = SERVER_DAYS, start: float = 0.0
 ) -> None:
-    """Write ``server.key`` and ``server.crt``, valid for these hosts (names or addresses).
+    """Write ``server.key`` and ``server.crt``, valid for these hosts (names or addresses), signed by the authority.
 
-    Parameters
-    ----------
-    authority : Path
-        Directory of ``ca.key`` and ``ca.crt``.
-    directory : Path
-    hosts : list of str
-        The part of the address before the colon; each becomes a subject alternative name.
-    days : float
-    start : float
-        Days from now at which it becomes valid; negative for the past.
+    Each host, the part of the address before the colon, becomes a subject alternative name. `start` is in days from
+    now, negative for the past.
     """
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -161,9 +150,6 @@ def _fingerprint(key: Any) -> str:
 def spoken(fingerprint: str) -> str:
     """Return a fingerprint in groups that can be read aloud.
 
-    Examples
-    --------
-    >>> from fcac.deployment.certificates import spoken
     >>> spoken("00" * 32)
     'AAAA AAAA AAAA AAAA AAAA'
     """

@@ -36,16 +36,10 @@ class Timeouts:
 
 
 class Conversation:
-    """Plays rounds of a federation over a wire.
+    """Plays rounds of a federation over a wire, with the timeouts of the hub's settings unless others are given.
 
-    Parameters
-    ----------
-    hub : Hub
-    wire : Wire
-    timeouts : Timeouts, optional
-        By default those of the hub's settings.
-    reload : callable, optional
-        Returns the current settings; called before and after asking, so that sites can be added and revoked meanwhile.
+    `reload` returns the current settings; it is called before and after asking, so that sites can be added and revoked
+    meanwhile.
     """
 
     def __init__(
@@ -103,10 +97,7 @@ class Conversation:
     def agree(self, agreement: AgreementHub) -> list[str]:
         """Ask the sites until they have agreed on a schema, and hand it out; return the sites that have it.
 
-        Raises
-        ------
-        ValueError
-            If too little has arrived, or if the counts do not suffice; what has arrived is kept.
+        There is a ValueError if too little has arrived, or if the counts do not suffice; what has arrived is kept.
         """
         while agreement.stage != "done":
             self._agree_on(agreement)

@@ -33,6 +33,7 @@ from fcac.deployment.limits import Amount, cap_round, unusual
 from fcac.deployment.settings import FederationSettings, most_bytes, outside_bounds
 from fcac.deployment.store import Held, HubStore, Summary
 from fcac.federation import Contribution
+from fcac.federation.admission import admit
 
 if TYPE_CHECKING:
     # `status` reads what is stored and needs nothing that learns
@@ -63,20 +64,11 @@ class HubSnapshot(NamedTuple):
 class Hub:
     """Keeps a federation's server on disk and accepts contributions, round by round.
 
-    Parameters
-    ----------
-    state : path-like
-        State directory.
-    settings : FederationSettings
-    listen : callable, optional
-        Called with every entry that this object writes to the journal.
+    `listen` is called with every entry that this object writes to the journal.
 
-    Examples
-    --------
     >>> import tempfile
     >>> from fcac.federation import Contribution
-    >>> from fcac.deployment.hub import Hub
-    >>> from fcac.deployment.settings import FederationSettings, Member
+    >>> from fcac.deployment.settings import Member
     >>> from fcac.tables.schema import Schema
     >>> settings = FederationSettings(Schema(["x", "y"]), members={"a": Member(), "b": Member()})
     >>> folder = tempfile.TemporaryDirectory()
@@ -210,6 +202,10 @@ class Hub:
         bounds = self.settings.schema.bounds
         if bounds is not None and outside_bounds(item.nodes, bounds, limits.bounds_margin):
             return Verdict("rejected", f"nodes lie more than {limits.bounds_margin:g} widths outside the bounds"), item
+        try:
+            admit(item, bounds)
+        except ValueError as error:
+            return Verdict("rejected", plain(str(error))), item
         return Verdict("accepted"), item
 
     def close_round(self) -> list[Contribution]:
@@ -222,6 +218,11 @@ class Hub:
             batch = [Contribution.from_bytes(data) for site, data in arrived.items() if site in active]
             if not batch:
                 return []
+            admitted = [admit(item, self.settings.schema.bounds) for item in batch]
+            for item, told in admitted:
+                if told:
+                    self.note("capped", site=str(item.site), round=number, reason=told)
+            batch = [item for item, _ in admitted]
             amounts = self.store.amounts()
             others = [amount for site, amount in amounts.items() if site not in arrived]
             capped = cap_round(batch, self.settings.limits, others)

@@ -80,15 +80,8 @@ class _Caller:
 class HubService:
     """Serves the sites of one federation until it is stopped.
 
-    Parameters
-    ----------
-    root : Path
-        Directory of the federation.
-    host : str, optional
-        Address to listen on, if not the one of the settings.
-    say : callable
-        Called with every line that the operator should see.
-    limits : FrontLimits, optional
+    It listens at the address of the settings unless another host is given; `say` is called with every line that the
+    operator should see.
     """
 
     def __init__(

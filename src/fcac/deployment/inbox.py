@@ -16,14 +16,7 @@ from fcac import persistence
 class Inbox:
     """Files ``ROUND/SITE.fcac`` below a folder.
 
-    Parameters
-    ----------
-    folder : path-like
-
-    Examples
-    --------
     >>> import tempfile
-    >>> from fcac.deployment.inbox import Inbox
     >>> folder = tempfile.TemporaryDirectory()
     >>> inbox = Inbox(folder.name)
     >>> inbox.add(1, "a", b"bytes as sent")

@@ -19,13 +19,6 @@ _LARGEST_NUMBER = 1e15
 def check_statement(statement: dict[str, Any]) -> None:
     """Raise ``ValueError`` unless a privacy statement is short, flat, printable and of the expected types.
 
-    Parameters
-    ----------
-    statement : dict
-
-    Examples
-    --------
-    >>> from fcac.deployment.incoming import check_statement
     >>> check_statement({"mechanism": "NodeRelease", "epsilon": 1.0, "delta": 1e-6, "spent": 1.0, "rounds": 1})
     >>> check_statement({"mechanism": "NodeRelease", "spent": "x"})
     Traceback (most recent call last):

@@ -23,6 +23,8 @@ from fcac.federation import Contribution
 
 # With many sites, a share of twice the average would be less than an honest large site has.
 _LEAST_SHARE = 0.1
+# By default no site has more than this many times as much as the largest of the others.
+_TIMES_OTHERS = 1.5
 # A site whose rows grow this many times from one contribution to the next is shown to the operator.
 _JUMP = 10.0
 
@@ -35,20 +37,11 @@ class Amount(NamedTuple):
 
 
 def cap_round(batch: Sequence[Contribution], limits: Limits, others: Sequence[Amount] = ()) -> list[Contribution]:
-    """Return the contributions of a round after applying the caps of `limits`.
+    """Return the contributions of a round, one per site, after applying the caps of `limits`.
 
-    Parameters
-    ----------
-    batch : sequence of Contribution
-        One per site.
-    limits : Limits
-    others : sequence of Amount
-        What the server has from sites that are not in this batch.
+    `others` is what the server has from sites that are not in this batch.
 
-    Examples
-    --------
     >>> from fcac.federation import Contribution
-    >>> from fcac.deployment.limits import cap_round
     >>> from fcac.deployment.settings import Limits
     >>> honest = [Contribution(name, 1, [[0.0]] * 10, [5] * 10) for name in "abc"]
     >>> flood = Contribution("x", 1, [[9.0]] * 1000, [1] * 1000)
@@ -56,26 +49,30 @@ def cap_round(batch: Sequence[Contribution], limits: Limits, others: Sequence[Am
     [10, 10, 10, 20]
     """
     capped = list(batch)
-    cap = _cap([len(item.nodes) for item in capped], [other.n_nodes for other in others], limits.max_node_share)
-    capped = [_keep_heaviest(item, int(cap)) for item in capped]
+    caps = _caps([len(item.nodes) for item in capped], [other.n_nodes for other in others], limits.max_node_share)
+    capped = [_keep_heaviest(item, int(cap)) for item, cap in zip(capped, caps, strict=True)]
     if limits.min_spacing is not None:
         capped = _thin_crowds(capped, limits.min_spacing)
-    cap = _cap([int(item.counts.sum()) for item in capped], [other.n_rows for other in others], limits.max_count_share)
-    return [_scale_counts(item, cap) for item in capped]
+    caps = _caps(
+        [int(item.counts.sum()) for item in capped], [other.n_rows for other in others], limits.max_count_share
+    )
+    return [_scale_counts(item, cap) for item, cap in zip(capped, caps, strict=True)]
 
 
-def _cap(batch: Sequence[int], others: Sequence[int], share: float | None) -> float:
+def _caps(batch: Sequence[int], others: Sequence[int], share: float | None) -> list[float]:
+    """Return the most that each site of a batch may have."""
     # a site that has nothing yet says nothing about what is usual
-    amounts = [amount for amount in (*batch, *others) if amount]
-    return largest_allowed(amounts, share_of(share, len(amounts)))
+    amounts = sorted(amount for amount in (*batch, *others) if amount)
+    cap = largest_allowed(amounts, share_of(share, len(amounts)))
+    if share is not None or len(amounts) < 3:
+        return [cap] * len(batch)
+    # of three sites, twice an equal share would be most of everything
+    return [min(cap, _TIMES_OTHERS * amounts[-2 if amount == amounts[-1] else -1]) for amount in batch]
 
 
 def share_of(given: float | None, n_sites: int) -> float:
     """Return the largest share that one of `n_sites` can have: as given, or twice what it would have among equals.
 
-    Examples
-    --------
-    >>> from fcac.deployment.limits import share_of
     >>> share_of(None, 10), share_of(None, 40), share_of(None, 2), share_of(0.5, 10)
     (0.2, 0.1, 1.0, 0.5)
     """
@@ -85,21 +82,10 @@ def share_of(given: float | None, n_sites: int) -> float:
 
 
 def unusual(now: Amount, before: Amount | None, others: Sequence[Amount]) -> str:
-    """Return why a contribution deserves a look; "" if it does not.
+    """Return why a contribution deserves a look, beside what its site and the others sent last; "" if it does not.
 
     It may be honest: a site may have got a large table. It is accepted, capped, and shown to the operator.
 
-    Parameters
-    ----------
-    now : Amount
-    before : Amount or None
-        What the same site contributed last.
-    others : sequence of Amount
-        What the other sites contributed last.
-
-    Examples
-    --------
-    >>> from fcac.deployment.limits import Amount, unusual
     >>> unusual(Amount(50, 30_000), Amount(40, 1_000), [])
     'it stands for 30,000 rows, 30 times as many as its last contribution'
     """

@@ -56,9 +56,6 @@ class FrontLimits:
 def is_local(address: str) -> bool:
     """Return whether an address is a loopback address of this machine.
 
-    Examples
-    --------
-    >>> from fcac.deployment.listening import is_local
     >>> is_local("127.0.0.1"), is_local("::1"), is_local("::ffff:127.0.0.1"), is_local("203.0.113.5"), is_local("")
     (True, True, True, False, False)
     """
@@ -72,9 +69,6 @@ def is_local(address: str) -> bool:
 def origin(address: str) -> str:
     """Return what is counted as one address: IPv6 hosts own a whole network of them.
 
-    Examples
-    --------
-    >>> from fcac.deployment.listening import origin
     >>> origin("203.0.113.5"), origin("2001:db8::1:2:3:4"), origin("::ffff:203.0.113.5")
     ('203.0.113.5', '2001:db8::/64', '203.0.113.5')
     """

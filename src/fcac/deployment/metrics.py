@@ -26,13 +26,7 @@ _HELP = {
 
 
 def as_text(facts: dict[str, Any]) -> str:
-    """Return the metrics of a federation.
-
-    Parameters
-    ----------
-    facts : dict
-        From :func:`fcac.deployment.facts.facts`.
-    """
+    """Return the metrics of a federation, from its :func:`facts`."""
     model = facts["model"] or {"clusters": 0, "nodes": 0}
     values: dict[str, list[tuple[str | None, float | None]]] = {
         "fcac_rounds_closed_total": [(None, facts["rounds_closed"])],
@@ -55,15 +49,7 @@ def as_text(facts: dict[str, Any]) -> str:
 
 
 def of_hub(root: Path, facts: dict[str, Any], counts: Mapping[str, int]) -> str:
-    """Return the metrics of a hub's process: those of its federation, and what the process itself has counted.
-
-    Parameters
-    ----------
-    root : Path
-    facts : dict
-    counts : mapping of str to int
-        Connections, requests and refusals.
-    """
+    """Return the metrics of a hub's process: those of its federation, and what the process itself has counted."""
     days = (certificates.ends(root / "server" / "server.crt").timestamp() - time.time()) / 86_400
     own: dict[str, list[tuple[str | None, float | None]]] = {"fcac_certificate_days": [(None, days)]}
     status = Path("/proc/self/statm")

@@ -34,14 +34,7 @@ class Waiting(NamedTuple):
 class Outbox:
     """The outbox of a hub's store.
 
-    Parameters
-    ----------
-    store : HubStore
-
-    Examples
-    --------
     >>> import os, tempfile
-    >>> from fcac.deployment.outbox import Outbox
     >>> from fcac.deployment.store import HubStore
     >>> folder = tempfile.TemporaryDirectory()
     >>> outbox = Outbox(HubStore(os.path.join(folder.name, "hub.db")))
@@ -147,13 +140,8 @@ class Outbox:
 class OutboxWire:
     """Reaches sites through the hub's store and its service, which hands messages out.
 
-    Parameters
-    ----------
-    hub : Hub
-    check : callable, optional
-        Called now and then while waiting; what it raises ends the exchange.
-    gone_seconds : float
-        How long a site that has lost its connection is waited for.
+    `check` is called now and then while waiting; what it raises ends the exchange. A site that has lost its connection
+    is waited for `gone_seconds`.
     """
 
     def __init__(self, hub: Hub, check: Callable[[], None] = lambda: None, gone_seconds: float = GONE_SECONDS) -> None:

@@ -51,14 +51,8 @@ tell_budget = {tell_budget}   # which part of the budget is left
 
 
 class PolicyRefusal(Exception):
-    """The site's policy does not allow what was asked.
-
-    Parameters
-    ----------
-    reason : str
-        For the site's own log.
-    code : {"pace", "budget", "data"}
-        What the hub may be told, if the policy allows that.
+    """The site's policy does not allow what was asked: the reason for its own log, and a code that
+    the hub may be told.
     """
 
     def __init__(self, reason: str, code: str) -> None:
@@ -164,19 +158,9 @@ class Policy:
     def check_request(
         self, round: int, expected: int, past: list[dict[str, Any]], epsilon: float | None, now: datetime | None = None
     ) -> None:
-        """Raise :class:`PolicyRefusal` unless a new round may be answered now.
+        """Raise :class:`PolicyRefusal` unless a new round, which would cost epsilon, may be answered now.
 
-        Parameters
-        ----------
-        round : int
-            The round asked for.
-        expected : int
-            The round after the newest that this site has answered.
-        past : list of dict
-            Entries of the site's audit log.
-        epsilon : float or None
-            What the round would cost.
-        now : datetime, optional
+        `expected` is the round after the newest that this site has answered; `past` are entries of its audit log.
         """
         if round > expected + AHEAD:
             raise PolicyRefusal(f"round {round} was asked for, but the next would be {expected}", "data")
@@ -277,9 +261,6 @@ def _list(texts: Sequence[str]) -> str:
 def described(schema: Schema) -> list[str]:
     """Return the columns of a schema with their bounds, in plain words, one text each.
 
-    Examples
-    --------
-    >>> from fcac.deployment.policy import described
     >>> from fcac.tables.schema import Column, Schema
     >>> columns = [Column("age", min=0, max=120), Column("ward", min=0, max=9)]
     >>> described(Schema(columns, bounds_are_public=True))
@@ -320,9 +301,6 @@ _MOST_LETTERS = 400
 def seconds(text: str) -> float:
     """Return the seconds of an interval such as 30s, 15m, 6h or 1d.
 
-    Examples
-    --------
-    >>> from fcac.deployment.policy import seconds
     >>> seconds("15m"), seconds("0s")
     (900.0, 0.0)
     """

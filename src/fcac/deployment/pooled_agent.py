@@ -25,7 +25,7 @@ from fcac.aggregation.pooled import terms
 from fcac.deployment.aggregated_study import ROSTER_FILE
 from fcac.deployment.site_agent import SiteAgent, write_log
 from fcac.exceptions import AggregationRefused
-from fcac.federation.pooled import PooledRows, check_budgets
+from fcac.federation.summed_round import PooledRows, check_budgets
 from fcac.privacy.account import Account
 
 _MEMBER_FILE = "summing.fcac"
@@ -35,13 +35,7 @@ _ROWS_KIND = "summing-rows"
 
 
 class PooledAgent:
-    """Answers the requests of secure aggregation for one site.
-
-    Parameters
-    ----------
-    agent : SiteAgent
-        The site: its settings, mechanism, rows and lock.
-    """
+    """Answers the requests of secure aggregation for one site, with its settings, mechanism, rows and lock."""
 
     def __init__(self, agent: SiteAgent) -> None:
         self.agent, self.state = agent, agent.state
@@ -69,12 +63,7 @@ class PooledAgent:
     def answer(self, data: bytes, closed: int) -> bytes:
         """Return the answer to a request, which is on disk before it is returned.
 
-        Parameters
-        ----------
-        data : bytes
-        closed : int
-            The last round that the hub has closed. If this site's latest round is not among them, its rows are still
-            to be summed.
+        If this site's latest round is not among those the hub has closed, its rows are still to be summed.
         """
         try:
             request = Message.from_bytes(data, REQUEST)

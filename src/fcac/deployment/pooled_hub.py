@@ -25,7 +25,7 @@ from fcac.deployment.aggregated_study import read_roster
 from fcac.deployment.hub import Hub
 from fcac.exceptions import TooFewSites
 from fcac.federation import Contribution, Site
-from fcac.federation.pooled import pooled_contribution
+from fcac.federation.summed_round import pooled_contribution
 from fcac.privacy.account import Account
 from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState
@@ -35,14 +35,7 @@ _ATTEMPT_FILE = "attempt.json"
 
 
 class PooledHub:
-    """Plays one summed round on disk; the messages are somebody else's business.
-
-    Parameters
-    ----------
-    hub : Hub
-    root : Path
-        Directory of the federation, which has the roster.
-    """
+    """Plays one summed round on disk; the messages are somebody else's business."""
 
     def __init__(self, hub: Hub, root: Path) -> None:
         summing = hub.settings.summing

@@ -40,15 +40,7 @@ class Heard(NamedTuple):
 class Presence:
     """What the hub's process has heard, written to disk when it changes.
 
-    Parameters
-    ----------
-    state : path-like
-        The hub's state directory.
-
-    Examples
-    --------
     >>> import tempfile
-    >>> from fcac.deployment.presence import Presence, read
     >>> folder = tempfile.TemporaryDirectory()
     >>> presence = Presence(folder.name)
     >>> presence.heard("north", True, 0.25, "0.2.0")

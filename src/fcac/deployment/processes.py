@@ -105,14 +105,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, process: subproces
 
 
 class ServerProcess:
-    """The hub as a background process (:mod:`fcac.deployment.hub_service`).
-
-    Parameters
-    ----------
-    root : Path
-    host : str, optional
-    limits : FrontLimits, optional
-    """
+    """The hub as a background process (:mod:`fcac.deployment.hub_service`)."""
 
     def __init__(self, root: Path, host: str | None = None, limits: FrontLimits | None = None) -> None:
         self.root, self.limits = root, limits
@@ -141,13 +134,7 @@ class ServerProcess:
 
 
 class SiteProcess:
-    """A site as a background process (:mod:`fcac.deployment.site_link`).
-
-    Parameters
-    ----------
-    bundle : Path
-    settings : SiteSettings
-    """
+    """A site as a background process (:mod:`fcac.deployment.site_link`)."""
 
     def __init__(self, bundle: Path, settings: SiteSettings) -> None:
         self.bundle, self.settings = bundle, settings

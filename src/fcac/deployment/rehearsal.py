@@ -32,16 +32,9 @@ _CONNECT_SECONDS = 300.0
 
 
 class Rehearsal:
-    """A federation below a folder, with processes that are stopped at the end, whatever happens.
+    """A federation below a new or empty folder, with processes that are stopped at the end, whatever happens.
 
-    Parameters
-    ----------
-    folder : Path
-        Must be empty or not exist.
-    n_sites : int
-    say : callable
-    epsilon : float, optional
-        Privacy cost of a round at every site; none by default.
+    `epsilon` is the privacy cost of a round at every site.
     """
 
     def __init__(self, folder: Path, n_sites: int, say: Say, epsilon: float | None = None) -> None:
@@ -121,14 +114,7 @@ def rehearse(
 ) -> Path:
     """Make a federation, play rounds, stop everything, and return the federation's directory.
 
-    Parameters
-    ----------
-    folder : Path
-    n_sites, rounds : int
-    say : callable
-    epsilon : float, optional
-    while_running : callable, optional
-        Called with the federation's directory after the last round, while hub and sites are still running.
+    `while_running` is called with it after the last round, while hub and sites are still running.
     """
     rehearsal = Rehearsal(folder, n_sites, say, epsilon)
     with rehearsal.running():

@@ -53,21 +53,9 @@ def running_hub(root: Path) -> Iterator[Callable[[], None]]:
 
 
 def run_rounds(root: Path, rounds: int, say: Say, *, hand_out: bool = True) -> dict[str, Any]:
-    """Play rounds and return the result.
+    """Play rounds, say what happens, and return the result; with `hand_out`, send the model to the sites at the end.
 
-    Parameters
-    ----------
-    root : Path
-    rounds : int
-    say : callable
-        Called with every line that describes what happens.
-    hand_out : bool
-        Send the model to the sites at the end.
-
-    Raises
-    ------
-    FederationError
-        If the hub does not run. What had arrived is kept, and the next run continues from there.
+    There is a FederationError if the hub does not run. What had arrived is kept, and the next run continues from there.
     """
     with running_hub(root) as check:
         return {"closed": _conversation(root, say, check).play(rounds, hand_out=hand_out)}
@@ -76,15 +64,7 @@ def run_rounds(root: Path, rounds: int, say: Say, *, hand_out: bool = True) -> d
 def run_agreement(
     root: Path, say: Say, *, levels: bool = True, scaling: str = "standard"
 ) -> tuple[AgreementHub, list[str]]:
-    """Play an agreement with the sites of a running hub; return it, and the sites that have the agreed schema.
-
-    Parameters
-    ----------
-    root : Path
-    say : callable
-    levels, scaling
-        See :class:`fcac.deployment.agreement_hub.AgreementHub`.
-    """
+    """Play an agreement with the sites of a running hub; return it, and the sites that have the agreed schema."""
     with running_hub(root) as check:
         conversation = _conversation(root, say, check)
         agreement = AgreementHub(root, conversation.hub, levels, scaling)

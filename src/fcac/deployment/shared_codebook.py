@@ -21,16 +21,7 @@ _MOST_CODEWORDS = 256
 def for_sites(server: Server, feature_names: list[str] | None = None) -> Codebook | None:
     """Return the model that sites may fetch, or None if too few nodes have arrived to publish one.
 
-    Parameters
-    ----------
-    server : Server
-    feature_names : list of str, optional
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.federation import Server, Site
-    >>> from fcac.deployment.shared_codebook import for_sites
+    >>> from fcac.federation import Site
     >>> rows = np.random.default_rng(0).normal(size=(600, 2)) + np.repeat([[0, 0], [9, 9]], 300, axis=0)
     >>> server = Server()
     >>> _ = server.absorb([Site(name).contribute(rows[i::3]) for i, name in enumerate("abc")])

@@ -64,14 +64,7 @@ class NothingNew(Exception):
 
 
 class SiteAgent:
-    """Answers requests for one site, from its own settings.
-
-    Parameters
-    ----------
-    settings : SiteSettings
-    mechanism : optional
-        Overrides the mechanism of the settings; for tests.
-    """
+    """Answers requests for one site, from its own settings; tests may override their mechanism."""
 
     def __init__(self, settings: SiteSettings, mechanism: AnyMechanism | None = None) -> None:
         self.settings = settings
@@ -85,13 +78,8 @@ class SiteAgent:
     def contribute(self, round: int, have: int) -> bytes:
         """Return the bytes of this site's contribution.
 
-        Parameters
-        ----------
-        round : int
-            The round requested.
-        have : int
-            Newest round of this site that the server has. If the site has sent something newer that never arrived, and
-            there are no new rows, it is sent again: no contribution is lost.
+        `have` is the newest round of this site that the server has. If the site has sent something newer that never
+        arrived, and there are no new rows, it is sent again: no contribution is lost.
         """
         if self.settings.summing_key:
             raise ValueError("the sites of this study are summed: no site contributes on its own")
@@ -189,11 +177,7 @@ class SiteAgent:
     def new_rows(self, round: int, closed: int) -> NewRows:
         """Find the rows of a summed round, and note which rows will have been used once the hub has closed it.
 
-        Parameters
-        ----------
-        round : int
-        closed : int
-            The last round that the hub has closed: rows of a later round were never summed and are found again.
+        Rows of a round later than the last that the hub has closed were never summed and are found again.
         """
         entries = self._cursors()
         done = max((int(number) for number in entries if int(number) <= closed), default=0)

@@ -63,14 +63,7 @@ class HubAway(Exception):
 class SiteLink:
     """Connects one site to its hub, and stays connected, until it is stopped or refused.
 
-    Parameters
-    ----------
-    bundle : Path
-    settings : SiteSettings
-    settings_file : Path
-        Where the settings are stored; requests are answered from this file.
-    say : callable
-        Called with every line that the operator should see.
+    Requests are answered from the file of settings; `say` is called with every line that the operator should see.
     """
 
     def __init__(self, bundle: Path, settings: SiteSettings, settings_file: Path, say: Say = print) -> None:
@@ -269,10 +262,7 @@ async def ask_once(bundle: Path, request: str = "") -> tuple[dict[str, str], str
     tuple of dict and str
         Files by name, and the hub's time as its answer says.
 
-    Raises
-    ------
-    FederationError
-        If the hub cannot be reached, or refuses.
+    A hub that cannot be reached, or refuses, is a FederationError.
     """
     site = str(read_bundle(bundle)["site"])
     link = SiteLink(bundle, SiteSettings(site, "", str(bundle), ""), bundle)
@@ -334,12 +324,7 @@ def become(bundle: Path, settings_file: Path) -> None:
 
 
 class NewLines:
-    """Reads what is added to a site's log, entry by entry; the details of errors stay in the file.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """Reads what is added to a site's log, entry by entry; the details of errors stay in the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -84,17 +84,9 @@ class Summary(NamedTuple):
 
 
 class HubStore:
-    """Keeps everything that a hub must not lose.
+    """Keeps everything that a hub must not lose, in a database that the first write creates.
 
-    Parameters
-    ----------
-    path : path-like
-        The database file; created at the first write.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from fcac.deployment.store import HubStore
+    >>> import tempfile
     >>> from fcac.federation import Contribution, Server
     >>> folder = tempfile.TemporaryDirectory()
     >>> store = HubStore(os.path.join(folder.name, "hub.db"))
@@ -187,18 +179,9 @@ class HubStore:
     def close_round(
         self, number: int, server: Server, accepted: Sequence[Contribution], digests: Mapping[str, str]
     ) -> None:
-        """Store what the server has absorbed, all or nothing.
+        """Store a round, all or nothing: what the server has absorbed after applying caps, and the server after that.
 
-        Parameters
-        ----------
-        number : int
-            The round being closed.
-        server : Server
-            The server after absorbing `accepted`.
-        accepted : sequence of Contribution
-            What the server absorbed, after applying caps.
-        digests : mapping of str to str
-            For every site, the digest of the bytes as sent.
+        For every site there is the digest of the bytes as sent.
         """
         state, summary = _pack_state(server), _summary(server)
         with self.changing() as connection:
@@ -212,14 +195,7 @@ class HubStore:
             _count_change(connection)
 
     def forget(self, site: str, server: Server) -> None:
-        """Remove a site, all or nothing.
-
-        Parameters
-        ----------
-        site : str
-        server : Server
-            The server after forgetting the site.
-        """
+        """Remove a site, all or nothing, and store the server after forgetting it."""
         log, states = server.log, _all_states(server)
         with self.changing() as connection:
             where = "(SELECT id FROM contributions WHERE site = ?)"

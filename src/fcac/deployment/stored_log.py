@@ -33,14 +33,7 @@ SELECT batch, data FROM contributions JOIN bodies USING (id) WHERE batch <= ? OR
 class StoredLog(Log):
     """The rounds of a store up to a given one; rounds added here stay in memory until the store records them.
 
-    Parameters
-    ----------
-    reading : callable
-        Opens the store.
-    until : int
-        The last round that belongs to this log.
-    n_rounds, n_features, released
-        Properties of those rounds that are known without reading them.
+    The store is opened by `reading`; the other properties of those rounds are known without reading them.
     """
 
     def __init__(self, reading: Reading, until: int, n_rounds: int, n_features: int | None, released: bool) -> None:

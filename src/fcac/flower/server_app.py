@@ -46,11 +46,6 @@ class GridWire:
 
     Flower authenticates nodes and gives each a number that stays; which site it is, it says itself, once. The first
     node to claim a name keeps it.
-
-    Parameters
-    ----------
-    grid : flwr.serverapp.Grid
-    hub : Hub
     """
 
     def __init__(self, grid: Grid, hub: Hub) -> None:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
+from numpy.typing import NDArray
 from sklearn.utils._param_validation import HasMethods, Integral, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from fcac._sites import SiteName, plain_site, site_order
-from fcac._typing import Floats, Integers
+from fcac._typing import Integers
 from fcac.codebook import Codebook
-from fcac.federation import Server, Site, readouts
-from fcac.federation.aggregation_setting import parse_aggregation
-from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
-from fcac.federation.in_process import InProcess
-from fcac.federation.rounds import Engine, Round, first_server, restate
-from fcac.model.calibrating import Calibrated
-from fcac.model.columns import warn_of_names
-from fcac.model.frames import are_tables, as_schema, encoded, guessed
+from fcac.federation import Server, Site
+from fcac.federation.condenser import Condenser
+from fcac.federation.rounds import Engine, Round, restate
+from fcac.model import storage
+from fcac.model.assembly import condenser_of, engine_of, is_summed, server_of, trails_of
+from fcac.model.calibrating import measured_novelty
+from fcac.model.frames import first_rows, next_rows
+from fcac.model.reading import FittedFederation
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
-from fcac.model.site_rows import SiteRows, rows_by_site, warn_of_open_nodes
-from fcac.model.storage import Stored
+from fcac.model.site_rows import warn_of_open_nodes
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
@@ -34,7 +34,7 @@ from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
 
-class FCAC(Calibrated, Stored):
+class FCAC(FittedFederation):
     """Federated continual clustering: sites condense their rows to nodes, and a server finds clusters in the nodes.
 
     Every site reads its own rows once and contributes a bounded number of nodes. The server clusters the nodes of all
@@ -230,17 +230,7 @@ class FCAC(Calibrated, Stored):
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or dict of site name to array
-            An array, a data frame of pandas or polars, or an Arrow table. Columns with names are matched by name.
-        y : ignored
-        groups : array-like of shape (n,) or str, optional
-            Site of each row, or the name of the column of X that holds it and is no feature; None: one site.
-        sample_weight : array-like of shape (n,), or dict of site name to weights, optional
-            How many rows each row stands for; zero leaves a row out.
-        record_ids : array-like of shape (n,), or dict of site name to ids, optional
-            With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
-            as much as one row, and a ledger adds up per person, at all sites together.
-        **removed
+        X, y, groups, sample_weight, record_ids, **removed
             As in :meth:`fit`.
 
         Returns
@@ -262,40 +252,25 @@ class FCAC(Calibrated, Stored):
         columns: Mapping[str, Any] | None = None,
     ) -> Self:
         self._validate_params()
-        names = None if reset else getattr(self, "feature_names_in_", None)
         site_column = groups if isinstance(groups, str) else None
-        known, reasons = None if schema is None else as_schema(schema), dict[str, str]()
-        if columns is not None and (schema is not None or self.privacy is not None):
-            why = "nothing is guessed beside a schema" if self.privacy is None else "under privacy nothing is guessed"
-            raise ValueError(f"columns: {why}: describe all columns in the schema")
-        if reset and known is None and self.privacy is None:
-            known, reasons = guessed(X, groups, columns)
-        elif not reset and are_tables(X):
-            known = self.schema_
-        if known is not None:
-            X, groups = encoded(X, groups, known)
-        data = SiteRows(X, groups, self, None if names is None else list(names), known)
+        if reset:
+            data, known, reasons = first_rows(self, X, groups, schema, columns)
+        else:
+            data, known, reasons = next_rows(self, X, groups), self.schema_, {}
         ids = None if record_ids is None else data.by_site(record_ids, "record_ids")
         weights = None if sample_weight is None else data.weights(sample_weight)
-        if not reset and self.schema_ is None:
-            warn_of_names(self, data.feature_names)
-        if not reset and data.n_features != self.n_features_in_:
-            raise ValueError(
-                f"X has {data.n_features} features, but FCAC is expecting {self.n_features_in_} features as input."
-            )
         if self.privacy is None and len(data) > 1 and (reset or len(self.sites_) < 2):
             warn_of_open_nodes(len(data))
-        trails = self._trails_for(data, weights) if reset else None
+        trails = trails_of(self, data, weights) if reset else None
         self._play_round(
-            data, data.n_features, known,
-            reset=reset, record_ids=ids, weights=weights, trails=trails,
+            lambda sites, condenser: engine_of(self, sites, condenser, data, ids, weights, trails),
+            data.n_features, known, reset=reset,
         )  # fmt: skip
         self._trails = None if trails is None else (trails, data.places())
         if reset:
             self.runs_ = ()
-            self._keep_columns(known, data.feature_names)
-            self.guessed_ = reasons
-        if reset or site_column is not None:
+            self._keep_columns(known, data.feature_names, reasons, site_column)
+        elif site_column is not None:
             self._site_column = site_column
         self._last_rows: Any = data.table
         return self
@@ -333,116 +308,53 @@ class FCAC(Calibrated, Stored):
             raise ValueError("schema: the model was started with another one (or none); its rows mean something else")
         if schema is not None and schema.n_features != n_features:
             raise ValueError(f"the schema has {schema.n_features} features, the rows have {n_features}")
-        self._play_round(pieces, n_features, schema, reset=not started)
+        self._play_round(
+            lambda sites, condenser: engine_of(self, sites, condenser, pieces), n_features, schema, reset=not started
+        )
         if not started:
             self._keep_columns(schema, feature_names)
         self._last_rows = None
         return self
 
-    def _tolerance(self) -> int | None:
-        """Sites that may vanish or collude under secure aggregation (None: the usual share); -1 without it."""
-        return -1 if self.aggregation == "plain" else parse_aggregation(self.aggregation)
-
     def _play_round(
         self,
-        data: Any,
+        bring: Callable[[dict[SiteName, Site], Condenser], Engine],
         n_features: int,
         schema: Schema | None,
         *,
         reset: bool,
-        engine: Callable[[dict[SiteName, Site]], Engine] | None = None,
-        **settings: Any,
     ) -> None:
         """Play one round, whatever brings its contributions, and only then take over what came of it.
 
         Parameters
         ----------
-        data : mapping of name to rows, or iterator of (name, rows, ...)
+        bring : callable
+            Makes the round's engine, given the sites so far and how new ones condense.
         n_features : int
         schema : Schema or None
             What the rows of a new model come through.
         reset : bool
             Whether a new model begins.
-        engine : callable, optional
-            Makes the engine, given the sites so far; by default that of sites in this process.
-        **settings
-            Those of the engine.
         """
-        server = self._first_server(schema) if reset else self.server_
+        server = server_of(self, schema) if reset else self.server_
+        condenser = condenser_of(self) if reset else self._site_condenser
         sites = {} if reset else dict(self.sites_)
-        condenser = self._condenser(reset)
-        if engine is not None:
-            brought = engine(sites)
-        elif self._tolerance() == -1:
-            brought = InProcess(
-                sites, data,
-                new_site=lambda name: Site(name, self.privacy, condenser=condenser), n_jobs=self.n_jobs, **settings,
-            )  # fmt: skip
-        else:
-            brought = self._summed(sites, data, **settings)
-        played = Round.play(server, brought)
+        played = Round.play(server, bring(sites, condenser))
         self._adopt(server, sites, n_features, condenser, played.told_before)
-
-    def _first_server(self, schema: Schema | None) -> Server:
-        if self.max_server_nodes is not None and not readouts.find(self.server).condenses:
-            raise ValueError(f'max_server_nodes: server="{self.server}" reads all nodes that it is sent; leave it out')
-        return first_server(self.server, self._seed(), schema, self.n_clusters, self.max_server_nodes, self.scale)
-
-    def _summed(
-        self,
-        sites: dict[SiteName, Site],
-        data: Any,
-        weights: Any = None,
-        trails: None = None,
-        record_ids: Any = None,
-        **settings: Any,
-    ) -> Engine:
-        from fcac.federation.pooled import Summed
-
-        if weights is not None:
-            raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
-        if not isinstance(data, Mapping):
-            data, record_ids = rows_by_site(data)
-        return Summed(sites, data, self.privacy, tolerance=self._tolerance(), record_ids=record_ids, **settings)
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _trails_for(self, data: SiteRows, weights: Mapping[SiteName, Floats] | None) -> dict[SiteName, Trail] | None:
-        """Return what notes which node counts each row, where sites can tell; rows without weight are in none."""
-        counted = weights is None or all((own > 0).all() for own in weights.values())
-        followed = self.privacy is None and isinstance(self._condenser(True), ReservoirCondenser) and counted
-        return {name: Trail() for name in data} if followed else None
 
     def _keep_columns(
         self,
         schema: Schema | None,
         names: Sequence[str] | None,
-        *,
+        guessed: Mapping[str, str] = MappingProxyType({}),
         site_column: str | None = None,
     ) -> None:
         """Keep what the columns of the first table mean, and how later tables are matched with them."""
-        self.schema_, self._site_column, self.guessed_ = schema, site_column, {}
-        self._keep_names(names)
-
-    def _keep_names(self, names: Sequence[str] | None) -> None:
+        self.schema_, self.guessed_, self._site_column = schema, guessed, site_column
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-
-    def _condenser(self, reset: bool) -> Condenser:
-        """How new sites condense: as the model began, or, in a new model, as its server and settings ask."""
-        if not reset:
-            return self._site_condenser
-        if self.site is not None:
-            if self.max_nodes is not None or self.forgetting != "none":
-                raise ValueError("site: max_nodes and forgetting are settings of the usual condenser; leave them out")
-            return self.site
-        kind = readouts.find(self.server).condenser
-        return condenser_for(kind, self.max_nodes, forgetting=self.forgetting, scale=self.scale)
 
     def _adopt(
         self, server: Server, sites: dict[SiteName, Site], n_features: int, condenser: Condenser, told: tuple[int, int]
@@ -459,6 +371,56 @@ class FCAC(Calibrated, Stored):
         self._measured = None
         self._trails = None
 
+    def calibrate_novelty(
+        self,
+        X: Any,
+        groups: Any = None,
+        *,
+        epsilon: float | None = None,
+        record_ids: Any = None,
+    ) -> Self:
+        """Measure how far usual rows lie from the nodes, so that `is_novel` keeps its rate of false alarms.
+
+        With `NodeRelease` this is a second, small release: every site counts its rows by their distance to the nearest
+        node, in public bins, and adds noise; the noised counts of all sites are added up and smoothed. It is charged
+        to the ledger like a round, and the rows may be those learned or fresh ones like them; docs/results/noisy.md
+        says how well the rate is kept. Without privacy, sites keep a sample of their rows anyway. If it is called,
+        distances are taken as they are: pass *fresh* rows, since rows that were learned lie nearer to the nodes.
+
+        What was measured holds until the model learns or forgets something; it is saved and exported with the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or dict of site name to array
+            Usual rows, in the forms that :meth:`fit` takes; tables are read by the model's columns and schema.
+        groups : array-like of shape (n,) or str, optional
+            Site of each row, or the name of the column of X that holds it; None: one site.
+        epsilon : float, optional
+            With `NodeRelease`: what this release costs each site, at the delta of the mechanism.
+        record_ids : array-like of shape (n,), or dict of site name to ids, optional
+            With `NodeRelease`: the id (person) of each row. The rows of a person weigh as much as one row.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fcac import FCAC
+        >>> from fcac.privacy import NodeRelease
+        >>> from fcac.privacy.samplers import InsecureTestSampler  # repeatable, for this example only
+        >>> rng = np.random.default_rng(0)
+        >>> X, fresh = rng.normal(size=(2, 5000, 2))
+        >>> privacy = NodeRelease(2.0, bounds=[[-5, 5], [-5, 5]], sampler=InsecureTestSampler(0))
+        >>> model = FCAC(privacy=privacy, random_state=0).fit(X).calibrate_novelty(X, epsilon=0.5)
+        >>> bool(0.003 < model.is_novel(fresh, alpha=0.01).mean() < 0.03)
+        True
+        """
+        check_is_fitted(self, "server_")
+        self._measured = measured_novelty(self, X, groups, epsilon, record_ids)
+        return self
+
     def forget(self, site: Any) -> Self:
         """Drop a site: the server becomes what it would have been without it, exactly.
 
@@ -472,7 +434,7 @@ class FCAC(Calibrated, Stored):
         """
         check_is_fitted(self, "server_")
         name = plain_site(site)
-        if self._tolerance() != -1:
+        if is_summed(self):
             raise ValueError(
                 f"site {name!r} cannot be forgotten: under secure aggregation the server has only sums over all sites, "
                 "and a summed round cannot be unsummed. Fit again without the site; that costs each other site a new "
@@ -501,12 +463,8 @@ class FCAC(Calibrated, Stored):
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or dict of site name to array
-        y : ignored
-        groups : array-like of shape (n,), optional
-        sample_weight : array-like of shape (n,), optional
-        schema : Schema or path, optional
-        columns : dict of str to str or dict, optional
+        X, y, groups, sample_weight, schema, columns
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -516,3 +474,37 @@ class FCAC(Calibrated, Stored):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "server_")
+
+    # ------------------------------------------------------------ storage
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, atomically; :func:`fcac.load` reads it.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        from fcac.model.models import save
+
+        save(self, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles carry labels, not the caller's rows; under `NodeRelease` not even labels."""
+        private = isinstance(self.privacy, NodeMechanism)
+        if getattr(self, "_last_rows", None) is not None and not private:
+            _ = self.labels_
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_last_rows" in state:
+            state["_last_rows"] = state["_trails"] = None
+            if private:
+                state["_last_labels"] = None
+        return state
+
+    def _storable_params(self) -> dict[str, Any]:
+        return storage.storable_params(self)
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return storage.to_parts(self)
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        storage.restore(self, meta, arrays)

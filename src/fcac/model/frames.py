@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fcac._rows import arrow_if_polars, column_names
 from fcac._typing import Floats
 from fcac.exceptions import DataError, ReadWarning
-from fcac.model.columns import take_site_column
-from fcac.model.site_rows import is_dict_of_sites
+from fcac.model.columns import take_site_column, warn_of_names
+from fcac.model.site_rows import SiteRows, is_dict_of_sites
 from fcac.tables.draft import guess_tables
 from fcac.tables.schema import Schema, as_batch, describe_problems
+
+if TYPE_CHECKING:
+    from fcac.model.fcac import FCAC
 
 
 def as_schema(given: Any) -> Schema:
@@ -96,3 +99,35 @@ def guessed(X: Any, groups: Any, told: Mapping[str, Any] | None) -> tuple[Schema
     found = guess_tables(parts, told, [groups] if isinstance(groups, str) else [])
     schema = found.schema
     return schema, {} if schema is None else found.reasons
+
+
+def first_rows(
+    model: FCAC, X: Any, groups: Any, schema: Any, columns: Mapping[str, Any] | None
+) -> tuple[SiteRows, Schema | None, dict[str, str]]:
+    """Return the rows with which a model begins, what their columns mean, and why where that is a guess."""
+    known, reasons = None if schema is None else as_schema(schema), dict[str, str]()
+    if columns is not None and (schema is not None or model.privacy is not None):
+        why = "nothing is guessed beside a schema" if model.privacy is None else "under privacy nothing is guessed"
+        raise ValueError(f"columns: {why}: describe all columns in the schema")
+    if known is None and model.privacy is None:
+        known, reasons = guessed(X, groups, columns)
+    if known is not None:
+        X, groups = encoded(X, groups, known)
+    return SiteRows(X, groups, model, None, known), known, reasons
+
+
+def next_rows(model: FCAC, X: Any, groups: Any) -> SiteRows:
+    """Return more rows for a fitted model: tables are read by its columns and schema."""
+    schema, names = model.schema_, getattr(model, "feature_names_in_", None)
+    if schema is not None and are_tables(X):
+        X, groups = encoded(X, groups, schema)
+    elif schema is not None and not schema.allows_gaps:
+        schema = None
+    data = SiteRows(X, groups, model, None if names is None else list(names), schema)
+    if model.schema_ is None:
+        warn_of_names(model, data.feature_names)
+    if data.n_features != model.n_features_in_:
+        raise ValueError(
+            f"X has {data.n_features} features, but FCAC is expecting {model.n_features_in_} features as input."
+        )
+    return data

@@ -300,8 +300,8 @@ def finish_round(model: FCAC, plan: Plan, fresh: Mapping[SiteName, Site], schema
     if started and schema.n_features != model.n_features_in_:
         raise ValueError(f"the rows have {schema.n_features} features, the model has {model.n_features_in_}")
     model._play_round(
-        None, schema.n_features, schema if keep_schema else None,
-        reset=not started, engine=lambda sites: closed_sites(sites, fresh),
+        lambda sites, _: closed_sites(sites, fresh),
+        schema.n_features, schema if keep_schema else None, reset=not started,
     )  # fmt: skip
     if not started:
         model._keep_columns(schema if keep_schema else None, schema.feature_names, site_column=plan.site_column)

@@ -15,8 +15,8 @@ import numpy as np
 from fcac._text import counted, listed
 from fcac._typing import Floats, Integers
 from fcac.federation import Server
-from fcac.federation.pooled import sites_behind
 from fcac.federation.replay import Material, labels_of, material, rows_by_cluster, stability_of
+from fcac.federation.summed_round import sites_behind
 from fcac.tables.schema import Schema
 from fcac.tables.shown_column import ShownColumn, columns_of, percent
 
@@ -83,6 +83,8 @@ class Verdict:
         How sure each cluster is, between 0 and 1; empty where the server cannot tell.
     asked : bool
         Whether the number was asked for, not found.
+    noised : bool
+        Whether rows were counted with noise.
     """
 
     n_clusters: int
@@ -92,6 +94,7 @@ class Verdict:
     cautions: tuple[Caution, ...] = ()
     of_cluster: Mapping[int, float] = field(default_factory=dict)
     asked: bool = False
+    noised: bool = False
 
     @property
     def certain(self) -> bool:
@@ -109,11 +112,11 @@ class Verdict:
         >>> Verdict(6, 40, cautions=(Caution("few-rows", "Forty rows are few.", serious=True),)).headline
         'Uncertain: perhaps 6 clusters in 40 rows'
         """
-        rows = counted(self.n_rows, "row")
+        rows = ("about " if self.noised else "") + counted(self.n_rows, "row")
         if self.asked:
             said = f"{counted(self.n_clusters, 'cluster')} in {rows}, as asked"
         elif self.n_clusters <= 1:
-            said = f"No clusters found: the {rows} are one group"
+            said = f"No clusters found: {'' if self.noised else 'the '}{rows} are one group"
         elif self.certain:
             said = f"{counted(self.n_clusters, 'cluster')} in {rows}"
         else:
@@ -176,7 +179,7 @@ def verdict_of(
     ]
     ranked = sorted(cautions, key=lambda caution: not caution.serious)
     asked = server.n_clusters_wanted is not None
-    return Verdict(len(rows), sum(rows.values()), best, others, tuple(ranked), of_cluster, asked)
+    return Verdict(len(rows), sum(rows.values()), best, others, tuple(ranked), of_cluster, asked, server.released)
 
 
 # ------------------------------------------------------------ how sure

@@ -30,6 +30,7 @@ from scipy.stats import beta, norm
 from fcac._typing import Floats, Integers
 from fcac.privacy.cell_release import Outcome, Step
 from fcac.privacy.cell_statistics import N_RINGS, UNIT, WEIGHT, ring_edges, to_grid
+from fcac.privacy.exact_cost import exact_costs
 from fcac.privacy.mechanism import Mechanism
 from fcac.privacy.mechanisms.local_noise import LEVELS, STRIDE, Channel, LocalNoise
 from fcac.privacy.mechanisms.node_release import NodeRelease
@@ -61,6 +62,8 @@ COVERS = (
     "first and later rounds, a fixed number of cells and one chosen by the release",
     "empty sites, single rows, records far outside the bounds, people with many rows",
     "that nothing of this depends on rows except through the noise (exactly, for data that differ in every row)",
+    "what a unit costs, exactly, against what is charged: in rounds, calibrations and agreements on bounds and levels, "
+    "with one, two and seven columns, gaps, and people who write their ids in several ways",
     "the noise that was drawn: how much of it there is in each of three rounds, and that none comes twice",
 )
 CANNOT_SEE = (
@@ -68,7 +71,8 @@ CANNOT_SEE = (
     "noise that is almost enough: a hundredth too little would pass, and so would a generator that can be predicted",
     "worse data than the cases tried; the proof, not the audit, covers all data",
     "whether bounds and ids are what they are said to be",
-    "agreements on bounds and levels: what their counts let through is tested, with the package, not by this audit",
+    "with what probability an agreement names a level that one person alone has: the proof bounds it",
+    "sums over sites (`--aggregation secure` attacks them), and text encoders, which are declared to see rows alone",
 )
 
 # Probability that a sound mechanism is called faulty, over all pairs together.
@@ -185,6 +189,10 @@ def audit(
     if isinstance(mechanism, NodeRelease):
         found = list(dict.fromkeys([*differences(mechanism), *also(mechanism)]))
         what = "something depends on rows other than through the noise"
+        if not found:
+            costs = exact_costs(mechanism)
+            found = [f"{cost.case} ({cost.found / cost.promised:.2f} times)" for cost in costs if not cost.holds]
+            what = "a unit costs more than is charged for it"
         if not found:
             found, what = noise_faults(mechanism), "the noise is not what was asked for"
         if found:  # no run could add anything

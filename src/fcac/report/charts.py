@@ -205,6 +205,7 @@ _HULLS = ((20, 16.0, 60.0), (60, 11.0, 20.0), (10**9, 8.0, 10.0))
 # With more clusters than this, labels are numbers only, and only the first view has hulls.
 _MAX_NAMED, _MAX_HULLS_TWICE = 14, 60
 _MAX_LABEL = 26
+_FEW_DOTS, _ABOVE = 3, 20.0
 
 
 def map_chart(data: ReportData) -> Chart:
@@ -303,7 +304,9 @@ def _label_places(data: ReportData, order: list[tuple[int, list[int]]], placed: 
         texts.append((label, shortened_label(f"{label} {name}".strip())))
         where = placed[inside]
         centre = np.average(where, axis=0, weights=data.found.dots.counts[inside])
-        anchors.append(where[np.argmin(((where - centre) ** 2).sum(axis=1))])
+        # a label must not hide the only dots
+        above = _ABOVE if len(inside) <= _FEW_DOTS else 0.0
+        anchors.append(where[np.argmin(((where - centre) ** 2).sum(axis=1))] - [0.0, above])
     return place_labels(texts, np.array(anchors), _WIDTH, _HEIGHT) if texts else []
 
 

@@ -53,25 +53,14 @@ def page(data: ReportData, title: str | None = None) -> str:
     return fill(
         "report.html",
         **shown,
-        title=title or _title(data),
+        title=title,
         sections=[section for section in sections if section[2]],
         style=Markup(style_sheet()),
         script=Markup(script),
         # under this policy nothing is loaded, and only our own script, known by its hash, may run
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'; base-uri 'none'",
-        script_data={"map": charts.map_data(data), "tree": tree_data(data), "counted": data.found.way.count_noun}
-        | known,
+        script_data=known,
     )
-
-
-def _title(data: ReportData) -> str:
-    if data.verdict is not None and not data.verdict.certain and len(data.found.clusters) > 1:
-        found = f"Perhaps {counted(len(data.found.clusters), 'cluster')}"
-    else:
-        found = "No clusters" if len(data.found.clusters) == 1 else counted(len(data.found.clusters), "cluster")
-    if data.n_sites > 1:
-        return f"{found} at {data.n_sites:,} sites"
-    return f"{found} in {'' if data.exact_counts else 'about '}{counted(data.n_rows, 'row')}"
 
 
 def fill(template: str, **values: Any) -> str:
@@ -92,6 +81,7 @@ def environment() -> Environment:
     )
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     found.filters |= {"percent": percent, "figure": figure, "shortened": shortened, "commas": lambda n: f"{n:,}"}
+    found.filters["without"] = lambda text, unit: text.removesuffix(f" {unit}") if unit else text
     found.globals |= {
         "MIN_ROWS": MIN_ROWS,
         "MANY_CLUSTERS": MANY_CLUSTERS,

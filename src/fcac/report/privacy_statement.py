@@ -315,7 +315,7 @@ def _bounds_in_words(bounds: list[Any], columns: Sequence[ShownColumn]) -> str:
     for column in columns:
         if column.kind in ("number", "date", "ordinal") and max(column.features) < len(pairs):
             low, high = (column.shown(float(value)) for value in column.values(pairs.T))
-            told.append(f"{column.name} {low} to {high}")
+            told.append(f"{column.name} {low.removesuffix(f' {column.unit}')} to {high}")
         elif column.kind == "category":
             told.append(f"{column.name}: {len(column.categories)} levels")
     return listed(told, _MAX_BOUNDS) if told else f"{len(pairs)} columns"

@@ -335,7 +335,11 @@ def _is_yes_or_no(profile: ColumnProfile) -> bool:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1].rstrip()}…"
+    """Shorten a long name at the end of a word."""
+    if len(text) <= _MAX_NAME:
+        return text
+    kept = text[: _MAX_NAME - 1]
+    return (kept.rsplit(" ", 1)[0] if " " in kept else kept).rstrip(" ,;:(-") + "…"
 
 
 # ------------------------------------------------------------ words for texts

@@ -12,7 +12,7 @@ from typing import Any
 from fcac._text import counted, duration
 from fcac._version import __version__
 from fcac.federation import Server
-from fcac.federation.pooled import sites_behind
+from fcac.federation.summed_round import sites_behind
 from fcac.model.fcac import FCAC
 from fcac.model.run_log import Run
 
@@ -107,6 +107,8 @@ def _settings(server: Server, estimator: FCAC | None, federation: bool) -> list[
                 listed.append((name, str(value)))
         if estimator.privacy is not None:
             listed.append(("Privacy", type(estimator.privacy).__name__))
+    if server.has_nodes:
+        listed.append(("Columns made comparable", server.scaling.sentence))
     listed.append(("Rounds", f"{server.n_rounds:,}"))
     listed.append(("Sites", f"{sum(sites_behind(item) for item in server.latest().values()):,}"))
     return listed

@@ -10,8 +10,8 @@ from fcac._text import counted
 from fcac.clusters.tracking import Move
 from fcac.federation import Server
 from fcac.federation.log import Entry
-from fcac.federation.pooled import sites_behind
 from fcac.federation.replay import Event, Snapshot, descendants, events, replay
+from fcac.federation.summed_round import sites_behind
 from fcac.report.dots import Dots, make_dots
 from fcac.report.projection import Views
 

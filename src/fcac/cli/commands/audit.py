@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, Progress, note, say
+from fcac.cli.screen import BadUse, Progress, note, say
 
 # Runs per side against each planted fault, which are easier to find than nothing is to rule out.
 _FAULT_RUNS = 30
@@ -27,7 +27,7 @@ def audit(
         int | None,
         typer.Option(
             "--runs",
-            help="Test runs per side and pair of data sets; 10,000, or 100 of secure aggregation.",
+            help="Test runs per side and pair of data sets; 4,000, or 100 of secure aggregation.",
             min=100,
             show_default=False,
         ),
@@ -73,7 +73,7 @@ def audit(
         warnings.simplefilter("ignore", PrivacyWarning)  # the verdict is clearer
         result = run_audit(
             tested,
-            n_runs=runs or 10_000,
+            n_runs=runs or 4_000,
             progress=lambda done, in_all: progress(done, done / in_all),
             also=sent_differences,
         )
@@ -87,7 +87,7 @@ def audit(
 
 def _audit_aggregation(epsilon: float, delta: float, runs: int, as_json: bool) -> None:
     """Attack the protocol as shipped, then with planted faults, to show that each attack finds what it looks for."""
-    from fcac.aggregation.attacks import FAULTS, AggregationAudit, Fault, audit_aggregation
+    from fcac.aggregation.transcript_attacks import FAULTS, AggregationAudit, Fault, audit_aggregation
     from fcac.privacy import NodeRelease
 
     mechanism = NodeRelease(epsilon, [[0.0, 1.0], [0.0, 1.0]], delta)

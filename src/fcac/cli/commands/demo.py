@@ -1,4 +1,4 @@
-"""``fcac demo``: the paper's three Gaussians, round by round, and a mixed table under privacy."""
+"""``fcac demo``: a table of mixed columns, a table that tells nothing, and three clinics under privacy."""
 
 from __future__ import annotations
 
@@ -10,72 +10,39 @@ import typer
 
 from fcac._text import counted, duration
 from fcac.cli import options as opt
-from fcac.cli.console import BadUse, note, say
+from fcac.cli.screen import BadUse, note, say
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for the report and the model.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for the reports and the model.")] = Path(
         "fcac-demo"
     ),
     seed: opt.Seed = 0,
-    server: opt.ServerName = "communities",
     show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
-    """See it work: three Gaussians arrive at two sites over three rounds, then patients of three clinics under privacy.
+    """See it work: a table of customers, forty rows of noise, and patients of three clinics under privacy.
 
     [bold]Example[/bold]
 
     fcac demo
     """
-
-    run(out, seed, server, show)
-
-
-def run(out: Path, seed: int, server: str, show: bool) -> None:
-    """Run the demo, write its report and its model, and finally print the path of the report."""
-    import numpy as np
-    from sklearn.metrics import homogeneity_score
-
-    from fcac import save
-    from fcac.federation import readouts
-    from fcac.model.demo import GAUSSIANS, demo_data
     from fcac.model.fcac import FCAC
     from fcac.report import write_report
 
-    if server not in readouts.names():
-        raise BadUse(f"--server must be one of {', '.join(readouts.names())}, not {server}")
     if out.exists() and not out.is_dir():
         raise BadUse(f"--out {out} is a file: give a directory")
     out.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    model = FCAC(server=server, random_state=seed)
-    rows: dict[str, list[Any]] = {}
-    truth: list[Any] = []
-    points: list[Any] = []
-    say("Three Gaussians (A, B, C; 15,000 points each) arrive at two sites over three rounds.")
-    for arriving in demo_data(seed):
-        model.partial_fit(arriving.rows)
-        for site, block in arriving.rows.items():
-            rows.setdefault(site, []).append(block)
-            points.append(block)
-            truth.append(arriving.gaussians[site])
-        sent = {item.site: len(item.nodes) for item in model.server_.log[-1]}
-        met = ", ".join(
-            f"{site} gets {' and '.join(GAUSSIANS[g] for g in np.unique(labels))}"
-            for site, labels in arriving.gaussians.items()
-        )
-        pure = homogeneity_score(np.concatenate(truth), model.predict(np.concatenate(points)))
-        say(
-            f"  round {arriving.number}: {met}; {counted(sum(sent.values()), 'node')} sent, "
-            f"{counted(model.n_clusters_, 'cluster')} at the server; "
-            f"{'no cluster mixes two Gaussians' if pure >= 0.99 else f'homogeneity {pure:.2f}'} so far"
-        )
-    save(model, out / "model.fcac")
+    say("600 customers of three kinds: a number, a date, a category, gaps, amounts of money. Nobody says how many.")
+    model = FCAC(random_state=seed).fit(customers(seed))
+    for line in [*model.summary().taken, *model.verdict_.lines()]:
+        say(f"  {line}")
+    model.save(out / "model.fcac")
     path = out / "report.html"
-    other = _other_server(model)
-    say(f"  the same nodes, read by the {other.kind} server: {counted(other.n_clusters, 'cluster')}")
-    together = {site: np.concatenate(blocks) for site, blocks in rows.items()}
-    write_report(model, path, together, title="FCAC demo", compare=other)
+    write_report(model, path, title="Customers")
+    say("40 rows of noise in four columns: is there anything?")
+    for line in FCAC(random_state=seed).fit(noise(seed)).verdict_.lines():
+        say(f"  {line}")
     clinics = _clinics(out, seed)
     if clinics is not None:
         say(f"Report of the clinics: {clinics.resolve()}")
@@ -87,6 +54,35 @@ def run(out: Path, seed: int, server: str, show: bool) -> None:
     say(str(path.resolve()))
 
 
+def customers(seed: int) -> Any:
+    """Return a made-up table as a shop has it, in which customers of three kinds differ."""
+    import numpy as np
+    import pyarrow as pa
+
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(3, size=600)
+    visits = rng.normal(np.array([20.0, 9.0, 3.0])[kind], 1.5).round(1)
+    visits[rng.random(600) < 0.1] = np.nan
+    usual = np.array(["app", "web", "shop"])[kind]
+    return pa.table(
+        {
+            "customer": [f"C{number:04d}" for number in rng.permutation(600)],
+            "age": rng.normal(np.array([25.0, 46.0, 68.0])[kind], 4).round(),
+            "visits": visits,
+            "spent": rng.lognormal(np.array([3.0, 4.0, 5.0])[kind], 0.4).round(2),
+            "channel": np.where(rng.random(600) < 0.9, usual, rng.permutation(usual)),
+            "joined": np.datetime64("2024-01-01") + rng.integers(366, size=600).astype("timedelta64[D]"),
+        }
+    )
+
+
+def noise(seed: int) -> Any:
+    """Return forty rows in which there is nothing to find."""
+    import numpy as np
+
+    return np.random.default_rng(seed).normal(size=(40, 4))
+
+
 def _clinics(out: Path, seed: int) -> Path | None:
     """Cluster a small mixed table across three clinics under privacy, and write its report."""
     from importlib.util import find_spec
@@ -95,22 +91,14 @@ def _clinics(out: Path, seed: int) -> Path | None:
     from fcac.report import write_report
 
     if find_spec("opendp") is None:
-        note("The second part, a mixed table under privacy, needs the extra: pip install 'fcac[privacy]'")
+        note("The last part, a mixed table under privacy, needs the extra: pip install 'fcac[privacy]'")
         return None
     say(f"Three clinics, {N_PATIENTS:,} patients each: age, creatinine, HbA1c, diagnosis; epsilon = {EPSILON:g}.")
     model = fit_clinics(seed)
     sent = sum(len(item.nodes) for item in model.server_.log[-1])
-    say(f"  {counted(sent, 'noised node')} sent, {counted(model.n_clusters_, 'cluster')} at the server")
+    say(f"  {counted(sent, 'noised node')} left the clinics, and no row")
+    for line in model.verdict_.lines():
+        say(f"  {line}")
     path = out / "clinics.html"
     write_report(model, path, title="Three clinics, under privacy")
     return path
-
-
-def _other_server(model: Any) -> Any:
-    """Return the other kind of server after absorbing the same contributions."""
-    from fcac.federation import readouts
-
-    other = model.server_.blank(next(name for name in readouts.names() if name != model.server))
-    for batch in model.server_.log:
-        other.absorb(batch)
-    return other

@@ -8,8 +8,8 @@ import typer
 
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
-from fcac.cli.console import BadUse, check_out
 from fcac.cli.learning import guess, learn_and_save
+from fcac.cli.screen import BadUse, check_out
 
 
 def fit(

@@ -9,7 +9,7 @@ from typing import Any
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.console import say
+from fcac.cli.screen import say
 
 
 def inspect(
@@ -137,7 +137,7 @@ def show(facts: dict[str, Any]) -> None:
     from fcac.privacy.statements import in_a_line
 
     words = {
-        "FCAC": "a federation (sites and server)",
+        "FCAC": "a model that can go on learning",
         "Codebook": "a codebook: labelled nodes, for predict only",
     }
     say(f"{facts['file']}: {words.get(facts['holds'], 'a ' + facts['holds'] + ' model')}, {_size(facts['bytes'])}")

@@ -10,7 +10,7 @@ import typer
 from fcac._text import counted, duration
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
-from fcac.cli.console import Progress, check_out, say
+from fcac.cli.screen import Progress, check_out, say
 
 
 def predict(

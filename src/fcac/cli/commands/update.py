@@ -9,8 +9,8 @@ import typer
 
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
-from fcac.cli.console import BadUse, check_out, note, say
 from fcac.cli.learning import learn_and_save
+from fcac.cli.screen import BadUse, check_out, note, say
 
 
 def update(

@@ -16,13 +16,7 @@ _MOST_ROUNDS = 100
 
 
 class Actions:
-    """Starts and stops rounds, and revokes sites; every action goes to the hub's audit log first.
-
-    Parameters
-    ----------
-    root : Path
-        Directory of the federation.
-    """
+    """Starts and stops rounds, and revokes sites; every action goes to the hub's audit log first."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

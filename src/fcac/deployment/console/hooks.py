@@ -23,14 +23,10 @@ _CHANGES = {"born": "cluster born", "merged": "clusters merged", "died": "cluste
 
 @dataclass(frozen=True)
 class Hook:
-    """Somebody to tell.
+    """Somebody to tell: a command, or an address that begins with ``http://`` or ``https://``.
 
-    Parameters
-    ----------
-    target : str
-        A command, or an address that begins with ``http://`` or ``https://``. Only addresses on this machine are taken
-        unless `elsewhere` is set, since what happens in a study is not for everybody.
-    elsewhere : bool, default=False
+    Only addresses on this machine are taken unless `elsewhere` is set, since what happens in a study is not for
+    everybody.
     """
 
     target: str
@@ -67,12 +63,8 @@ class Hook:
 
 
 def news(before: dict[str, Any] | None, after: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what has happened between two states of a federation that somebody should be told.
-
-    Parameters
-    ----------
-    before, after : dict
-        From :func:`fcac.deployment.facts.facts`; None: everything is known already.
+    """Return what has happened between two :func:`facts` that somebody should be told; None: everything is known
+    already.
     """
     if before is None:
         return []

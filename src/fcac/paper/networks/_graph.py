@@ -74,6 +74,16 @@ def add_node(nodes, ages, values, memory, x):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
+def next_row(X, t, nodes, memory):  # type: ignore[no-untyped-def]
+    """Return the number of nodes and row t, which is counted; -1 if there is no room for one more node."""
+    n = int(memory[0])
+    if n == nodes.shape[0]:
+        return -1, X[t]
+    memory[1] += 1
+    return n, X[t]
+
+
+@inner_kernel
 def begin(nodes, ages, values, memory, x):  # type: ignore[no-untyped-def]
     """Make one of the first two nodes of a row and return its position, or -1 if the row is where the first node is."""
     if memory[0] == 0 or two_nearest(nodes, 1, x)[1] > 0.0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -85,14 +85,14 @@ class GrowingNetwork(ClusterMixin, BaseEstimator, ABC):
 
     state_: NetworkState
 
-    @abstractmethod
-    def _parameters(self) -> Floats:
-        """Return the parameters as the compiled loop takes them."""
+    #: The compiled loop: learns rows from a start on, and returns the first row for which there was no room.
+    _loop: ClassVar[Any]
+    _parameter_constraints: ClassVar[dict[str, list[Any]]]
 
-    @staticmethod
-    @abstractmethod
-    def _learn(X: Floats, start: int, state: NetworkState, parameters: Floats) -> int:
+    def _learn(self, X: Floats, start: int, state: NetworkState) -> int:
         """Learn rows from `start` on, and return the first row that was not learned because the arrays were full."""
+        parameters = np.array([getattr(self, name) for name in self._parameter_constraints], np.float64)
+        return int(type(self)._loop(X, start, state.nodes, state.ages, state.values, state.memory, parameters))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Forget what was learned before, and learn the rows of X once, in their order.
@@ -175,8 +175,8 @@ class GrowingNetwork(ClusterMixin, BaseEstimator, ABC):
 
 def learn_rows(network: GrowingNetwork, X: Floats, state: NetworkState) -> None:
     """Let a state learn all rows, and make room for nodes as they are needed."""
-    parameters, at = network._parameters(), 0
+    at = 0
     while at < len(X):
-        at = network._learn(X, at, state, parameters)
+        at = network._learn(X, at, state)
         if at < len(X):
             state.grow()

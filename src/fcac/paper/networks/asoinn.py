@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from fcac._kernels import kernel
-from fcac._typing import Floats
 from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
@@ -20,10 +19,11 @@ from fcac.paper.networks._graph import (
     keep_only,
     link,
     move_towards,
+    next_row,
     similarity_threshold,
     two_nearest,
 )
-from fcac.paper.networks._network import GrowingNetwork, NetworkState
+from fcac.paper.networks._network import GrowingNetwork
 
 
 class ASOINN(GrowingNetwork):
@@ -60,23 +60,14 @@ class ASOINN(GrowingNetwork):
         self.max_age = max_age
         self.clean_every = clean_every
 
-    def _parameters(self) -> Floats:
-        return np.array([self.max_age, self.clean_every], np.float64)
-
-    @staticmethod
-    def _learn(X: Floats, start: int, state: NetworkState, parameters: Floats) -> int:
-        return int(_learn(X, start, state.nodes, state.ages, state.values, state.memory, parameters))
-
 
 @kernel
 def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[no-untyped-def]
     max_age, clean_every = parameters
     for t in range(start, X.shape[0]):
-        n = int(memory[0])
-        if n == nodes.shape[0]:
+        n, x = next_row(X, t, nodes, memory)
+        if n < 0:
             return t
-        x = X[t]
-        memory[1] += 1
         if n < 2:
             begin(nodes, ages, values, memory, x)
             continue
@@ -102,3 +93,6 @@ def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[n
             if kept.any():
                 keep_only(kept, nodes, ages, values, memory)
     return X.shape[0]
+
+
+ASOINN._loop = _learn

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from fcac._kernels import kernel
-from fcac._typing import Floats
 from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
@@ -21,9 +20,10 @@ from fcac.paper.networks._graph import (
     keep_only,
     link,
     move_towards,
+    next_row,
     two_nearest,
 )
-from fcac.paper.networks._network import GrowingNetwork, NetworkState
+from fcac.paper.networks._network import GrowingNetwork
 
 
 class GNG(GrowingNetwork):
@@ -92,34 +92,14 @@ class GNG(GrowingNetwork):
         self.error_split = error_split
         self.error_decay = error_decay
 
-    def _parameters(self) -> Floats:
-        return np.array(
-            [
-                self.max_nodes,
-                self.winner_rate,
-                self.neighbour_rate,
-                self.max_age,
-                self.insert_every,
-                self.error_split,
-                self.error_decay,
-            ],
-            np.float64,
-        )
-
-    @staticmethod
-    def _learn(X: Floats, start: int, state: NetworkState, parameters: Floats) -> int:
-        return int(_learn(X, start, state.nodes, state.ages, state.values, state.memory, parameters))
-
 
 @kernel
 def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[no-untyped-def]
     max_nodes, winner_rate, neighbour_rate, max_age, insert_every, split, decay = parameters
     for t in range(start, X.shape[0]):
-        n = int(memory[0])
-        if n == nodes.shape[0]:
+        n, x = next_row(X, t, nodes, memory)
+        if n < 0:
             return t
-        x = X[t]
-        memory[1] += 1
         if n < 2:
             if begin(nodes, ages, values, memory, x) == 1:
                 link(ages, 0, 1)
@@ -167,3 +147,6 @@ def _insert(nodes, ages, values, memory, split):  # type: ignore[no-untyped-def]
     values[worst, 1] *= split
     values[beside, 1] *= split
     values[new, 1] = values[worst, 1]
+
+
+GNG._loop = _learn

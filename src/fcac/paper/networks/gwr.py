@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from fcac._kernels import kernel
-from fcac._typing import Floats
 from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
@@ -21,9 +20,10 @@ from fcac.paper.networks._graph import (
     keep_only,
     link,
     move_towards,
+    next_row,
     two_nearest,
 )
-from fcac.paper.networks._network import GrowingNetwork, NetworkState
+from fcac.paper.networks._network import GrowingNetwork
 
 
 class GWR(GrowingNetwork):
@@ -90,23 +90,6 @@ class GWR(GrowingNetwork):
         self.max_age = max_age
         self.max_nodes = max_nodes
 
-    def _parameters(self) -> Floats:
-        return np.array(
-            [
-                self.activity_threshold,
-                self.habituation_threshold,
-                self.winner_rate,
-                self.neighbour_rate,
-                self.max_age,
-                self.max_nodes,
-            ],
-            np.float64,
-        )
-
-    @staticmethod
-    def _learn(X: Floats, start: int, state: NetworkState, parameters: Floats) -> int:
-        return int(_learn(X, start, state.nodes, state.ages, state.values, state.memory, parameters))
-
 
 # Marsland's constants: a node's habituation h follows tau dh/dt = alpha (1 - h) - 1, one step a row.
 _ALPHA, _TAU_WINNER, _TAU_NEIGHBOUR = 1.05, 3.33, 14.3
@@ -116,11 +99,9 @@ _ALPHA, _TAU_WINNER, _TAU_NEIGHBOUR = 1.05, 3.33, 14.3
 def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[no-untyped-def]
     activity, habituated, winner_rate, neighbour_rate, max_age, max_nodes = parameters
     for t in range(start, X.shape[0]):
-        n = int(memory[0])
-        if n == nodes.shape[0]:
+        n, x = next_row(X, t, nodes, memory)
+        if n < 0:
             return t
-        x = X[t]
-        memory[1] += 1
         if n < 2:
             new = begin(nodes, ages, values, memory, x)
             if new >= 0:
@@ -154,3 +135,6 @@ def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[n
                 kept[i] = degree(ages, n, i) > 0
             keep_only(kept, nodes, ages, values, memory)
     return X.shape[0]
+
+
+GWR._loop = _learn

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from fcac._kernels import inner_kernel, kernel
-from fcac._typing import Floats
 from fcac.paper.networks._graph import (
     NO_EDGE,
     add_node,
@@ -20,11 +19,12 @@ from fcac.paper.networks._graph import (
     keep_only,
     link,
     move_towards,
+    next_row,
     quantile,
     similarity_threshold,
     two_nearest,
 )
-from fcac.paper.networks._network import GrowingNetwork, NetworkState
+from fcac.paper.networks._network import GrowingNetwork
 
 
 class SOINNPlus(GrowingNetwork):
@@ -70,22 +70,13 @@ class SOINNPlus(GrowingNetwork):
     def __init__(self, *, pull_factor: float = 50.0) -> None:
         self.pull_factor = pull_factor
 
-    def _parameters(self) -> Floats:
-        return np.array([self.pull_factor], np.float64)
-
-    @staticmethod
-    def _learn(X: Floats, start: int, state: NetworkState, parameters: Floats) -> int:
-        return int(_learn(X, start, state.nodes, state.ages, state.values, state.memory, parameters))
-
 
 @kernel
 def _learn(X, start, nodes, ages, values, memory, parameters):  # type: ignore[no-untyped-def]
     for t in range(start, X.shape[0]):
-        n = int(memory[0])
-        if n == nodes.shape[0]:
+        n, x = next_row(X, t, nodes, memory)
+        if n < 0:
             return t
-        x = X[t]
-        memory[1] += 1
         for i in range(n):
             values[i, 1] += 1.0
         if n < 2:
@@ -177,3 +168,6 @@ def _forget_idle(nodes, ages, values, memory):  # type: ignore[no-untyped-def]
             memory[8] += (unutility[i] - memory[8]) / memory[7]
     if not kept.all():
         keep_only(kept, nodes, ages, values, memory)
+
+
+SOINNPlus._loop = _learn

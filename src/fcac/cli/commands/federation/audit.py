@@ -10,7 +10,7 @@ import click
 import typer
 
 from fcac._text import counted, plain
-from fcac.cli.console import say
+from fcac.cli.screen import say
 
 
 def log(

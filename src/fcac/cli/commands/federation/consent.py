@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from fcac._text import counted
-from fcac.cli.console import BadUse, note, say
+from fcac.cli.screen import BadUse, note, say
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import FILE, Policy, PolicyRefusal, described, terms_of
 from fcac.tables.schema import Schema
@@ -22,11 +22,7 @@ OPEN = "single rows and differences of totals may leave"
 def consent(settings: Any, yes: bool) -> Policy:
     """Show what the study asks for unless it was agreed to, and store what was agreed; return the policy.
 
-    Parameters
-    ----------
-    settings : SiteSettings
-    yes : bool
-        Agree without asking, for automation.
+    With `yes` nobody is asked, for automation.
     """
     state = Path(settings.state)
     is_new = not (state / FILE).exists()

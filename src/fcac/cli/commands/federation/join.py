@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import Directory, PlainErrors, SiteArgument, audited
-from fcac.cli.console import note, say
+from fcac.cli.screen import note, say
 
 
 def invite(

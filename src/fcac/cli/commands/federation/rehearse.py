@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import PlainErrors
-from fcac.cli.console import say
+from fcac.cli.screen import say
 
 
 def rehearse(
@@ -46,7 +46,7 @@ def rehearse(
     """
     from fcac.deployment.processes import stopped_by_signals
     from fcac.deployment.rehearsal import rehearse as play
-    from fcac.deployment.status import describe
+    from fcac.deployment.status_lines import describe
 
     watched = sys.stdout.isatty() if console is None else console
     folder = Path(tempfile.mkdtemp(prefix="fcac-rehearsal-")) if out is None else out

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import Directory, PlainErrors
-from fcac.cli.console import say
+from fcac.cli.screen import say
 
 
 def status(
@@ -16,7 +16,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, for programs.")] = False,
 ) -> None:
     """Show sites, rounds, contributions, clusters, and the privacy spent as reported by the sites."""
-    from fcac.deployment.status import describe
+    from fcac.deployment.status_lines import describe
 
     with PlainErrors():
         if as_json:

@@ -16,14 +16,7 @@ from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon, up
 
 
 def describe(root: Path, rejected: bool = False) -> list[str]:
-    """Return the state of a federation as lines of text.
-
-    Parameters
-    ----------
-    root : Path
-    rejected : bool
-        Also list what was rejected, and why.
-    """
+    """Return the state of a federation as lines of text; with `rejected`, also what was rejected, and why."""
     settings = FederationSettings.load(root)
     hub = Hub(root / STATE, settings)
     closed, summary, journal = hub.store.closed, hub.summary(), hub.journal()

@@ -108,7 +108,8 @@ class PooledRows:
                 batch=_batch(parts),
                 record_ids=ids,
                 what=f"NodeRelease, summed over sites, step {assigned.step} of {assigned.n_steps} of "
-                f"eps = {mechanism.epsilon:g} at delta = {show(mechanism.delta)}",
+                f"eps = {mechanism.epsilon:g} at delta = {show(mechanism.delta)}, "
+                f"noise for {assigned.certain_shares} honest sites",
                 receipts=self.account.receipts,
             )
             self.account = self.account.after(rho, unit, admission.spent, ledger.budget, admission.receipt)

@@ -35,17 +35,9 @@ _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
 class Console:
-    """Serves the console of one federation until it is closed.
+    """Serves the console of one federation until it is closed, and tells hooks when something happens.
 
-    Parameters
-    ----------
-    root : Path
-        Directory of the federation.
-    host : str, default="127.0.0.1"
-    port : int, default=0
-        0 takes a free one.
-    hooks : sequence of Hook
-        Who is told when something happens.
+    Port 0 takes a free one.
     """
 
     def __init__(self, root: Path, host: str = "127.0.0.1", port: int = 0, hooks: Sequence[Hook] = ()) -> None:

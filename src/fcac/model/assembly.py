@@ -1,0 +1,93 @@
+"""What the settings of an `FCAC` ask for: its server, how its sites condense, and the engine that plays its rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from fcac._sites import SiteName
+from fcac._typing import Floats
+from fcac.federation import Server, Site, readouts
+from fcac.federation.aggregation_setting import parse_aggregation
+from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
+from fcac.federation.in_process import InProcess
+from fcac.federation.rounds import Engine, first_server
+from fcac.model.site_rows import SiteRows, rows_by_site
+from fcac.nodes import Trail
+from fcac.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from fcac.model.fcac import FCAC
+
+
+def server_of(model: FCAC, schema: Schema | None) -> Server:
+    """Return the server with which a model begins."""
+    if model.max_server_nodes is not None and not readouts.find(model.server).condenses:
+        raise ValueError(f'max_server_nodes: server="{model.server}" reads all nodes that it is sent; leave it out')
+    seed = model.random_state
+    if not isinstance(seed, int | np.integer):
+        seed = check_random_state(seed).randint(2**31 - 1)
+    return first_server(model.server, int(seed), schema, model.n_clusters, model.max_server_nodes, model.scale)
+
+
+def condenser_of(model: FCAC) -> Condenser:
+    """Return how the sites of a new model condense."""
+    if model.site is not None:
+        if model.max_nodes is not None or model.forgetting != "none":
+            raise ValueError("site: max_nodes and forgetting are settings of the usual condenser; leave them out")
+        return model.site
+    kind = readouts.find(model.server).condenser
+    return condenser_for(kind, model.max_nodes, forgetting=model.forgetting, scale=model.scale)
+
+
+def is_summed(model: FCAC) -> bool:
+    """Whether the sites are summed under secure aggregation."""
+    return model.aggregation != "plain" and parse_aggregation(model.aggregation) != -1
+
+
+def engine_of(
+    model: FCAC,
+    sites: dict[SiteName, Site],
+    condenser: Condenser,
+    data: Mapping[SiteName, Any] | Iterator[tuple[Any, ...]],
+    record_ids: Mapping[SiteName, Any] | None = None,
+    weights: Mapping[SiteName, Floats] | None = None,
+    trails: Mapping[SiteName, Trail] | None = None,
+) -> Engine:
+    """Return the engine of sites in this process, or that of their sum.
+
+    Parameters
+    ----------
+    model : FCAC
+    sites : dict of name to Site
+        The sites so far; new ones are added.
+    condenser : Condenser
+        How new sites condense.
+    data, record_ids, weights, trails
+        As of :class:`~fcac.federation.in_process.InProcess`.
+    """
+    if is_summed(model):
+        from fcac.federation.summed_round import Summed
+
+        if weights is not None:
+            raise ValueError("sample_weight: a privacy mechanism counts every row once; leave the weights out")
+        if not isinstance(data, Mapping):
+            data, record_ids = rows_by_site(data)
+        tolerance = parse_aggregation(model.aggregation)
+        return Summed(sites, data, model.privacy, tolerance=tolerance, record_ids=record_ids)
+    return InProcess(
+        sites, data,
+        new_site=lambda name: Site(name, model.privacy, condenser=condenser),
+        n_jobs=model.n_jobs, record_ids=record_ids, weights=weights, trails=trails,
+    )  # fmt: skip
+
+
+def trails_of(model: FCAC, data: SiteRows, weights: Mapping[SiteName, Floats] | None) -> dict[SiteName, Trail] | None:
+    """Return what notes which node counts each row, where sites can tell; rows without weight are in none."""
+    counted = weights is None or all((own > 0).all() for own in weights.values())
+    if model.privacy is not None or not counted or not isinstance(condenser_of(model), ReservoirCondenser):
+        return None
+    return {name: Trail() for name in data}
