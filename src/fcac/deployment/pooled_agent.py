@@ -53,7 +53,12 @@ class PooledAgent:
         """Return the pinned roster; a new site agrees to the one in its bundle, and logs it."""
         agreed = self.roster.agreed
         if agreed is None:
-            given = Roster.from_bytes(Path(self.agent.settings.summing_key).with_name(ROSTER_FILE).read_bytes())
+            path = Path(self.agent.settings.summing_key).with_name(ROSTER_FILE)
+            if not path.exists():
+                raise AggregationRefused(
+                    f"this site's operator has not agreed to a list of sites: see 'fcac federation sites {path.parent}'"
+                )
+            given = Roster.from_bytes(path.read_bytes())
             self.roster.offer(given.to_bytes(), self.agent.settings.name, self.key.public)
             agreed = self.roster.agree(given.code)
             sites = {name: fingerprint(key) for name, key in agreed.keys.items()}

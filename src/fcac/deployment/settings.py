@@ -81,11 +81,13 @@ class Limits:
 class Member:
     """A site as known to the hub: the fingerprint of its key, and its status.
 
-    After a change of keys, the fingerprint `before` is accepted until the site has used its new key.
+    After a change of keys, the fingerprint `before` is accepted until the site has used its new key. `summing` is
+    the public key (hexadecimal) with which it signs in summed rounds.
     """
 
     key: str = ""
     before: str = ""
+    summing: str = ""
     status: str = "active"
 
 

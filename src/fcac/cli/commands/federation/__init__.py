@@ -26,7 +26,7 @@ _COMMANDS = {
     "console": ("console",),
     "label": ("label",),
     "members": ("add", "forget", "revoke", "renew", "rotate"),
-    "join": ("invite", "join", "accept"),
+    "join": ("invite", "join", "accept", "sites"),
     "audit": ("log",),
     "upkeep": ("doctor", "audit", "backup", "restore", "address"),
     "rehearse": ("rehearse",),

@@ -136,6 +136,8 @@ def init(
         say(f"2. for each site:  fcac federation invite {root} NAME, and pass on what it prints")
         say("3. at every site:  fcac federation join INVITATION")
         say(f"4. here:           fcac federation accept {root} NAME, after comparing fingerprints aloud")
+        if summing is not None:
+            say("5. at every site:  fcac federation sites NAME, once all have joined, to agree to the list of sites")
         return
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     chosen = "E" if summing is None else f"{summing.epsilon:g}"
