@@ -13,7 +13,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 # files that are no Python code and that the installed package needs
-DATA = ("fcac/py.typed", "fcac/report/assets/report.css", "fcac/report/assets/report.js", "fcac/paper/configs/")
+DATA = (
+    *("fcac/py.typed", "fcac/report/assets/report.css", "fcac/report/assets/report.js", "fcac/report/templates/"),
+    *("fcac/deployment/console/assets/", "fcac/paper/configs/"),
+)
 IN_SOURCE = ("LICENSE", "README.md", "pyproject.toml", "src/fcac/report/assets/report.css")
 TRIAL = """
 import numpy as np
@@ -57,6 +60,7 @@ def main(folder: Path) -> int:
         run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheels[0].resolve())
         run(python, "-c", TRIAL)
         run(python.with_name("fcac"), "inspect", "model.fcac")
+        run(python.with_name("fcac"), "demo", "--out", "demo")
     print(f"Checked: {wheels[0].name} installs and works in a clean environment; {archives[0].name} is complete.")
     return 0
 

@@ -32,10 +32,10 @@ from fcac.federation.condenser import condenser_for
 from fcac.paper.private import MADE as SETS
 from fcac.paper.private import PrivateTable as Data
 from fcac.paper.rivals import DPLloyd
+from fcac.paper.simulated_sites import dirichlet
 from fcac.persistence import write_atomic
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
-from fcac.tables.partition import dirichlet
 
 HERE = Path(__file__).parent
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -38,7 +38,7 @@ from sklearn.metrics import normalized_mutual_info_score as nmi
 import fcac
 from fcac import FCAC, load
 from fcac.paper.grid import permuted_sites
-from fcac.tables.partition import as_groups, dirichlet, iid
+from fcac.paper.simulated_sites import as_groups, dirichlet, iid
 from novelty import KINDS, measure
 
 

@@ -29,10 +29,10 @@ from fcac.aggregation.masks import BITS
 from fcac.aggregation.pooled import PooledGrowth, read_task, site_vector, terms, to_task
 from fcac.aggregation.roster import fewest_sites, usual_tolerance
 from fcac.federation import Contribution
+from fcac.paper.simulated_sites import dirichlet
 from fcac.privacy import NodeRelease
 from fcac.privacy.cell_statistics import to_grid
 from fcac.privacy.samplers import InsecureTestSampler, OpenDPSampler
-from fcac.tables.partition import dirichlet
 
 Table = tuple[np.ndarray, np.ndarray, list[list[float]]]
 Say = Callable[[dict[str, Any]], None]

@@ -22,8 +22,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 
 from fcac import FCAC
+from fcac.paper.simulated_sites import as_groups, dirichlet
 from fcac.report import write_report
-from fcac.tables.partition import as_groups, dirichlet
 
 HOSPITALS = ("north", "south", "east", "west")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")

@@ -21,7 +21,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac import FCAC
 from fcac.paper.rivals import KFed, KMeansMerged
-from fcac.tables.partition import as_groups, dirichlet
+from fcac.paper.simulated_sites import as_groups, dirichlet
 
 N_PHONES = 50
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from testing.rooms import ROOT, changed_rooms, room_of
+
 # Lets scikit-learn's check of array-API input run instead of being skipped; must be set before SciPy is imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 # One worker for each core already: threads of linear algebra within each would only wait for one another.
@@ -45,10 +47,12 @@ SLOW_EXAMPLES = {
 
 @pytest.hookimpl(tryfirst=True)  # before pytest sorts out by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the examples that take their time."""
+    """Mark the examples that take their time; the rooms that a change touches come first."""
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name in SLOW_EXAMPLES:
             item.add_marker(pytest.mark.slow)
+    changed = changed_rooms()
+    items.sort(key=lambda item: room_of(os.path.relpath(item.path, ROOT)) not in changed)
 
 
 #: Seconds from which `make test-fast` names a test that is not marked `slow`.

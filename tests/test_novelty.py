@@ -94,8 +94,8 @@ def test_with_a_schema_python_command_and_export_agree(server: str, n_sites: int
     from fcac.tables import open_tables
 
     read = np.concatenate([batch.block for batch in open_tables([tmp_path / "rows.csv"], SCHEMA).batches()])
-    frame = pa.table({"b": read[:, 0], "a": read[:, 1]}).to_pandas()
-    novel = model.is_novel(frame)
+    novel = model.is_novel(table.to_pandas())
+    np.testing.assert_array_equal(model.is_novel(read), novel)
     assert 0 < novel.sum() < len(novel)
     np.testing.assert_array_equal(told["model"], novel)
     np.testing.assert_array_equal(told["book"], novel)

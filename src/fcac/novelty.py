@@ -8,8 +8,8 @@ Where it is known how far fresh rows lie from the prototypes, the reach follows 
 the same for all prototypes: alpha of the rows lie farther away; see :class:`Calibration`. There are three ways to know
 it. Sites without privacy keep a sample of their rows, and measure it as if it had not been learned. Under `NodeRelease`
 no rows are kept, and sites release noised counts of distances (:meth:`fcac.FCAC.calibrate_novelty`). And whoever has
-usual rows at hand can measure these (:meth:`fcac.codebook.Codebook.calibrated`). Otherwise (models of earlier versions,
-released nodes alone, codebooks at the hub of a federation) servers differ in where reaches come from:
+usual rows at hand can measure these (:meth:`fcac.codebook.Codebook.calibrated`). Otherwise
+(released nodes alone, codebooks at the hub of a federation) servers differ in where reaches come from:
 
 - the paper's server: the similarity threshold V for every node, the distance at which learning would open a new node;
 - communities: the spacing of nodes around each node, see :func:`reach_from_spacing`;

@@ -105,11 +105,16 @@ BAD_DATA = {
 }
 
 
+ONE_BAD_CELL = ("text in a cell", "missing value", "too many cells")
+
+
 @pytest.mark.parametrize("privacy", [{}, EPSILON], ids=["plain", "private"])
 def test_every_error_about_data_gives_the_same_reply(tmp_path: Path, privacy: dict[str, float]) -> None:
     study = Study(tmp_path, names="a", **privacy)
     replies = set()
     for name, text in BAD_DATA.items():
+        if privacy and name in ONE_BAD_CELL:  # a gap, as below
+            continue
         (study.data("a") / "bad.csv").write_bytes(text.encode("latin-1"))
         reply = ask_raw(study, "a", 1)
         assert Reply.from_bytes(reply) == Reply(wire.UNAVAILABLE, "a"), name
@@ -239,6 +244,20 @@ def test_the_same_rows_in_another_file_cost_again(tmp_path: Path) -> None:
     assert 1 < n_sent < 5
     assert codes[:n_sent] == [wire.CONTRIBUTION] * n_sent
     assert 2.0 >= ledger(study, "a").spent("a") >= epsilon_from_rho(n_sent * rho_from_epsilon(1.0, 1e-6), 1e-6) - 1e-6
+
+
+def test_what_is_wrong_in_single_rows_is_a_gap_and_no_refusal(tmp_path: Path) -> None:
+    """An answer "unavailable" for one bad cell would tell of that cell with certainty."""
+    study = Study(tmp_path, names="a", epsilon=1.0, budget=9.0)
+    study.give({"a": blobs(60, 1)}, file="day-1.csv")
+    for number, line in enumerate(("oops,0.5", "0.5", "0.5,0.5,0.5,0.5", "true,;", ",")):
+        path = next(study.data("a").rglob("day-1.csv"))
+        width = len(path.read_text().splitlines()[0].split(","))
+        cells = (line.split(",") + ["0.5"] * width)[:width] if line != "0.5,0.5,0.5,0.5" else ["1"] * (width + 2)
+        with path.open("a") as stream:
+            stream.write(",".join(cells if line != "0.5" else ["0.5"] * (width - 1)) + "\n")
+        assert ask(study, "a", number + 1, have=number).code == wire.CONTRIBUTION
+    assert len(ledger(study, "a").entries("a")) == 5
 
 
 def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:

@@ -144,10 +144,14 @@ def test_ids_dates_years_and_constants_change_nothing():
 
 
 @pytest.mark.slow
-def test_levels_unknown_to_the_model_are_counted(table, model):
+def test_levels_unknown_to_the_model_are_counted(table, model, tmp_path, capfd):
     rows = table[0].head(50).assign(sex="x")
     with pytest.warns(ReadWarning, match=r"count as other: sex \(50\)"):
         model.predict(rows)
+    model.save(tmp_path / "m.fcac")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    assert run(["predict", str(tmp_path / "m.fcac"), str(tmp_path / "rows.csv"), "-o", str(tmp_path / "l.csv")]) == 0
+    assert "count as other: sex (50)" in capfd.readouterr().err
 
 
 def test_under_privacy_nothing_is_guessed(table):

@@ -81,11 +81,3 @@ def test_impossible_splits_are_refused(call, message, monkeypatch):
     monkeypatch.setattr(splits, "MAX_DRAWS", 20)  # a hopeless wish is given up after many draws
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_the_old_names_still_work():
-    with pytest.warns(DeprecationWarning, match=r"fcac\.paper\.splits"):
-        import fcac.partition as old
-    assert old.paper_iid is paper_iid
-    assert old.paper_dirichlet is paper_dirichlet
-    assert old.iid.__module__ == "fcac.tables.partition"

@@ -340,7 +340,7 @@ class TestTheFile:
         with sqlite3.connect(ledger.path) as connection:
             connection.execute("UPDATE facts SET value = '99' WHERE name = 'format'")
         connection.close()
-        with pytest.raises(LedgerError, match="put it aside"):
+        with pytest.raises(LedgerError, match="put the ledger aside"):
             ledger.spent("A")
 
     @pytest.mark.parametrize("budget", [0, -1, np.inf, np.nan, None])

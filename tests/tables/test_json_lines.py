@@ -10,7 +10,7 @@ import pytest
 
 from fcac.exceptions import DataError
 from fcac.tables import ReadOptions, Schema, open_tables
-from fcac.tables.files import open_table
+from fcac.tables.find_tables import open_table
 
 
 def write(path, rows, encoding="utf-8"):
@@ -21,9 +21,9 @@ def write(path, rows, encoding="utf-8"):
 
 @pytest.mark.parametrize("name", ["north.jsonl", "north.ndjson", "north.jsonl.gz"])
 def test_rows_in_order_with_site_and_categories(tmp_path, name, monkeypatch):
-    from fcac.tables import readers
+    from fcac.tables import table_file
 
-    monkeypatch.setattr(readers, "_MOST_ROWS", 64)
+    monkeypatch.setattr(table_file, "_MOST_ROWS", 64)
     rows = [{"age": i, "flag": i % 2 == 0, "ward": "ä" if i % 3 else "b", "note": {"x": 1}} for i in range(500)]
     path = write(tmp_path / name, rows)
     schema = Schema.from_toml('fcac_schema = 1\n[columns]\nage = {}\nflag = {}\nward = { categories = ["ä", "b"] }\n')

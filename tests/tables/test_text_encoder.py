@@ -78,16 +78,24 @@ def test_a_callable_runs_only_where_it_is_trusted(tmp_path, monkeypatch):
     (tmp_path / "our_encoder.py").write_text(
         "__version__ = '3'\n"
         "def embed(texts):\n    return [[len(text), text.count('a')] for text in texts]\n"
-        "def ragged(texts):\n    return [[1.0]]\n"
+        "def ragged(texts):\n    return [[1.0]] * (len(texts) - 1)\n"
+        "def crowd(texts):\n    return [[len(texts), 0]] * len(texts)\n"
+        "def declared(texts):\n    return crowd(texts)\n"
+        "declared.independent = True\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(RequestError, match="if you trust it, set FCAC_TRUSTED_ENCODERS=our_encoder:embed"):
         encoder("our_encoder:embed")
     assert "our_encoder" not in sys.modules
-    monkeypatch.setenv("FCAC_TRUSTED_ENCODERS", "our_encoder:embed,our_encoder:ragged,our_encoder:none")
+    monkeypatch.setenv(
+        "FCAC_TRUSTED_ENCODERS", ",".join(f"our_encoder:{f}" for f in ("embed", "ragged", "none", "crowd", "declared"))
+    )
     known = encoder("our_encoder:embed")
     assert (known.version, known.width) == ("3", 2)
     np.testing.assert_array_equal(known.encode(["banana", " "]), [[6, 3], [np.nan, np.nan]])
+    # a text is seen alone, unless the encoder declares that it does not mind
+    assert encoder("our_encoder:crowd").encode(["a", "b"])[:, 0].tolist() == [1, 1]
+    assert encoder("our_encoder:declared").encode(["a", "b"])[:, 0].tolist() == [2, 2]
     first = fingerprint("our_encoder:embed")
     (tmp_path / "our_encoder.py").write_text((tmp_path / "our_encoder.py").read_text() + "# changed\n")
     encoder.cache_clear()

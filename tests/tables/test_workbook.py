@@ -8,7 +8,7 @@ import pytest
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables import ReadOptions, open_tables
-from fcac.tables.files import open_table
+from fcac.tables.find_tables import open_table
 
 openpyxl = pytest.importorskip("openpyxl")
 

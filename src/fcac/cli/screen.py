@@ -170,11 +170,6 @@ def explain(error: BaseException, command: str) -> int:
     if isinstance(error, KeyboardInterrupt | click.Abort | EOFError):
         note(f"{command}: interrupted; no output was written")
         return 130
-    if isinstance(error, click.NoSuchOption) and error.option_name in ("--part", "--part-column", "--part-by-file"):
-        from fcac.privacy.record_ids import PARTS_ARE_GONE
-
-        note(f"{command}: {error.option_name}: {PARTS_ARE_GONE}")
-        return 2
     if isinstance(error, click.UsageError):
         name = error.ctx.command_path if error.ctx is not None else command
         note(f"{name}: {one_line(error.format_message())} (see `{name} --help`)")

@@ -366,6 +366,8 @@ class Communities:
         confidence : ndarray of shape (n,), if asked for
         """
         result, rows = self._result(), self._rows(X)
+        if not return_confidence and not novelty:
+            return result.label_search().of(rows)
         voters = min(_VOTERS, len(result.points)) if return_confidence else 1
         near, squared = result.searcher().nearest(rows, voters)
         around = result.point_ids()[near]

@@ -19,6 +19,7 @@ from fcac.clusters.stability import Stability, resampled_stability
 from fcac.novelty import is_novel, reach_from_spacing
 from fcac.scaling import Columns, Scaling, scaling_of
 from fcac.search.exact import NeighborLists, Searcher, build_lists, distinct
+from fcac.search.nearest_label import LabelSearch
 from fcac.tables.blocks import Block
 
 # What is said of tables with categories.
@@ -85,6 +86,7 @@ class Fitted:
         self._tree_taken = False
         self._stability: Stability | None = None
         self._searcher: Searcher | None = None
+        self._label_search: LabelSearch | None = None
         self._reach: Floats | None = None
         self._of_one_site: NDArray[np.bool_] | None = None
 
@@ -159,6 +161,12 @@ class Fitted:
         if self._searcher is None:
             self._searcher = Searcher(self.points)
         return self._searcher
+
+    def label_search(self) -> LabelSearch:
+        """The points, prepared for finding the cluster of the nearest."""
+        if self._label_search is None:
+            self._label_search = LabelSearch(self.searcher(), self.point_ids())
+        return self._label_search
 
     def point_ids(self) -> Integers:
         """Lasting cluster id of every point."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from fcac import persistence
 from fcac.deployment.audit_log import AuditLog
@@ -27,7 +28,7 @@ from fcac.privacy.agreement import Prices, check_agreed, open_columns, prices
 from fcac.privacy.agreement_counts import NoisedCounts, SiteValues, count_coarse, count_fine
 from fcac.privacy.ledger import Ledger
 from fcac.privacy.receipts import receipts_in
-from fcac.privacy.record_ids import check_record_ids, ids_in_form
+from fcac.privacy.record_ids import check_record_ids, ids_in_form, names_somebody
 from fcac.privacy.samplers import OpenDPSampler, Sampler
 from fcac.tables.new_rows import NewRowFinder
 from fcac.tables.read_options import ReadOptions
@@ -78,7 +79,7 @@ class AgreementAgent:
         settings, values = self.settings, SiteValues(*open_columns(self.schema))
         fields = [] if values.plain_schema is None else list(values.plain_schema.fields)
         fields += [dataclasses.replace(column, missing="native") for column in values.categories]
-        read = ReadOptions.from_dict(settings.read)
+        read = dataclasses.replace(ReadOptions.from_dict(settings.read), forgiving=True)
         return NewRowFinder(settings.data, Schema(fields), settings.settle, settings.record_id, read)
 
     def _path(self, of: str, name: str) -> Path:
@@ -139,6 +140,10 @@ class AgreementAgent:
     def _read(self, values: SiteValues) -> tuple[SiteValues, list[str] | None]:
         ids: list[Any] = []
         for batch, tags in self.finder().all_batches():
+            if tags is not None:
+                named = [names_somebody(tag) for tag in tags]
+                batch = batch.filter(pa.array(named, pa.bool_()))
+                tags = [tag for tag, known in zip(tags, named, strict=True) if known]
             values.add(batch)
             ids += tags or []
         if self.settings.record_id is None:

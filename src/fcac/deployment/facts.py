@@ -162,7 +162,7 @@ def _presence(status: str, here: presence.Heard | None, heard: bool) -> str:
 
 
 def _privacy(statement: Any) -> dict[str, Any]:
-    """Return what a site says of its privacy, cleaned: statements stored by earlier versions were not checked."""
+    """Return what a site says of its privacy, cleaned."""
     if not isinstance(statement, dict):
         return {"mechanism": "not readable"}
     found: dict[str, Any] = {"mechanism": plain(str(statement.get("mechanism", "none")), 40)}

@@ -198,7 +198,7 @@ class SiteSettings:
     record_id : str or None
         Column that identifies the person of each row: the ledger then adds up costs per person.
     condenser : {"reservoir", "ca-plus"}
-        How rows become nodes, as set by the study; settings of 0.1.0 do not have it, which means CA+.
+        How rows become nodes, as set by the study.
     max_nodes : int, optional
         Maximum number of nodes of a reservoir.
     min_rows : int
@@ -272,12 +272,7 @@ class SiteSettings:
     @classmethod
     def load(cls, path: str | Path) -> SiteSettings:
         """Read settings written by :meth:`save`."""
-        stored = json.loads(Path(path).read_text("utf-8"))
-        if stored.pop("part_column", None) is not None or stored.pop("part_by_file", False):
-            from fcac.privacy.record_ids import PARTS_ARE_GONE
-
-            raise ValueError(f"{path}: {PARTS_ARE_GONE}")
-        return cls(**stored)
+        return cls(**json.loads(Path(path).read_text("utf-8")))
 
 
 def schema_digest(schema: Schema) -> str:

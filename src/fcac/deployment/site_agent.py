@@ -38,8 +38,8 @@ from fcac.federation.asking import calibrated_at_site
 from fcac.federation.condenser import Condenser
 from fcac.model import models
 from fcac.privacy.mechanism import AnyMechanism
-from fcac.privacy.record_ids import ids_in_form
-from fcac.tables.new_rows import Cursor, NewRowFinder
+from fcac.privacy.record_ids import ids_in_form, names_somebody
+from fcac.tables.new_rows import Cursor, NewRowFinder, Piece
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
 from fcac.tables.text_encoder import check_same
@@ -146,9 +146,9 @@ class SiteAgent:
         new = finder.find(cursor)
         n_rows = 0
         for piece in finder.pieces(new):
-            ids = piece.tags if self.settings.record_id is not None else None
-            site.observe(piece.block, None if ids is None else ids_in_form(ids, self.schema.id_form))
-            n_rows += len(piece.block)
+            rows, ids = self._rows_of_people(piece)
+            site.observe(rows, ids)
+            n_rows += len(rows)
         if not n_rows and not self.settings.private:
             if site.round > have:
                 self.audit.add("sent again", round=site.round)
@@ -187,15 +187,23 @@ class SiteAgent:
         blocks = [np.empty((0, self.schema.n_features))]
         ids: list[str] = []
         for piece in finder.pieces(new):
-            blocks.append(np.array(piece.block, dtype=np.float64))
-            if self.settings.record_id is not None:
-                ids += [] if piece.tags is None else ids_in_form(piece.tags, self.schema.id_form)
+            own, named = self._rows_of_people(piece)
+            blocks.append(np.array(own, dtype=np.float64))
+            ids += named or []
         rows = np.concatenate(blocks)
         self.policy.check_new_rows(len(rows))
         self.audit.add("begun", round=round, new_rows=len(rows))
         self._note_cursor(done, cursor, round, finder.advance(cursor, new))
         write_log(self.state, f"round {round}: {len(rows)} new rows to be summed")
         return NewRows(rows, ids if self.settings.record_id is not None else None)
+
+    def _rows_of_people(self, piece: Piece) -> tuple[Floats, list[Any] | None]:
+        """Return rows and ids; a row whose id names nobody is passed over, for a refusal would tell of it."""
+        if self.settings.record_id is None or piece.tags is None:
+            return piece.block, None
+        named = [names_somebody(tag) for tag in piece.tags]
+        ids = [tag for tag, known in zip(piece.tags, named, strict=True) if known]
+        return piece.block[np.array(named, dtype=bool)], list(ids_in_form(ids, self.schema.id_form))
 
     def finder(self) -> NewRowFinder:
         """Return the finder of this site's new rows."""
@@ -205,7 +213,8 @@ class SiteAgent:
             self.schema,
             settings.settle,
             settings.record_id,
-            ReadOptions.from_dict(settings.read),
+            # an error in a row would be an answer about that row
+            dataclasses.replace(ReadOptions.from_dict(settings.read), forgiving=settings.private),
         )
 
     def _check_ledger(self, have: int) -> None:

@@ -36,10 +36,6 @@ class Log:
     A server asks it questions instead of walking through all rounds, so that a log kept elsewhere (see
     `fcac.deployment`) can answer them without reading its whole history.
 
-    Examples
-    --------
-    >>> from fcac.federation import Contribution
-    >>> from fcac.federation.log import Log
     >>> log = Log()
     >>> log.add([Contribution("a", 1, [[0.0]], [2]), Contribution("b", 1, [[1.0]], [3])])
     >>> log.n_rounds, log.sites, log.entries()[0][1].n_rows

@@ -351,7 +351,7 @@ class Site:
     def sample(self) -> RowSample | None:
         """Return a fair sample of the rows learned, for rates of false alarms; it never leaves the site.
 
-        None where the site keeps none: with `NodeRelease`, or if its state is of an earlier version.
+        None where the site keeps none: with `NodeRelease`.
         """
         return None if self._state is None or self._released is not None else self.condenser.sample(self._state)
 

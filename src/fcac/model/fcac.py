@@ -25,11 +25,10 @@ from fcac.model.frames import first_rows, next_rows
 from fcac.model.reading import FittedFederation
 from fcac.model.row_labels import Places
 from fcac.model.run_log import Run
-from fcac.model.site_rows import warn_of_open_nodes
+from fcac.model.site_rows import warn_of_open_names, warn_of_open_nodes
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
-from fcac.privacy.record_ids import refuse_removed
 from fcac.scaling import SCALES
 from fcac.tables.schema import Schema
 
@@ -183,7 +182,6 @@ class FCAC(FittedFederation):
         record_ids: Any = None,
         schema: Any = None,
         columns: Mapping[str, Any] | None = None,
-        **removed: Any,
     ) -> Self:
         """Start anew and play one round.
 
@@ -206,14 +204,11 @@ class FCAC(FittedFederation):
             :class:`fcac.tables.Schema`. Nothing is guessed then, nor under privacy. Later tables are read by it too.
         columns : dict of str to str or dict, optional
             What some columns are, where the guess is wrong: ``columns={"sex": "category", "year": "ignore"}``.
-        **removed
-            Nothing is taken here; ``partition``, of 0.1.0, is refused with a word on record ids.
 
         Returns
         -------
         self
         """
-        refuse_removed(removed)
         return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema, columns=columns)
 
     def partial_fit(
@@ -224,20 +219,18 @@ class FCAC(FittedFederation):
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
-        **removed: Any,
     ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
         Parameters
         ----------
-        X, y, groups, sample_weight, record_ids, **removed
+        X, y, groups, sample_weight, record_ids
             As in :meth:`fit`.
 
         Returns
         -------
         self
         """
-        refuse_removed(removed)
         return self._play(X, groups, sample_weight, record_ids, reset=not hasattr(self, "server_"))
 
     def _play(
@@ -261,6 +254,8 @@ class FCAC(FittedFederation):
         weights = None if sample_weight is None else data.weights(sample_weight)
         if self.privacy is None and len(data) > 1 and (reset or len(self.sites_) < 2):
             warn_of_open_nodes(len(data))
+        if isinstance(self.privacy, NodeMechanism) and groups is not None and reset:
+            warn_of_open_names()
         trails = trails_of(self, data, weights) if reset else None
         self._play_round(
             lambda sites, condenser: engine_of(self, sites, condenser, data, ids, weights, trails),

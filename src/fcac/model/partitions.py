@@ -27,7 +27,7 @@ from fcac.federation.rounds import closed_sites
 from fcac.model.fcac import FCAC
 from fcac.nodes import Reservoir
 from fcac.nodes.aging import Aged
-from fcac.tables.files import site_from_text
+from fcac.tables.find_tables import site_from_text
 from fcac.tables.schema import Schema, describe_problems
 
 #: Name of the only site if rows have none, as in `FCAC.fit`.

@@ -115,9 +115,9 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         X : array-like of shape (n, d)
         alpha : float, optional
             Rate of false alarms, 0.01 by default: of fresh rows from what was learned, about this share is called
-            novel. With `NodeRelease`, and for models of earlier versions, no rows are kept to measure it by: call
-            :meth:`calibrate_novelty`. Without it the default is the reach of the server's own nodes, and a rate that
-            is asked for is a guess from nodes; with `NodeRelease` there is a warning.
+            novel. With `NodeRelease` no rows are kept to measure it by: call :meth:`calibrate_novelty`. Without it
+            the default is the reach of the server's own nodes, and a rate that is asked for is a guess from nodes;
+            with `NodeRelease` there is a warning.
 
         Returns
         -------

@@ -28,19 +28,9 @@ def labels_by_trail(
 ) -> tuple[Integers, Booleans, Integers] | None:
     """Return the cluster of the node that counts each row, whether `predict` would certainly say so, and the node.
 
-    Parameters
-    ----------
-    server : Server
-    sites : mapping of name to Site
-    trails : mapping of name to Trail
-        What was noted while each site learned all of its rows.
-    places : sequence of (name, positions)
-        Where the rows of each site are among all rows; None: after those of the sites before it.
-
-    Returns
-    -------
-    labels, sure, counting : ndarrays of shape (n,)
-        None if the server's nodes are not the sites' own, or if it cannot tell which lie at a border.
+    Trails were noted while each site learned all of its rows; `places` says where these are among all rows, None: after
+    those of the sites before it. There is no answer if the server's nodes are not the sites' own, or if it cannot tell
+    which lie at a border.
     """
     inner = server.readout.inner_nodes()
     latest = server.latest()

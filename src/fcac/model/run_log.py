@@ -9,16 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Run:
-    """One round, as the command that played it saw it.
+    """One round, as the command that played it saw it: rows read, and rows among them that were left out.
 
-    Attributes
-    ----------
-    round : int
-        Number of the round, from 1.
-    rows_read, rows_dropped : int
-        Rows read, and rows among them that were left out.
-    dropped_for : dict of str to int
-        For each column whose gaps make the schema drop a row: how many rows had such a gap.
+    `dropped_for` is, for each column whose gaps make the schema drop a row, how many rows had such a gap.
     """
 
     round: int

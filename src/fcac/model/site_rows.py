@@ -219,6 +219,16 @@ def rows_by_site(
     return {name: np.concatenate(blocks) for name, blocks in rows.items()}, ids or None
 
 
+def warn_of_open_names() -> None:
+    """Say, to who calls `fit`, that names of sites leave without noise."""
+    warnings.warn(
+        "groups: the names of sites come from the rows, and leave without noise. Where it is not public which sites "
+        "there are, do not name sites; where it is, give X as a dict of sites, which says so",
+        OpenNodes,
+        stacklevel=4,
+    )
+
+
 def warn_of_open_nodes(n_sites: int) -> None:
     """Say, to who calls `fit`, what leaves several sites without a mechanism."""
     warnings.warn(

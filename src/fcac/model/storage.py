@@ -28,7 +28,7 @@ _FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
 
 def storable_params(model: FCAC) -> dict[str, Any]:
     """Return the settings as values for JSON."""
-    # settings that 0.1.0 did not have are stored only if they were touched, so that its files stay as they are
+    # what was not touched is not stored
     usual = type(model)().get_params(deep=False)
     given = model.get_params(deep=False).items()
     params: dict[str, Any] = {name: value for name, value in given if name in _FIRST or value != usual[name]}
@@ -59,7 +59,7 @@ def to_parts(model: FCAC) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         meta["max_nodes"] = model._site_condenser.max_nodes  # files without it are of CA+ sites
     elif model._site_condenser != CA_PLUS:
         meta["sample_rows"] = True  # new sites keep a sample of their rows
-    if model.server_.readout.moves and model._site_condenser != CA_PLUS:  # files of 0.1.0 do not have it
+    if model.server_.readout.moves and model._site_condenser != CA_PLUS:
         meta["moves"] = moves_to_json(model.server_.readout.moves)
     if model._site_column is not None:
         meta["site_column"] = model._site_column

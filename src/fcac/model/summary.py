@@ -155,13 +155,7 @@ class Summary:
 def summary_of(server: Server, verdict: Verdict, columns: Sequence[ShownColumn], taken: Sequence[str] = ()) -> Summary:
     """Return what a server has found, cluster by cluster, in the words and units of a table's columns.
 
-    Parameters
-    ----------
-    server : Server
-    verdict : Verdict
-    columns : sequence of ShownColumn
-    taken : sequence of str
-        How columns were taken, where that was guessed.
+    `taken` says how columns were taken, where that was guessed.
     """
     known = material(server.latest(), server.n_features or 0)
     labels = labels_of(server, known)
@@ -222,7 +216,8 @@ class _Told:
         apart = np.where((self.spread > 0) & (total > 0), mean - self.mean, 0.0) / np.where(
             self.spread > 0, self.spread, 1
         )
-        top, column = int(np.argmax(np.abs(apart))), self.column
+        # of two levels that differ alike, the one that the cluster has more of says more
+        top, column = int(np.argmax(np.abs(apart) * (1.0 + 0.05 * (apart > 0)))), self.column
         difference = float(apart[top])
         name = column.name
         if column.kind == "category":

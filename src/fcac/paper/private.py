@@ -136,7 +136,7 @@ class _RepeatableLocalNoise(LocalNoise):
 
 def _federation(table: PrivateTable, seed: int, **settings: Any) -> Integers:
     from fcac.model.fcac import FCAC
-    from fcac.tables.partition import dirichlet
+    from fcac.paper.simulated_sites import dirichlet
 
     sites = {number: table.X[rows] for number, rows in enumerate(dirichlet(table.y, table.n_sites, 0.5, seed))}
     return FCAC(random_state=seed, n_jobs=1, **settings).fit(sites).predict(table.X)
@@ -172,7 +172,7 @@ def _papers(table: PrivateTable, epsilon: float, seed: int) -> Integers:
 def _dp_lloyd(central: bool) -> Callable[[PrivateTable, float, int], Integers]:
     def labels(table: PrivateTable, epsilon: float, seed: int) -> Integers:
         from fcac.paper.rivals import DPLloyd
-        from fcac.tables.partition import dirichlet
+        from fcac.paper.simulated_sites import dirichlet
 
         k = len(np.unique(table.y))
         model = DPLloyd(k, epsilon=epsilon, bounds=table.bounds, delta=DELTA, random_state=seed)

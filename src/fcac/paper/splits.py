@@ -1,6 +1,6 @@
 """The splits behind the paper's tables, quirks included: every site meets its rows class by class.
 
-The splits for everyday use are in :mod:`fcac.tables.partition`; like them, these return one array of row numbers
+The splits for everyday use are in :mod:`fcac.paper.simulated_sites`; like them, these return one array of row numbers
 per site.
 """
 
@@ -9,7 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fcac.tables.partition import MAX_DRAWS, Rows, check_dirichlet, check_labels, cuts, rows_by_label, too_demanding
+from fcac.paper.simulated_sites import (
+    MAX_DRAWS,
+    Rows,
+    check_dirichlet,
+    check_labels,
+    cuts,
+    rows_by_label,
+    too_demanding,
+)
 
 __all__ = ["paper_dirichlet", "paper_iid"]
 

@@ -129,7 +129,7 @@ def _one_federation(
 
     from fcac.federation import Server, Site, readouts
     from fcac.federation.condenser import condenser_for
-    from fcac.tables.partition import dirichlet
+    from fcac.paper.simulated_sites import dirichlet
 
     parts = dirichlet(classes, n_sites, alpha, seed)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

@@ -28,18 +28,8 @@ class Receipt:
 class Account:
     """What all releases of a state have cost. It holds nothing that depends on rows, so it may leave the site.
 
-    Attributes
-    ----------
-    rho : float
-        Cost of the releases in this state, added up.
-    unit : {"row", "person"}
-        Whom the cost is for; "row" as soon as one release had no record ids.
-    spent : float or None
-        With a ledger: epsilon that nobody in the ledger can have exceeded when the latest release was charged.
-    budget : float or None
-        With a ledger: its budget at that time.
-    receipts : tuple of Receipt
-        Of the latest releases.
+    The cost is per "row" as soon as one release had no record ids. With a ledger, `spent` is the epsilon that nobody in
+    it can have exceeded when the latest release was charged, and `budget` its budget then.
     """
 
     rho: float = 0.0

@@ -59,14 +59,10 @@ _NAMING = 0.1
 
 
 class Prices(NamedTuple):
-    """What the two releases of an agreement cost one record (with ids: one person) of a site.
+    """What the two releases of an agreement cost one record (with ids: one person) of a site, in rho.
 
-    Attributes
-    ----------
-    coarse, fine : float
-        Costs in rho; `fine` is 0 if there are no numbers to agree on.
-    slack : float
-        Part of delta for naming levels; 0 without categories.
+    `fine` is 0 if there are no numbers to agree on; `slack` is the part of delta for naming levels, 0 without
+    categories.
     """
 
     coarse: float

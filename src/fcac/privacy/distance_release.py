@@ -47,14 +47,10 @@ _FARTHEST_STRETCHED, _OCTAVES_STRETCHED = 128.0, 14
 
 @dataclass(frozen=True)
 class DistanceBins:
-    """Public bins of distances to the nodes of a codebook.
+    """Public bins of distances to the nodes of a codebook, in equal steps of the logarithm.
 
-    Attributes
-    ----------
-    edges : array of shape (B + 1,)
-        Rising; equal steps of the logarithm. With a bandwidth, of the distance d stretched to d / sqrt(1 - d^2): the
-        correntropy-induced metric ends at 1, and rows of many features all lie close to it.
-    stretched : bool
+    With a bandwidth, of the distance d stretched to d / sqrt(1 - d^2): the correntropy-induced metric ends at 1, and
+    rows of many features all lie close to it.
     """
 
     edges: Floats
@@ -128,14 +124,7 @@ def count_distances(
 ) -> Integers:
     """Return the weight of a site's rows in every bin, before noise.
 
-    Parameters
-    ----------
-    distances : array of shape (n,)
-    bins : DistanceBins
-    record_ids : sequence of str, optional
-        The person of each row.
-    admitted : array of bool, optional
-        Which rows may be used: those of people with budget left.
+    Of people, one for each row, only those with budget left are admitted.
     """
     weights = None if record_ids is None else person_weights([canonical_id(name) for name in record_ids])
     if admitted is not None:
@@ -153,12 +142,7 @@ def release_distances(counts: Integers, rho: float, sampler: Sampler) -> NoisedD
 class Charge(NamedTuple):
     """What a site's release of distances was charged with; the arguments of :meth:`fcac.privacy.account.Account.after`.
 
-    Attributes
-    ----------
-    rho : float
-    unit : {"row", "person"}
-    spent, budget, receipt
-        From the ledger; None without one.
+    What is from the ledger is None without one.
     """
 
     rho: float
@@ -178,19 +162,8 @@ def release_for_sites(
 ) -> tuple[Calibration, dict[SiteName, Charge]]:
     """Let every site release its distances, and return the calibration that follows and what each site was charged.
 
-    Parameters
-    ----------
-    mechanism : NodeRelease
-        Its bounds, delta, ledger and sampler are used, not its epsilon.
-    book : Codebook
-        Released nodes.
-    rows : mapping of site to array of shape (n, d)
-    epsilon : float
-        Cost for one row (with ids: for one person) at each site.
-    record_ids : mapping of site to sequence, optional
-    partition : str, optional
-    receipts : mapping of site to receipts, optional
-        For what has left each site, so that an older copy of a ledger is noticed.
+    The mechanism's bounds, delta, ledger and sampler are used, not its epsilon: each site's rows (with ids: people) pay
+    this one. Receipts are for what has left each site, so that an older copy of a ledger is noticed.
     """
     epsilon = check_epsilon(epsilon)
     ledger = mechanism.ledger
@@ -235,13 +208,7 @@ def _check_budget(mechanism: NodeRelease, rho: float, n_sites: int) -> None:
 
 
 def calibration_from(released: Iterable[NoisedDistances], bins: DistanceBins) -> Calibration:
-    """Return the calibration that follows from what all sites have released.
-
-    Raises
-    ------
-    PrivacyError
-        If the noise hides all of the rows.
-    """
+    """Return the calibration that follows from what all sites have released; a PrivacyError if noise hides all rows."""
     sites = list(released)
     counts = np.sum([site.counts for site in sites], axis=0) / WEIGHT
     variance = sum(site.scale**2 for site in sites) / WEIGHT**2

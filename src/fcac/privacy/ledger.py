@@ -34,20 +34,11 @@ RecordIds = Sequence[Any] | None
 
 
 class Admission(NamedTuple):
-    """A charge that was recorded, and whom it admits.
+    """A charge that was recorded, by its number, and whom it admits.
 
-    Attributes
-    ----------
-    number : int
-        Number of the charge, for :meth:`Ledger.complete`.
-    receipt : Receipt
-    admitted : ndarray of bool or None
-        With record ids: which rows may be used. The rows of people whose budget is used up must be left out.
-    spent : float
-        Epsilon that nobody in the ledger can have exceeded so far. It depends on charges only, never on rows, and may
-        leave the site.
-    repeated : bool
-        Whether exactly these rows were released before.
+    With record ids, `admitted` says which rows may be used: the rows of people whose budget is used up must be left
+    out. `spent`, the epsilon that nobody in the ledger can have exceeded so far, depends on charges only, never on
+    rows, and may leave the site. `repeated` says whether exactly these rows were released before.
     """
 
     number: int

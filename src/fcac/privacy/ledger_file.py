@@ -36,12 +36,7 @@ CREATE INDEX IF NOT EXISTS ids_by_id ON ids (id);
 class LastCharge(NamedTuple):
     """What is written beside a ledger after every charge; an older copy of the ledger does not have it.
 
-    Attributes
-    ----------
-    seal : str
-        Of the charge.
-    rho, slack : float
-        Of all charges up to it, added up.
+    `rho` and `slack` are of all charges up to it, added up.
     """
 
     seal: str
@@ -106,8 +101,8 @@ class LedgerFile(PlainObject):
         facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
         if facts.get("format") != _FORMAT:
             raise LedgerError(
-                f"{self.path} has format {facts.get('format')}, this version reads {_FORMAT} alone. A ledger of fcac "
-                "0.1.0 counted otherwise: put it aside, and give a new one the budget that is left"
+                f"{self.path} has format {facts.get('format')}, this version reads {_FORMAT} alone: upgrade "
+                "fcac, or put the ledger aside and give a new one the budget that is left"
             )
         for name, mine in (("budget", self.budget), ("delta", self.delta)):
             if float(facts[name]) != mine:

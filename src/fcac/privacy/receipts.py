@@ -20,17 +20,9 @@ _LOG = "audit.jsonl"
 class Left:
     """What has left under the name of one site.
 
-    Attributes
-    ----------
-    receipts : dict of seal to Receipt
-    rho : float
-        What the site's releases have cost in all, as far as a state knows.
-    rounds : dict of round to list of float
-        Epsilon of every time that a round was answered, by a log.
-    spent : float
-        The highest epsilon that was said to have been spent.
-    budget : float or None
-        The ledger's budget when the newest of this left.
+    `rho` is what its releases have cost in all, as far as a state knows; `rounds` has the epsilon of every time that a
+    round was answered, by a log; `spent` is the highest epsilon that was said, and `budget` the ledger's when the
+    newest of this left.
     """
 
     receipts: dict[str, Receipt] = field(default_factory=dict)
@@ -46,15 +38,10 @@ def receipts_in(source: Path) -> dict[str, list[Receipt]]:
 
 
 def what_left(source: Path, site: str | None = None) -> dict[str, Left]:
-    """Return what has left, by site.
+    """Return what has left, by site, from a model, a stored release, an answer, a site's state, or a directory of them.
 
-    Parameters
-    ----------
-    source : Path
-        A model file, a stored release, answer or site state, or a directory of them with its log. Files that are none
-        of these are an error; in a directory they are passed over.
-    site : str, optional
-        Only this site; and the one whose log is in the directory, which does not say whose it is.
+    Files that are none of these are an error, in a directory they are passed over. Where only one site is wanted, it is
+    also the one whose log is in the directory, which does not say whose it is.
     """
     found: dict[str, Left] = defaultdict(Left)
     accounts: dict[str, list[Account]] = defaultdict(list)

@@ -11,24 +11,11 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
-
-#: What is said to those who name parts of their data, as fcac 0.1.0 allowed.
-PARTS_ARE_GONE = (
-    "parts of the data, whose costs did not add up, are gone: under the name of another part the same rows were free. "
-    "Name the person of each row instead (record_ids, --record-id): a person pays for the rounds they are in"
-)
-
-
-def refuse_removed(named: Mapping[str, Any]) -> None:
-    """Raise TypeError for arguments that are not taken, and say what takes the place of parts."""
-    for name in named:
-        raise TypeError(f"{name}: {PARTS_ARE_GONE}" if name == "partition" else f"unexpected argument {name!r}")
-
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,5})?")
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
@@ -50,6 +37,14 @@ def check_record_ids(record_ids: Sequence[Any]) -> list[str]:
     if isinstance(record_ids, str | bytes) or not hasattr(record_ids, "__len__"):
         raise ValueError("record_ids must be a sequence with one id per row")
     return [_id_text(value) for value in record_ids]
+
+
+def names_somebody(value: Any) -> bool:
+    """Return whether a value can be an id."""
+    try:
+        return bool(_id_text(value))
+    except ValueError:
+        return False
 
 
 def canonical_id(text: str) -> str:

@@ -30,9 +30,8 @@ class ReleasedState:
         Variance per feature due to the noise in each node, in the units of ``unit_nodes``.
     bounds : ndarray of shape (d, 2)
     n_releases : int
-    count_noise : ndarray of shape (K,) or None
-        Variance of ``counts`` due to their noise. None for a site that first released with 0.1.0, which did not keep
-        it; such a site goes on without it.
+    count_noise : ndarray of shape (K,)
+        Variance of ``counts`` due to their noise.
     account : Account
         What the releases have cost.
     """
@@ -42,7 +41,7 @@ class ReleasedState:
     node_noise: Floats
     bounds: Floats
     n_releases: int
-    count_noise: Floats | None = None
+    count_noise: Floats
     account: Account = field(default_factory=Account)
 
     @property
@@ -51,17 +50,16 @@ class ReleasedState:
         return from_unit(self.unit_nodes, self.bounds)
 
     @property
-    def deviation(self) -> Floats | None:
-        """Standard deviation of every value of ``nodes``, from public scales; None where ``count_noise`` is."""
-        if self.count_noise is None:
-            return None
+    def deviation(self) -> Floats:
+        """Standard deviation of every value of ``nodes``, from public scales."""
         deviation: Floats = np.sqrt(self.node_noise)[:, None] * np.diff(self.bounds, axis=1)[:, 0]
         return deviation
 
     @property
-    def count_deviation(self) -> Floats | None:
-        """Standard deviation of ``counts``, or None."""
-        return None if self.count_noise is None else np.sqrt(self.count_noise)
+    def count_deviation(self) -> Floats:
+        """Standard deviation of ``counts``."""
+        deviation: Floats = np.sqrt(self.count_noise)
+        return deviation
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return a JSON-serialisable description and arrays, for :func:`fcac.persistence.pack`."""
@@ -71,9 +69,8 @@ class ReleasedState:
             "released_counts": self.counts,
             "node_noise": self.node_noise,
             "bounds": np.asarray(self.bounds),
+            "count_noise": self.count_noise,
         }
-        if self.count_noise is not None:
-            arrays["count_noise"] = self.count_noise
         return meta, arrays
 
     @classmethod
@@ -85,32 +82,22 @@ class ReleasedState:
                 "pass the state that release() returned"
             )
         try:
-            unit_nodes, counts, noise, bounds = (
+            unit_nodes, counts, noise, bounds, count_noise = (
                 np.array(arrays[name], dtype=np.float64)
-                for name in ("unit_nodes", "released_counts", "node_noise", "bounds")
+                for name in ("unit_nodes", "released_counts", "node_noise", "bounds", "count_noise")
             )
-            count_noise = None if "count_noise" not in arrays else np.array(arrays["count_noise"], dtype=np.float64)
-            n_releases = int(meta["n_releases"])
+            n_releases, account = int(meta["n_releases"]), Account.from_json(meta["account"])
         except (KeyError, TypeError, ValueError) as error:
             raise PrivacyError(f"state: damaged, {error} is missing or not numeric") from None
         bounds = check_bounds(bounds)
         n_nodes = len(unit_nodes)
-        right_shapes = unit_nodes.shape == (n_nodes, len(bounds)) and counts.shape == noise.shape == (n_nodes,)
-        numbers = [unit_nodes, counts, noise]
-        if count_noise is not None:
-            right_shapes = right_shapes and count_noise.shape == (n_nodes,)
-            numbers.append(count_noise)
+        right_shapes = unit_nodes.shape == (n_nodes, len(bounds))
+        right_shapes &= counts.shape == noise.shape == count_noise.shape == (n_nodes,)
+        numbers = (unit_nodes, counts, noise, count_noise)
         if not right_shapes or n_nodes == 0 or n_releases < 1 or not all(np.isfinite(a).all() for a in numbers):
             raise PrivacyError("state: damaged, its arrays do not match each other")
-        if unit_nodes.min() < 0 or unit_nodes.max() > 1 or counts.min() < 1 or noise.min() < 0:
+        if unit_nodes.min() < 0 or unit_nodes.max() > 1 or counts.min() < 1 or min(noise.min(), count_noise.min()) < 0:
             raise PrivacyError("state: damaged, it contains values that no release can produce")
-        if count_noise is not None and count_noise.min() < 0:
-            raise PrivacyError("state: damaged, it contains values that no release can produce")
-        if meta.get("account") is None:
-            raise PrivacyError(
-                "state: it does not say what it has cost; it was released by fcac 0.1.0. Start a new one"
-            )
-        account = Account.from_json(meta["account"])
         return cls(unit_nodes, counts, noise, bounds, n_releases, count_noise, account)
 
     def __eq__(self, other: object) -> bool:
@@ -130,26 +117,17 @@ def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: flo
     """Merge a new release into the earlier ones: a node near an old one is averaged with it, any other is added.
 
     "Near" allows for the known noise in both nodes. This uses released values only (post-processing), so it costs
-    nothing and cannot weaken the guarantee.
-
-    Parameters
-    ----------
-    state : ReleasedState or None
-    fresh : ReleasedState
-        Result of one release.
-    vigilance : float
-        Distance, in units of [0, 1] features, up to which two nodes count as the same.
+    nothing and cannot weaken the guarantee. Two nodes count as the same up to a distance of `vigilance`, in units of
+    [0, 1] features.
     """
     if state is None:
         return fresh
     # the account of the fresh release already includes the earlier ones
     nodes, counts, noise = list(state.unit_nodes), list(state.counts), list(state.node_noise)
-    known = state.count_noise is not None and fresh.count_noise is not None
-    count_noise = list(state.count_noise) if state.count_noise is not None and known else [0.0] * len(counts)
-    fresh_count_noise = fresh.count_noise if fresh.count_noise is not None and known else np.zeros(len(fresh.counts))
+    count_noise = list(state.count_noise)
     n_features = fresh.unit_nodes.shape[1]
     for node, count, variance, count_variance in zip(
-        fresh.unit_nodes, fresh.counts, fresh.node_noise, fresh_count_noise, strict=True
+        fresh.unit_nodes, fresh.counts, fresh.node_noise, fresh.count_noise, strict=True
     ):
         squared = ((np.array(nodes) - node) ** 2).sum(axis=1) - n_features * (np.array(noise) + variance)
         twin = int(np.argmin(squared))
@@ -171,6 +149,6 @@ def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: flo
         np.array(noise),
         fresh.bounds,
         state.n_releases + fresh.n_releases,
-        np.array(count_noise) if known else None,
+        np.array(count_noise),
         fresh.account,
     )

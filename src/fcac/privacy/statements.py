@@ -14,9 +14,6 @@ from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon, up
 def title(statement: dict[str, Any] | None) -> str:
     """Return in a few words what was done to rows or nodes before they left the site.
 
-    Examples
-    --------
-    >>> from fcac.privacy.statements import title
     >>> title({"mechanism": "none"}), title({"mechanism": "NodeRelease"})
     ('none: nodes are sent as they are', 'differentially private release')
     """
@@ -30,9 +27,6 @@ def title(statement: dict[str, Any] | None) -> str:
 def cost(statement: dict[str, Any] | None) -> str:
     """Return the cost of one use, or "–" if there is no epsilon.
 
-    Examples
-    --------
-    >>> from fcac.privacy.statements import cost
     >>> cost({"mechanism": "NodeRelease", "epsilon": 2.0, "delta": 1e-6})
     'ε = 2 at δ = 10⁻⁶ per row and round'
     """
@@ -48,9 +42,6 @@ def cost(statement: dict[str, Any] | None) -> str:
 def in_a_line(statement: dict[str, Any] | None) -> str:
     """Return in one line what was done and what it has cost so far.
 
-    Examples
-    --------
-    >>> from fcac.privacy.statements import in_a_line
     >>> in_a_line({"mechanism": "LocalNoise", "epsilon": 8.0, "rounds": 1})
     'local noise on every record, eps = 8 per record'
     """
@@ -73,16 +64,8 @@ def in_a_line(statement: dict[str, Any] | None) -> str:
 def at_several_sites(statements: Sequence[dict[str, Any]], overlap: int | None = None) -> list[str]:
     """Return what somebody has spent whose rows are at several sites: costs of different sites add up.
 
-    Parameters
-    ----------
-    statements : sequence of dict
-        The newest statement of every site.
-    overlap : int, optional
-        At how many sites one person may be, as the study assumes; None: two sites and all sites are shown.
+    `overlap` says at how many sites one person may be, as the study assumes; None: two sites and all sites are shown.
 
-    Examples
-    --------
-    >>> from fcac.privacy.statements import at_several_sites
     >>> said = {"mechanism": "NodeRelease", "epsilon": 4.0, "delta": 1e-6, "spent": 4.0, "unit": "person"}
     >>> at_several_sites([said] * 5)
     ['Somebody at 2 of these sites: eps at most 5.94.', 'Somebody at all 5 of these sites: eps at most 10.17.']

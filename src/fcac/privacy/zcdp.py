@@ -76,18 +76,7 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
 
 
 def epsilon_from_rho(rho: float, delta: float) -> float:
-    """Return the smallest epsilon at this delta for Gaussian noise that costs rho altogether.
-
-    Parameters
-    ----------
-    rho : float
-        Total cost, non-negative.
-    delta : float
-
-    Returns
-    -------
-    float
-    """
+    """Return the smallest epsilon at this delta for Gaussian noise that costs rho altogether."""
     rho, delta = _check_rho(rho), check_delta(delta)
     if rho == 0:
         return 0.0
@@ -109,15 +98,6 @@ def rho_from_epsilon(epsilon: float, delta: float) -> float:
     """Return the largest rho of Gaussian noise whose epsilon at this delta does not exceed the given one.
 
     Rounded down: :func:`epsilon_from_rho` of the result is never above ``epsilon``.
-
-    Parameters
-    ----------
-    epsilon : float
-    delta : float
-
-    Returns
-    -------
-    float
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     low, high = 0.0, epsilon + 1.0  # delta is far above 1e-5 where rho exceeds epsilon by 1
@@ -148,12 +128,7 @@ def gaussian_rho(squared_sensitivity: int, scale: float) -> float:
 def gaussian_scale(squared_sensitivity: int, rho: float) -> float:
     """Return the smallest standard deviation (up to rounding) whose cost does not exceed rho.
 
-    Parameters
-    ----------
-    squared_sensitivity : int
-        Squared L2 sensitivity: the square of the most by which one record can change the value, in integer units.
-    rho : float
-        Cost that may be spent on the value.
+    The squared sensitivity is that of the most by which one record can change the value, in integer units.
     """
     if squared_sensitivity <= 0 or not rho > 0:
         raise ValueError("a noised value needs a positive sensitivity and a positive part of the budget")

@@ -123,7 +123,7 @@ def make_dendrogram(server: Server) -> Dendrogram | None:
             return None
         cuts.append(cut)
     if len(cuts) < max(n_found, 2) or not _same_partition(cuts[n_found - 1], labels):
-        return None  # clusters of an earlier version of the read-out: another tree
+        return None  # clusters of another tree
     return _grown(cuts, labels, counts, n_found)
 
 

@@ -5,10 +5,10 @@ yields blocks of float64 rows with the name of their site, which is what ``FCAC.
 """
 
 from fcac.exceptions import DataError, RequestError, SchemaError
-from fcac.tables.files import FORMATS, find_files, site_from_text
+from fcac.tables.find_tables import FORMATS, find_files, site_from_text
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import Schema
-from fcac.tables.tables import Batch, Tables, open_tables
+from fcac.tables.tables_by_site import Batch, Tables, open_tables
 
 __all__ = [
     "FORMATS",

@@ -16,8 +16,8 @@ from fcac.exceptions import DataError, ReadWarning
 from fcac.tables import gap_words
 from fcac.tables.dialect import Head, NumberForms, find_number_forms, grouping_pattern, number_pattern, read_head
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
 from fcac.tables.schema import is_numeric
+from fcac.tables.table_file import TableFile
 
 _CSV_BLOCK = 1 << 20
 # So many rows show how a column writes its numbers.
@@ -104,6 +104,10 @@ class CsvFile(TableFile):
                 stacklevel=4,
             )
 
+    def check_columns(self, numbers: Sequence[str], texts: Sequence[str]) -> None:
+        # what kind a column seems to have follows from its first cells; where cells are forgiven, the schema says it
+        super().check_columns(() if self._options.forgiving else numbers, texts)
+
     def check_names(self) -> None:
         path, names = self.path, self.schema.names
         super().check_names()
@@ -143,7 +147,7 @@ class CsvFile(TableFile):
 
         def remember(row: Any) -> str:
             self._bad_row = row
-            return "error"
+            return "skip" if self._options.forgiving else "error"
 
         encoding = self._head.encoding
         return csv.open_csv(
@@ -192,6 +196,8 @@ class CsvFile(TableFile):
             # a column that starts with whole numbers may have decimals further down
             kinds[name] = pa.float64() if is_numeric(kind) and not pa.types.is_boolean(kind) else kind
         formed = {name: sign for name, sign in self._forms.decimals.items() if name in numbers}
+        if self._options.forgiving:
+            formed = dict.fromkeys(numbers, self._options.decimal or ".") | formed
         kinds.update(dict.fromkeys(formed, pa.string()))
         with self._source() as (source, share):
             try:
@@ -208,7 +214,9 @@ class CsvFile(TableFile):
         """Turn numbers written with a decimal comma or with thousands into numbers, and gap words into gaps."""
         places = {name: place for place, name in enumerate(batch.schema.names)}
         for name, decimal in formed.items():
-            batch = batch.set_column(places[name], name, as_numbers(batch.column(places[name]), decimal, self._gaps))
+            batch = batch.set_column(
+                places[name], name, as_numbers(batch.column(places[name]), decimal, self._gaps, self._options.forgiving)
+            )
         blank = gap_words.for_texts(self._options.gaps)
         for name in texts:
             batch = batch.set_column(places[name], name, without_gap_words(batch.column(places[name]), blank))
@@ -296,14 +304,19 @@ def end_of_names(path: Path, options: ReadOptions | None = None) -> int:
     return _read_head(path, options or ReadOptions()).end
 
 
-def as_numbers(column: Any, decimal: str, gaps: frozenset[str]) -> Any:
-    """Convert text to numbers with this decimal sign and perhaps grouped thousands; other cells are an ArrowInvalid."""
+def as_numbers(column: Any, decimal: str, gaps: frozenset[str], forgiving: bool = False) -> Any:
+    """Convert text to numbers with this decimal sign and perhaps grouped thousands.
+
+    Other cells are gaps or, unless that is forgiven, an ArrowInvalid.
+    """
     import pyarrow.compute as pc
 
     column = without_gap_words(pc.utf8_trim_whitespace(column), gaps)
     fits = pc.match_substring_regex(column, pattern=f"^{number_pattern(decimal)}$")
     if not pc.all(fits, skip_nulls=True, min_count=0).as_py():
-        raise pa.ArrowInvalid("conversion error")
+        if not forgiving:
+            raise pa.ArrowInvalid("conversion error")
+        column = pc.if_else(fits, column, pa.scalar(None, column.type))
     column = pc.replace_substring_regex(column, pattern=grouping_pattern(decimal), replacement="")
     return pc.cast(pc.replace_substring(column, pattern=decimal, replacement="."), pa.float64())
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.files import find_files, open_table
+from fcac.tables.find_tables import find_files, open_table
 from fcac.tables.guess import Guess, guess_columns, is_plain
 from fcac.tables.kind import is_numeric
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
 from fcac.tables.schema import FORMAT, Column, Schema, as_batch, column_line
+from fcac.tables.table_file import TableFile
 from fcac.tables.toml_text import toml_key
 from fcac.tables.values_seen import Seen
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from fcac._text import counted, listed
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.files import find_files, open_table
+from fcac.tables.find_tables import find_files, open_table
 from fcac.tables.kinds.number import unscaled
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.rows import read_rows
 from fcac.tables.schema import Schema
+from fcac.tables.table_file import read_rows
 
 
 @dataclass

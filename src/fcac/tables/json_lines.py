@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from fcac.exceptions import DataError
 from fcac.tables import gap_words
-from fcac.tables.python_rows import PythonRows, kind_of
+from fcac.tables.python_cells import PythonRows, kind_of
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import rows_per_batch
+from fcac.tables.table_file import rows_per_batch
 
 _FIRST_ROWS = 1000
 

@@ -29,12 +29,11 @@ from fcac._typing import Floats
 from fcac.exceptions import DataError, ReadWarning, RequestError
 from fcac.tables import gap_words
 from fcac.tables.delimited import end_of_names, has_lines
-from fcac.tables.files import FORMATS, format_of, is_table, open_table
+from fcac.tables.find_tables import FORMATS, format_of, is_table, open_table
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
-from fcac.tables.rows import read_rows
 from fcac.tables.schema import Converted, Schema, describe_problems
 from fcac.tables.sources import as_source, is_database_file, open_database
+from fcac.tables.table_file import TableFile, read_rows
 
 #: What is remembered about a file: plain values that can be stored as JSON.
 Mark = dict[str, Any]
@@ -205,7 +204,7 @@ class NewRowFinder:
         path = file.path
         self._require(path, file.schema.names)
         for table, converted, _ in read_rows(file, self.schema, [] if self.tag is None else [self.tag]):
-            if converted.missing or converted.unknown:
+            if (converted.missing or converted.unknown) and not self.options.forgiving:
                 raise DataError(f"{path}: {describe_problems(converted.missing, converted.unknown)}")
             if self.tag is None:
                 yield table, converted, None
@@ -216,7 +215,14 @@ class NewRowFinder:
             # A category may be called NA, but a person may not: the ledger would take all rows without an id for one
             # person's, and could not tell what the rows of each of them cost.
             nobody = gap_words.GAP_WORDS if isinstance(path, Path) and format_of(path) == "csv" else {""}
-            if any(tag is None or tag in nobody for tag in tags):
+            unnamed = np.array([tag is None or tag in nobody for tag in tags], dtype=bool)
+            if unnamed.any() and self.options.forgiving:
+                block = np.ascontiguousarray(converted.block[~unnamed])
+                converted = converted._replace(block=block)
+                if converted.kept is None:
+                    table = table.filter(~unnamed)
+                tags = [tag for tag, gone in zip(tags, unnamed, strict=True) if not gone]
+            elif unnamed.any():
                 raise DataError(f"{path}: a row has no value in column {self.tag}, which was named for the ledger")
             yield table, converted, tags
 

@@ -45,6 +45,9 @@ class ReadOptions:
     new_by : str, optional
         For databases that are read round by round: a column whose values only grow, such as a serial number. Rows with
         a higher value than those of the last round are new.
+    forgiving : bool
+        Whether a cell that is not what its column holds is a gap, and a row with too many or too few cells is passed
+        over, instead of an error. For private releases, where an error would be an answer about a single row.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class ReadOptions:
     sheet: str | None = None
     query: str | None = None
     new_by: str | None = None
+    forgiving: bool = False
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables import gap_words
-from fcac.tables.python_rows import PythonRows, as_text, kind_of
+from fcac.tables.python_cells import PythonRows, as_text, kind_of
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import rows_per_batch
+from fcac.tables.table_file import rows_per_batch
 
 
 class Workbook(PythonRows):

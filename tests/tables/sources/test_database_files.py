@@ -9,7 +9,7 @@ import pytest
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables import ReadOptions, Schema, open_tables
-from fcac.tables.files import open_table
+from fcac.tables.find_tables import open_table
 from fcac.tables.new_rows import NewRowFinder
 from fcac.tables.sources import is_database_file
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fcac._text import counted, duration
+from fcac._text import counted, duration, listed
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
-from fcac.cli.screen import Progress, check_out, say
+from fcac.cli.screen import Progress, check_out, note, say
 
 
 def predict(
@@ -69,4 +69,7 @@ def predict(
     )
     if tables.n_dropped:
         say(f"{counted(tables.n_dropped, 'row')} with missing values have an empty label.")
+    if tables.other:
+        counts = listed([f"{name} ({count:,})" for name, count in tables.other.items()])
+        note(f"note: values for which the model has no level count as other: {counts}")
     say(f"Labels: {out}")

@@ -19,7 +19,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fcac.tables.partition import by_column, site_names
+from fcac.paper.simulated_sites import by_column, site_names
 
 Points = NDArray[np.floating[Any]]
 Rows = NDArray[np.intp]

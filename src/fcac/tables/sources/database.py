@@ -16,7 +16,7 @@ from fcac.exceptions import DataError, RequestError
 from fcac.tables import gap_words
 from fcac.tables.delimited import without_gap_words
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
+from fcac.tables.table_file import TableFile
 
 #: A value of the column that tells new rows: a whole number, or anything else as text.
 KeyValue = int | str

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.readers import rows_per_batch
 from fcac.tables.schema import is_numeric
 from fcac.tables.sources.database import DatabaseTable, quoted, shown
+from fcac.tables.table_file import rows_per_batch
 
 # Sorting and grouping beyond this use a temporary file; extensions would be downloaded, so they are not.
 _CONFIG = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables import gap_words
-from fcac.tables.python_rows import kind_of
+from fcac.tables.python_cells import kind_of
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.sources.database import DatabaseTable, literal, quoted, shown
 

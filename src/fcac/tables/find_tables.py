@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from fcac._sites import SiteName, order_key
 from fcac.exceptions import DataError, RequestError
+from fcac.tables.binary_files import ArrowFile, NpzFile, ParquetFile
 from fcac.tables.delimited import CsvFile
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import ArrowFile, NpzFile, ParquetFile, TableFile
 from fcac.tables.sources import as_source, is_database_file, open_database
+from fcac.tables.table_file import TableFile
 
 #: File name extensions and the formats they stand for.
 FORMATS = {
@@ -60,7 +61,7 @@ def site_from_text(text: str) -> SiteName:
 
     Examples
     --------
-    >>> from fcac.tables.files import site_from_text
+    >>> from fcac.tables.find_tables import site_from_text
     >>> site_from_text("10"), site_from_text("007"), site_from_text("north")
     (10, '007', 'north')
     """

@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from fcac import FCAC
-from fcac.tables import DataError, RequestError, Schema, delimited, open_tables, readers, site_from_text
+from fcac.tables import (
+    DataError,
+    RequestError,
+    Schema,
+    delimited,
+    open_tables,
+    site_from_text,
+    table_file,
+)
 from fcac.tables.draft import draft_schema
 from fcac.tables.schema import Column
 from testing.data import write_table
@@ -41,7 +49,7 @@ def joined(tables):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(readers, "_BATCH_BYTES", 8 * 3 * 64)
+    monkeypatch.setattr(table_file, "_BATCH_BYTES", 8 * 3 * 64)
     monkeypatch.setattr(delimited, "_CSV_BLOCK", 2048)
 
 

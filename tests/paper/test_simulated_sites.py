@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcac.tables import partition
-from fcac.tables.partition import (
+from fcac.paper import simulated_sites as partition
+from fcac.paper.simulated_sites import (
     as_groups,
     by_column,
     classes_per_site,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from fcac.exceptions import DataError
 from fcac.tables import gap_words
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
+from fcac.tables.table_file import TableFile
 
 
 class PythonRows(TableFile):
@@ -63,7 +63,7 @@ def kind_of(cells: Iterable[Any], gaps: frozenset[str]) -> Any:
     Examples
     --------
     >>> from fcac.tables.gap_words import GAP_WORDS
-    >>> from fcac.tables.python_rows import kind_of
+    >>> from fcac.tables.python_cells import kind_of
     >>> kind_of([1, "n/a", 2.5], GAP_WORDS), kind_of(["x", 1], GAP_WORDS), kind_of([None], GAP_WORDS)
     (DataType(double), DataType(string), DataType(null))
     """

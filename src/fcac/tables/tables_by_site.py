@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from fcac._sites import SiteName, plain_site
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError
-from fcac.tables.files import SourceFile, find_files, open_table, site_from_text, stem
+from fcac.tables.find_tables import SourceFile, find_files, open_table, site_from_text, stem
 from fcac.tables.read_options import ReadOptions
-from fcac.tables.readers import TableFile
-from fcac.tables.rows import read_rows, wanted_columns
 from fcac.tables.schema import Column, Schema, describe_problems, is_numeric, kind_in_words
+from fcac.tables.table_file import TableFile, read_rows, wanted_columns
 
 #: Called with the number of rows read so far and the fraction of the data read (0 to 1).
 Progress = Callable[[int, float], None]
@@ -138,6 +137,8 @@ class Tables:
         Number of rows, if it is known without reading the files.
     n_read, n_dropped : int
         Rows read, and rows left out for missing values, in the last pass.
+    other : Counter
+        For each category: how many values of the last pass are no level of the schema and count as "other".
     dropped_for : Counter
         For each column whose gaps make the schema drop a row: how many rows had such a gap, in the last pass.
     record_ids : dict of site to list
@@ -164,6 +165,7 @@ class Tables:
         self.n_read = 0
         self.n_dropped = 0
         self.dropped_for: Counter[str] = Counter()
+        self.other: Counter[str] = Counter()
         self._dropping = {field.name for field in schema.used if field.missing == "drop"}
         self.record_ids: dict[SiteName, list[Any]] = {}
 
@@ -206,7 +208,7 @@ class Tables:
     def batches(self, progress: Progress | None = None) -> Iterator[Batch]:
         """Yield the rows batch by batch, with the additional columns requested."""
         self.n_read, self.n_dropped, self.record_ids = 0, 0, {}
-        self.dropped_for = Counter()
+        self.dropped_for, self.other = Counter(), Counter()
         troubles = _Troubles()
         for number, (file, site) in enumerate(zip(self.files, self._sites, strict=True)):
             beside = [name for name in (self._site_column, self._record_id_column, *self._keep) if name is not None]
@@ -214,6 +216,7 @@ class Tables:
                 troubles.note(file.path, table, converted.missing, converted.unknown, self._site_column)
                 self.n_read += table.num_rows
                 self.n_dropped += table.num_rows - len(converted.block)
+                self.other.update(converted.other)
                 self.dropped_for.update({name: n for name, n in converted.gaps.items() if name in self._dropping})
                 if progress is not None:
                     progress(self.n_read, self._share(number, share))

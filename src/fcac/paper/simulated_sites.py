@@ -49,7 +49,7 @@ def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.tables.partition import iid
+    >>> from fcac.paper.simulated_sites import iid
     >>> y = np.array(["cat"] * 6 + ["dog"] * 3)
     >>> [np.unique(y[rows], return_counts=True)[1].tolist() for rows in iid(y, 3, seed=0)]
     [[2, 1], [2, 1], [2, 1]]
@@ -87,7 +87,7 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.tables.partition import dirichlet
+    >>> from fcac.paper.simulated_sites import dirichlet
     >>> parts = dirichlet(np.repeat([0, 1, 2], 100), 4, alpha=0.5, seed=0, min_rows=20)
     >>> sum(map(len, parts)), min(map(len, parts)) >= 20
     (300, True)
@@ -134,7 +134,7 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
     Examples
     --------
     >>> import numpy as np
-    >>> from fcac.tables.partition import classes_per_site
+    >>> from fcac.paper.simulated_sites import classes_per_site
     >>> y = np.repeat(np.arange(10), 50)
     >>> [len(np.unique(y[rows])) for rows in classes_per_site(y, 5, n_classes=2, seed=0)]
     [2, 2, 2, 2, 2]
@@ -183,7 +183,7 @@ def by_column(values: ArrayLike) -> list[Rows]:
 
     Examples
     --------
-    >>> from fcac.tables.partition import by_column, site_names
+    >>> from fcac.paper.simulated_sites import by_column, site_names
     >>> column = [10, 9, 10, 9, 9]
     >>> site_names(column), [rows.tolist() for rows in by_column(column)]
     ([9, 10], [[1, 3, 4], [0, 2]])
@@ -199,7 +199,7 @@ def site_names(values: ArrayLike | Iterable[Hashable]) -> list[Any]:
 
     Examples
     --------
-    >>> from fcac.tables.partition import site_names
+    >>> from fcac.paper.simulated_sites import site_names
     >>> site_names([10, 9, 10, 100]), site_names(["north", "east"])
     ([9, 10, 100], ['east', 'north'])
     """
@@ -225,7 +225,7 @@ def as_groups(parts: Sequence[Rows], names: Sequence[Hashable] | None = None) ->
 
     Examples
     --------
-    >>> from fcac.tables.partition import as_groups, by_column
+    >>> from fcac.paper.simulated_sites import as_groups, by_column
     >>> rows, groups = as_groups(by_column(["b", "a", "b"]), names=["a", "b"])
     >>> rows.tolist(), groups.tolist()
     ([1, 0, 2], ['a', 'b', 'b'])
