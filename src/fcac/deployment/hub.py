@@ -102,7 +102,9 @@ class Hub:
         """Return the server as stored on disk, or that of a study without rounds."""
         from fcac.federation.rounds import first_server
 
-        return self.store.server() or first_server(self.settings.server, self.settings.seed, self.settings.schema)
+        return self.store.server() or first_server(
+            self.settings.server, self.settings.seed, self.settings.schema, scale=self.settings.scale
+        )
 
     def snapshot(self) -> HubSnapshot:
         """Return the server as stored on disk; its log is read on demand."""
