@@ -25,7 +25,6 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac import FCAC
 from fcac.aggregation import Assignment, Collector, Member, Roster, SigningKey
-from fcac.aggregation.masks import BITS
 from fcac.aggregation.pooled import PooledGrowth, read_task, site_vector, terms, to_task
 from fcac.aggregation.roster import fewest_sites, usual_tolerance
 from fcac.federation import Contribution
@@ -133,7 +132,7 @@ def cost(n_sites: int, say: Say, n_cells: int = 24, n_features: int = 64) -> Non
         say({
             "sites": n_sites, "what": name, "seconds": round(sum(part for part, _ in mine), 1), "bytes": round(size),
             "payload": 0 if name == "set up" else payload, "plain": plain, "times plain": round(size / plain, 2),
-            "payload, times plain": 0 if name == "set up" else round(payload / plain, 2), "modulo": f"2**{BITS}",
+            "payload, times plain": 0 if name == "set up" else round(payload / plain, 2),
         })  # fmt: skip
 
 

@@ -45,6 +45,8 @@ from testing.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: What a newcomer runs in the environment that `make demo` makes.
+FIRST_PAGES = ("README.md", "docs/start.md", "docs/understand.md", "docs/trust.md")
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # Their names are for the programs behind the commands, not for users.
 NOT_IN_REFERENCE = ("fcac.cli", "fcac.flower", "fcac.deployment")
@@ -261,6 +263,14 @@ def test_python_blocks_are_python() -> None:
         for block in blocks_of(page):
             if block.language == "python":
                 ast.parse(block.code, f"{name_of(page)}:{block.line}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIRST_PAGES)
+def test_what_a_newcomer_runs_needs_no_pandas(name: str, tmp_path: Path) -> None:
+    code = "\n".join(block.code for block in blocks_of(ROOT / name) if block.language == "python")
+    program = f"from fcac._without import leave_out\nleave_out('pandas')\n{code}"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300, cwd=tmp_path)
 
 
 def test_results_on_the_page_come_from_the_run() -> None:

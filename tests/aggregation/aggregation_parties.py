@@ -14,13 +14,13 @@ TERMS = b"terms of the study"
 class Parties:
     """A hub and n members that add up given vectors; answers can be lost on the way."""
 
-    def __init__(self, n_sites, tolerance, n_steps=2, size=7, seed=0, bits=64, least=None, round=1, attempt=1):
+    def __init__(self, n_sites, tolerance, n_steps=2, size=7, seed=0, least=None, round=1, attempt=1):
         rng = np.random.default_rng(seed)
         self.keys = {f"site-{i:03d}": SigningKey.new() for i in range(n_sites)}
         public = {name: key.public for name, key in self.keys.items()}
         self.roster = Roster("trial", public, tolerance, least or fewest_sites(tolerance))
-        self.members = {n: Member(n, key, self.roster, TERMS, bits) for n, key in self.keys.items()}
-        self.hub = Collector(self.roster, round, attempt, n_steps, TERMS, bits)
+        self.members = {n: Member(n, key, self.roster, TERMS) for n, key in self.keys.items()}
+        self.hub = Collector(self.roster, round, attempt, n_steps, TERMS)
         self.vectors = {n: rng.integers(-(10**9), 10**9, size=(n_steps, size)) for n in self.keys}
         self.gone, self.drawn, self.assigned = set(), [], []
 

@@ -179,3 +179,28 @@ def test_noise_is_sized_for_those_that_are_certain():
     parties.setup()
     parties.stage(lambda name: name == "site-006")
     assert {assigned.certain_shares for assigned in parties.assigned} == {3}
+
+
+def test_every_step_has_keys_of_its_own():
+    """A key used in two steps could be revealed in one and expose the site in the other."""
+    parties = Parties(4, 1, n_steps=6)
+    parties.setup()
+    seeds, public = set(), set()
+    for member in parties.members.values():
+        session = member._session
+        seeds |= {*session.own_seeds, *session.mask_seeds, session.sealing_seed}
+        public |= {key for place in session.joined for key in session.advert(place).masking}
+    assert len(seeds) == 4 * (6 + 6 + 1)
+    assert len(public) == 4 * 6
+    marks = [mark for own in parties.hub._marks.values() for mark in own]
+    assert len(set(marks)) == 4 * 6
+
+
+def test_secrets_of_a_step_are_gone_once_it_is_over():
+    parties = Parties(4, 1)
+    parties.setup()
+    before = parties.members[NAME]._session.own_seeds[0]
+    for _ in range(3):
+        parties.stage()
+    assert before.hex() not in str(parties.members[NAME].to_bytes())
+    assert parties.members[NAME]._session.mask_seeds[0] == bytes(16)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fcac import FCAC
-from fcac.report.dendrogram import make_dendrogram, tree_data
+from fcac.report.dendrogram import Branch, Dendrogram, make_dendrogram, tree_data
 from fcac.report.report_data import gather
 
 
@@ -39,6 +39,22 @@ def test_the_found_cut_is_the_models(model):
     found = {b.cluster: b.rows for b in tree.branches if b.cluster is not None}
     labels, counts = np.unique(model.labels_, return_counts=True)
     assert found == pytest.approx(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+
+
+def test_the_table_says_where_clusters_join_and_split():
+    branches = [
+        Branch(1, 1, 10.0, -1, (1, 2), None),
+        Branch(2, 2, 6.0, 0, (3, 4), 0),
+        Branch(2, 3, 4.0, 0, (), 1),
+        Branch(3, 3, 5.0, 1, (), None),
+        Branch(3, 3, 1.0, 1, (), None),
+    ]
+    tree = Dendrogram(branches, 2, 3, np.array([3, 4, 2]))
+    assert tree.lines() == [("Cluster 0", "6", "60 %", "2", "3"), ("Cluster 1", "4", "40 %", "2", "–")]
+    assert [tree.cluster_of(number) for number in range(5)] == [None, 0, 1, 0, 0]
+    assert tree.leaves_below(0) == [3, 4, 2]
+    assert tree.leaves == [3, 4, 2]
+    assert tree.middles({3: 0.0, 4: 2.0, 2: 4.0})[0] == 2.5
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ from fcac import FCAC
 from fcac.federation import Contribution, Server
 from fcac.privacy import NodeRelease
 from fcac.report import render_report
-from fcac.report.profiles import make_profiles
+from fcac.report.charts import map_chart
+from fcac.report.profiles import ColumnProfile, make_profiles
 from fcac.report.report_data import gather
 from fcac.tables.schema import Column, Schema
 from fcac.tables.shown_column import ShownColumn, columns_of
@@ -266,3 +267,44 @@ def test_means_next_to_zero_are_shown_as_zero():
     assert column.shown(-1.1e-16, 6.0) == "0"
     assert column.shown(0.02, 6.0) == "0.02"
     assert column.shown(2.8e-05) == "2.80e-05"
+
+
+def test_axes_of_two_columns_are_in_the_tables_units():
+    schema = Schema(
+        [
+            Column("sodium", kind="number", min=100, max=180, scaling="range", unit="mmol/l"),
+            Column("cost", kind="number", min=1, max=10_000, scaling="log"),
+        ]
+    )
+    rng = np.random.default_rng(0)
+    table = pa.table({"sodium": rng.uniform(110, 170, 200), "cost": np.exp(rng.uniform(1, 8, 200))})
+    data = gather(FCAC(n_clusters=1).fit(table, schema=schema), judged=False)
+    assert data.axis_labels == ("sodium (mmol/l)", "cost")
+    encoded = schema.apply(pa.table({"sodium": [140.0], "cost": [100.0]}))[0]
+    assert [data.axis_value(axis, encoded[axis]) for axis in (0, 1)] == ["140 mmol/l", "100"]
+    ticks = map_chart(data)["views"][0]["ticks"]
+    assert {tick["text"].endswith(" mmol/l") for tick in ticks if tick["mid"]} == {True}
+
+
+def test_leading_categories_are_told_with_their_shares():
+    shares = np.array([[0.004, 0.196, 0.0, 0.5, 0.3]])
+    column = ShownColumn("ward", "category", tuple(range(5)), tuple("abcde"))
+    found = make_profiles([column], np.repeat(shares, 10, axis=0), np.ones(10), np.zeros(10, int), [0], None, 3)
+    assert found.overall["ward"].bars == pytest.approx(shares[0])
+    told = ColumnProfile(column, found.overall["ward"], found.overall["ward"], 1.0)
+    assert [(name, round(own, 3)) for name, own, _ in told.leading] == [("d", 0.5), ("e", 0.3), ("b", 0.196)]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("pressure", "high pressure"),
+        ("blood pressure, systolic, sitting", "high blood pressure, systolic…"),
+        ("a" * 40, "high " + "a" * 27 + "…"),
+    ],
+)
+def test_long_names_are_shortened_at_the_end_of_a_word(name, shown):
+    column = ShownColumn(name, "number", (0,))
+    nodes = np.concatenate([np.zeros(50), np.full(50, 9.0)])[:, None]
+    found = make_profiles([column], nodes, np.ones(100), np.repeat([0, 1], 50), [0, 1], None, 3)
+    assert found.name(1) == shown

@@ -409,6 +409,17 @@ def test_no_privacy_is_a_note_in_process_and_red_in_a_federation(in_process):
     assert "No privacy at any site." in html
 
 
+def test_sizes_that_noise_leaves_open_are_a_caution():
+    rng = np.random.default_rng(0)
+    nodes = np.concatenate([rng.normal(0, 1, (40, 2)), rng.normal(20, 1, (40, 2))])
+    counts, noise = np.full(80, 50.0), np.where(np.arange(80) < 40, 1.0, 60.0)  # 2,000 rows ± 12.6 and ± 759
+    server = Server()
+    server.absorb([Contribution("a", 1, nodes, counts, deviation=np.full((80, 2), 0.01), count_deviation=noise)])
+    verdict = gather(server).verdict
+    (told,) = [caution.text for caution in verdict.cautions if caution.kind == "noisy-sizes"]
+    assert f"cluster {server.predict(np.array([[20.0, 20.0]]))[0]} is uncertain" in told
+
+
 def test_one_open_site_among_private_ones_is_red():
     server = Server()
     rng = np.random.default_rng(0)

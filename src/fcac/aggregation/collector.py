@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from fcac._typing import Integers
 from fcac.aggregation import messages
 from fcac.aggregation.keys import AgreementKey, digest, is_signed
-from fcac.aggregation.masks import BITS, Residues, from_residues, own_mask
-from fcac.aggregation.member import certain_shares, own_mark, pair_mask, threshold, witnesses_needed
+from fcac.aggregation.masks import Residues, own_mask, pair_mask
+from fcac.aggregation.member import certain_shares, own_mark, threshold, witnesses_needed
 from fcac.aggregation.messages import (
     CONFIRM,
     JOIN,
@@ -48,8 +48,6 @@ class Collector:
         Number of totals in this round.
     terms : bytes
         What sites must have agreed to.
-    bits : int
-        Totals are computed modulo 2**bits.
     """
 
     def __init__(
@@ -59,9 +57,8 @@ class Collector:
         attempt: int,
         n_steps: int,
         terms: bytes,
-        bits: int = BITS,
     ) -> None:
-        self.roster, self.n_steps, self.bits = roster, n_steps, bits
+        self.roster, self.n_steps = roster, n_steps
         self.round, self.attempt = round, attempt
         self.stage, self.step = JOIN, 0
         self.total: Integers | None = None
@@ -116,15 +113,9 @@ class Collector:
         return [self.roster.names[place] for place in self._asked() if place not in self._answers]
 
     def close_stage(self) -> None:
-        """Go on with the sites that have answered.
+        """Go on with the sites that have answered; after the stage "reveal" the total of the step is in `total`.
 
-        After the stage "reveal" the total of the step is in :attr:`total`; the next step begins with
-        :meth:`begin_step`.
-
-        Raises
-        ------
-        TooFewSites
-            If too many have vanished. Nothing was learned of this step.
+        If too many have vanished, `TooFewSites` is raised, and nothing was learned of this step.
         """
         answers, self._answers = self._answers, {}
         close = {
@@ -134,13 +125,7 @@ class Collector:
         close(answers)
 
     def begin_step(self, task: bytes) -> None:
-        """Begin the next step.
-
-        Parameters
-        ----------
-        task : bytes
-            What the sites are to compute. Masks cancel only between sites that were given the same task.
-        """
+        """Begin the next step. Masks cancel only between sites that were given the same task."""
         if self.stage != MASK or self._task or self.step >= self.n_steps:
             raise ValueError("a step begins when the one before has ended")
         self.step += 1
@@ -280,14 +265,12 @@ class Collector:
             seed = self._secret(place, collected[place])
             if own_mark(seed, self._context) != self._marks[place][self.step - 1]:
                 raise TooFewSites(f"the shares of site {self.roster.names[place]} do not fit together")
-            total -= own_mask(seed, self._step_context, self._size, self.bits)
+            total -= own_mask(seed, self._step_context, self._size)
         here = set(self.survivors)
         for place in self.active:
             if place not in here:
                 total -= self._left_over(place, self._secret(place, collected[place]))
-        if self.bits < BITS:
-            total &= np.uint64(2**self.bits - 1)
-        self.total = from_residues(total, self.bits)
+        self.total = total.view(np.int64)
         self._masked = {}
         # a site that vanished after its vector had arrived is in this total, but not in the next step
         self.active = sorted(answers)
@@ -307,7 +290,7 @@ class Collector:
         rest = np.zeros(self._size, dtype=np.uint64)
         for place in self.survivors:
             public = Advert.from_bytes(self._adverts[place]).masking[self.step - 1]
-            mask = pair_mask(key, public, self._step_context, self._size, self.bits)
+            mask = pair_mask(key, public, self._step_context, self._size)
             if place < gone:
                 rest += mask
             else:

@@ -1,8 +1,4 @@
-"""Keys of one round: agreement, derivation, sealed messages and signatures, all from ``cryptography``.
-
-Flower's own helpers are not used here. Its mask generator reduces every key to 32 bits and expands it with NumPy's
-Mersenne Twister, which a hub could search through in minutes, and its key derivation does not bind the purpose.
-"""
+"""Keys of one round: agreement, derivation, sealed messages and signatures, all from ``cryptography``."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from typing import Any
 
 from fcac import persistence
 
-#: Length of a secret that is shared among neighbours. 128 bits, like the security of X25519 itself.
+#: Length of a secret that is shared among sites. 128 bits, like the security of X25519 itself.
 SEED_BYTES = 16
 
 
@@ -41,7 +37,7 @@ def derive(secret: bytes, purpose: bytes, length: int = 32) -> bytes:
 
 
 class AgreementKey:
-    """An X25519 key (RFC 7748) that is determined by a seed; the seed is what is shared among neighbours.
+    """An X25519 key (RFC 7748) that is determined by a seed; the seed is what is shared among sites.
 
     >>> a, b = AgreementKey(new_seed()), AgreementKey(new_seed())
     >>> a.agree(b.public, b"purpose") == b.agree(a.public, b"purpose")

@@ -1,4 +1,8 @@
-"""Masks: a key expanded to a vector of uniform integers, and arithmetic modulo a power of two."""
+"""Masks: a key expanded to a vector of uniform integers, added modulo 2**64.
+
+Totals do not wrap around: a row adds at most 2**26 to a component, so that 2**29 rows leave room for more than forty
+standard deviations of the noise.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Integers
-from fcac.aggregation.keys import derive
-
-#: Totals are computed modulo 2**BITS. With 64 bits they cannot wrap around; see :func:`most_rows`.
-BITS = 64
+from fcac.aggregation.keys import AgreementKey, derive
 
 Residues = NDArray[np.uint64]
 
 
-def expand(key: bytes, size: int, bits: int = BITS) -> Residues:
-    """Return ``size`` integers below 2**bits, indistinguishable from uniform ones without the 32-byte key.
+def expand(key: bytes, size: int) -> Residues:
+    """Return integers below 2**64 that are indistinguishable from uniform ones without the 32-byte key.
 
     The keystream of ChaCha20 (RFC 8439) with a constant nonce: every key is used for one mask only.
 
@@ -28,42 +29,22 @@ def expand(key: bytes, size: int, bits: int = BITS) -> Residues:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(_zeros(8 * size))
-    mask = np.frombuffer(stream, dtype="<u8")
-    return mask if bits == BITS else mask & np.uint64(2**bits - 1)
+    return np.frombuffer(stream, dtype="<u8")
 
 
-def own_mask(seed: bytes, context: bytes, size: int, bits: int = BITS) -> Residues:
+def own_mask(seed: bytes, context: bytes, size: int) -> Residues:
     """Return the mask that a site adds on its own account; it is removed once the site's vector counts."""
-    return expand(derive(seed, b"fcac own mask" + context), size, bits)
+    return expand(derive(seed, b"fcac own mask" + context), size)
 
 
-def to_residues(values: Integers, bits: int = BITS) -> Residues:
-    """Return signed integers modulo 2**bits."""
-    residues = np.ascontiguousarray(values, dtype=np.int64).view(np.uint64)
-    return residues if bits == BITS else residues & np.uint64(2**bits - 1)
+def pair_mask(key: AgreementKey, public: bytes, step_context: bytes, size: int) -> Residues:
+    """Return the mask that two sites have in common in one step."""
+    return expand(key.agree(public, b"fcac pair mask" + step_context), size)
 
 
-def from_residues(residues: Residues, bits: int = BITS) -> Integers:
-    """Return the signed integers nearest to zero that have these residues.
-
-    >>> import numpy as np
-    >>> from_residues(to_residues(np.array([-5, 7]), 16), 16).tolist()
-    [-5, 7]
-    """
-    shift = np.uint64(BITS - bits)
-    # shifting left and back as signed integers extends the sign bit
-    signed: Integers = (residues << shift).view(np.int64) >> np.int64(BITS - bits)
-    return signed
-
-
-def most_rows(largest_per_row: int, noise_scale: float, bits: int = BITS) -> int:
-    """Return how many rows all sites may have together before a total could wrap around.
-
-    One row adds at most `largest_per_row` to a component. Forty standard deviations of the noise are kept free, which
-    sub-Gaussian noise exceeds with a probability below 2 exp(-800).
-    """
-    half: int = 2 ** (bits - 1)
-    return max(0, (half - 1 - int(40.0 * noise_scale)) // largest_per_row)
+def to_residues(values: Integers) -> Residues:
+    """Return signed integers modulo 2**64."""
+    return np.ascontiguousarray(values, dtype=np.int64).view(np.uint64)
 
 
 @lru_cache(maxsize=8)

@@ -18,7 +18,7 @@ import numpy as np
 from fcac._typing import Integers
 from fcac.aggregation import messages
 from fcac.aggregation.keys import AgreementKey, SigningKey, derive, digest, is_signed, new_seed, seal, unseal
-from fcac.aggregation.masks import Residues, expand, own_mask, to_residues
+from fcac.aggregation.masks import Residues, own_mask, pair_mask, to_residues
 from fcac.aggregation.messages import CONFIRM, JOIN, MASK, REPLY, REQUEST, REVEAL, SHARE, Advert, Message, MessageError
 from fcac.aggregation.roster import Roster, check_own
 from fcac.aggregation.shares import SHARE_BYTES, split
@@ -91,12 +91,10 @@ class Member:
         The roster that the site's operator has agreed to. A round in which anybody else takes part is refused.
     terms : bytes
         What the site has agreed to (epsilon, bounds, ...). A round under other terms is refused.
-    bits : int
-        Totals are computed modulo 2**bits.
     """
 
-    def __init__(self, name: str, key: SigningKey, agreed: Roster, terms: bytes, bits: int = 64) -> None:
-        self.name, self.key, self.agreed, self.terms, self.bits = name, key, agreed, terms, bits
+    def __init__(self, name: str, key: SigningKey, agreed: Roster, terms: bytes) -> None:
+        self.name, self.key, self.agreed, self.terms = name, key, agreed, terms
         self._session: _Session | None = None
         self._newest = (0, 0)
 
@@ -119,13 +117,7 @@ class Member:
         """Return the answer to a request of the hub, or refuse.
 
         The same request gets the same answer. A second, different request for the same stage and step is refused: it
-        could only serve to use keys twice.
-
-        Parameters
-        ----------
-        data : bytes
-        work : callable, optional
-            Called once per step, after everything has been checked.
+        could only serve to use keys twice. `work` is called once per step, after everything has been checked.
         """
         try:
             request = Message.from_bytes(data, REQUEST)
@@ -257,22 +249,20 @@ class Member:
             task, request.step, session.n_steps, certain_shares(len(session.joined), roster.tolerance)
         )
         vector = np.ascontiguousarray(work(assigned), dtype=np.int64)
-        masked = to_residues(vector, self.bits).copy()
+        masked = to_residues(vector).copy()
         self._add_masks(session, masked, request.step, step_context, active, me)
         session.step, session.active, session.step_context, session.survivors = request.step, active, step_context, []
-        if self.bits < 64:
-            masked &= np.uint64(2**self.bits - 1)
         return Message(MASK, request.step, {}, {"masked": masked.view(np.int64)})
 
     def _add_masks(
         self, session: _Session, masked: Residues, step: int, step_context: bytes, active: Sequence[int], me: int
     ) -> None:
         """Add the own mask, and those that this site has in common with every other: one adds, one subtracts."""
-        masked += own_mask(session.own_seeds[step - 1], step_context, len(masked), self.bits)
+        masked += own_mask(session.own_seeds[step - 1], step_context, len(masked))
         key = AgreementKey(session.mask_seeds[step - 1])
         for place in active:
             if place != me:
-                mask = pair_mask(key, session.advert(place).masking[step - 1], step_context, len(masked), self.bits)
+                mask = pair_mask(key, session.advert(place).masking[step - 1], step_context, len(masked))
                 if me < place:
                     masked += mask
                 else:
@@ -412,11 +402,6 @@ def certain_shares(n_sites: int, tolerance: int) -> int:
 def own_mark(seed: bytes, context: bytes) -> bytes:
     """Return a commitment to the seed of an own mask, by which the hub recognises wrong shares."""
     return derive(seed, b"fcac own mark" + context)
-
-
-def pair_mask(key: AgreementKey, public: bytes, step_context: bytes, size: int, bits: int) -> Residues:
-    """Return the mask that two sites have in common in one step."""
-    return expand(key.agree(public, b"fcac pair mask" + step_context), size, bits)
 
 
 @lru_cache(maxsize=16)

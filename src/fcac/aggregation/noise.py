@@ -42,20 +42,6 @@ def distance_to_gaussian(scale: float, n_shares: int, n_components: int = 1) -> 
     return half_tau * n_components * (1.0 + 1e-9)
 
 
-def summed_rho(l2_squared: float, l1: float, n_components: int, scale: float, n_shares: int) -> float:
-    """Return the cost of a sum of shares by Proposition 14 of Kairouz, Liu and Steinke, in zCDP, rounded up.
-
-    It bounds the same sum by another road than :func:`share_scale`, and the tests compare the two. One record changes
-    the sum by at most `l1`, and by `l2_squared` in squares.
-
-    >>> round(summed_rho(1.0, 1.0, 10, 5.0, 4), 6)  # as one Gaussian of scale 10: 1 / 200
-    0.005
-    """
-    tau = 2.0 * distance_to_gaussian(scale, n_shares)
-    root = math.sqrt(n_shares) * scale
-    return 0.5 * (l2_squared / root**2 + 2.0 * l1 * tau / root + tau**2 * n_components) * (1.0 + 1e-12)
-
-
 @lru_cache(maxsize=4096)
 def share_scale(total_scale: float, n_shares: int, n_components: int) -> float:
     """Return the scale of one share such that ``n_shares`` of them are as good as one Gaussian of ``total_scale``.

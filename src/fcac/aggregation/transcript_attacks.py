@@ -28,8 +28,8 @@ from scipy.stats import chi2
 from fcac._typing import Floats, Integers
 from fcac.aggregation.collector import Collector
 from fcac.aggregation.keys import AgreementKey, SigningKey
-from fcac.aggregation.masks import BITS, Residues, from_residues, own_mask
-from fcac.aggregation.member import Assignment, Member, _Session, pair_mask
+from fcac.aggregation.masks import Residues, own_mask, pair_mask
+from fcac.aggregation.member import Assignment, Member, _Session
 from fcac.aggregation.messages import MASK, REPLY, Message
 from fcac.aggregation.pooled import PooledGrowth, read_task, site_vector, terms
 from fcac.aggregation.roster import Roster, fewest_sites
@@ -84,7 +84,7 @@ class Fault(NamedTuple):
 
     member: type[Member] = Member
     vector: SiteVector | None = None
-    bits: int = BITS
+    bits: int = 64
 
 
 def audit_aggregation(
@@ -166,7 +166,7 @@ class _Watch:
 
     def masks(self) -> AttackResult:
         """Did any vector of a single site show through its masks?"""
-        expected = self._n_looked * _SMALL / 2.0 ** (BITS - 1)
+        expected = self._n_looked * _SMALL / 2.0**63
         allowed = expected + 6.0 * math.sqrt(expected) + 6.0
         return AttackResult(
             "masks",
@@ -189,7 +189,7 @@ class _Watch:
                     self._count_small(first[:shared] - second[:shared])
 
     def _count_small(self, residues: Residues) -> None:
-        self._n_small += int((np.abs(from_residues(residues)) < _SMALL).sum())
+        self._n_small += int((np.abs(residues.view(np.int64)) < _SMALL).sum())
         self._n_looked += len(residues)
 
 
@@ -220,7 +220,7 @@ class _Played(NamedTuple):
             theirs = place if known == other else other
             key = AgreementKey(self.sessions[known].mask_seeds[step])
             public = self.sessions[known].advert(theirs).masking[step]
-            mask = pair_mask(key, public, self.contexts[step], len(vector), BITS)
+            mask = pair_mask(key, public, self.contexts[step], len(vector))
             if place < other:
                 vector -= mask
             else:
@@ -235,9 +235,9 @@ def _play(
     names = [f"site-{i}" for i in range(len(rows))]
     keys = {name: SigningKey.new() for name in names}
     roster = Roster("audit", {name: key.public for name, key in keys.items()}, TOLERANCE, fewest_sites(TOLERANCE))
-    members = {name: fault.member(name, keys[name], roster, agreed, fault.bits) for name in names}
+    members = {name: fault.member(name, keys[name], roster, agreed) for name in names}
     growth = PooledGrowth(mechanism, None, round)
-    collector = Collector(roster, round, 1, growth.n_steps, agreed, fault.bits)
+    collector = Collector(roster, round, 1, growth.n_steps, agreed)
     make = fault.vector or _shipped_vector
     played = _Played([], [], [], [], [], [])
 
@@ -275,8 +275,10 @@ def _play(
         stage()
         stage()
         assert collector.total is not None
-        played.totals.append(collector.total)
-        growth.take(collector.total, len(collector.survivors), collector.certain_shares)
+        unused = 64 - fault.bits
+        total = collector.total << unused >> unused  # as if it had been added up modulo 2**bits
+        played.totals.append(total)
+        growth.take(total, len(collector.survivors), collector.certain_shares)
     return played
 
 
@@ -369,7 +371,7 @@ class _NoPairMasks(Member):
     def _add_masks(
         self, session: _Session, masked: Residues, step: int, step_context: bytes, active: Sequence[int], me: int
     ) -> None:
-        masked += own_mask(session.own_seeds[step - 1], step_context, len(masked), self.bits)
+        masked += own_mask(session.own_seeds[step - 1], step_context, len(masked))
 
 
 #: Faults by name; every one is found by the attack it is named after.

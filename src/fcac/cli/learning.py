@@ -106,14 +106,17 @@ def _summarise(model: Any, tables: Tables, seconds: float) -> None:
     latest = server.log[-1]
     sent = sum(len(item.nodes) for item in latest)
     rows = tables.n_read - tables.n_dropped
-    say(
-        f"Round {model.n_rounds_}: learned {counted(rows, 'row')} of {counted(len(tables.schema.columns), 'column')} "
-        f"at {counted(len(latest), 'site')} in {duration(seconds)}."
-    )
+    of = f"{counted(rows, 'row')} of {counted(len(tables.schema.columns), 'column')}"
+    alone = len(latest) == 1 and model.n_rounds_ == 1 and model.privacy is None
+    if alone:
+        say(f"Learned {of} in {duration(seconds)}.")
+    else:
+        say(f"Round {model.n_rounds_}: learned {of} at {counted(len(latest), 'site')} in {duration(seconds)}.")
     if tables.n_dropped:
         say(f"Left out {counted(tables.n_dropped, 'row')} with missing values, as the schema says.")
-    nodes = counted(len(server.nodes), "node")
-    say(f"Sites sent {counted(sent, 'node')}; the server has {nodes}.")
+    if not alone:
+        nodes = counted(len(server.nodes), "node")
+        say(f"Sites sent {counted(sent, 'node')}; the server has {nodes}.")
     say_privacy(model)
 
 

@@ -183,12 +183,8 @@ class Site:
             For `NodeRelease`: the id (person) of each of these rows, or without `rows` of those observed. The promise
             is then per person: a person's rows share one weight, the ledger adds up per person, and people whose budget
             is used up are left out. In a round every row has an id, or none has.
-        weights : array-like of shape (n,), optional
-            How many rows each row stands for.
-        n_threads : int, optional
-            All cores that this process may use by default. The result does not depend on it.
-        trail : Trail, optional
-            Without privacy: takes note of where rows go, for :meth:`nodes_of`.
+        weights, n_threads, trail
+            As in :meth:`observe`.
 
         Returns
         -------

@@ -32,24 +32,9 @@ _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
 def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
     """Give every site the same mix of labels and the same number of rows, to within one row.
 
-    Each label's rows are shuffled and dealt out like cards, one row per site in turn.
+    Each label's rows are shuffled and dealt out like cards, one row per site in turn. Without labels, use any constant.
+    The result is the row numbers of each site, in random order within the site.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Label of each row. Without labels, use any constant.
-    n_sites : int
-    seed : int
-
-    Returns
-    -------
-    list of ndarray
-        Row numbers of each site, in random order within the site.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.paper.simulated_sites import iid
     >>> y = np.array(["cat"] * 6 + ["dog"] * 3)
     >>> [np.unique(y[rows], return_counts=True)[1].tolist() for rows in iid(y, 3, seed=0)]
     [[2, 1], [2, 1], [2, 1]]
@@ -65,29 +50,9 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
     """Give the sites different mixes of labels and different numbers of rows.
 
     For each label, the sites' shares of its rows are drawn from a symmetric Dirichlet distribution. With a small
-    ``alpha`` most rows of a label go to a few sites; a large one comes close to :func:`iid`. The draw is repeated until
-    every site has at least ``min_rows`` rows.
+    ``alpha`` (0.5) most rows of a label go to a few sites; a large one (100) comes close to :func:`iid`. The draw is
+    repeated until every site has at least ``min_rows`` rows. The result is as for :func:`iid`.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Label of each row.
-    n_sites : int
-    alpha : float
-        Concentration; common choices are 0.5 for very different sites and 100 for nearly identical ones.
-    seed : int
-    min_rows : int, default=1
-        Minimum number of rows per site.
-
-    Returns
-    -------
-    list of ndarray
-        Row numbers of each site, in random order within the site.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.paper.simulated_sites import dirichlet
     >>> parts = dirichlet(np.repeat([0, 1, 2], 100), 4, alpha=0.5, seed=0, min_rows=20)
     >>> sum(map(len, parts)), min(map(len, parts)) >= 20
     (300, True)
@@ -115,26 +80,8 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
     """Give every site rows of only ``n_classes`` labels.
 
     Labels are assigned so that each goes to the same number of sites, to within one; the rows of a label are then
-    divided evenly among its sites.
+    divided evenly among its sites. ``n_sites * n_classes`` must cover all labels. The result is as for :func:`iid`.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Label of each row.
-    n_sites : int
-    n_classes : int
-        How many labels a site gets. ``n_sites * n_classes`` must cover all labels.
-    seed : int
-
-    Returns
-    -------
-    list of ndarray
-        Row numbers of each site, in random order within the site.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.paper.simulated_sites import classes_per_site
     >>> y = np.repeat(np.arange(10), 50)
     >>> [len(np.unique(y[rows])) for rows in classes_per_site(y, 5, n_classes=2, seed=0)]
     [2, 2, 2, 2, 2]

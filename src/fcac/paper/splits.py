@@ -23,28 +23,12 @@ __all__ = ["paper_dirichlet", "paper_iid"]
 
 
 def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
-    """Split as in the paper's IID scenario.
+    """Split as in the paper's IID scenario: row numbers of each site, grouped by label.
 
-    For each label, every site but the last gets ``n_label // n_sites`` rows in the order of the table, and
-    the last site gets all that remain. Every site's rows are therefore sorted by label, and the last site is
-    larger.
+    For each label, every site but the last gets ``n_label // n_sites`` rows in the order of the table, and the last
+    site gets all that remain. Every site's rows are therefore sorted by label, and the last site is larger. The paper
+    first permuted the table by ``RandomState(trial).permutation(n)``; that is left to the caller.
 
-    The paper first permuted the table by ``RandomState(trial).permutation(n)``; that is left to the caller.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Label of each row of the permuted table.
-    n_sites : int
-
-    Returns
-    -------
-    list of ndarray
-        Row numbers of each site, grouped by label.
-
-    Examples
-    --------
-    >>> from fcac.paper.splits import paper_iid
     >>> [rows.tolist() for rows in paper_iid([1, 0, 1, 0, 1, 0, 1], 2)]
     [[1, 0, 2], [3, 5, 4, 6]]
     """
@@ -63,33 +47,14 @@ def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
 def paper_dirichlet(
     y: ArrayLike, n_sites: int, alpha: float = 0.5, min_rows: int = 40, seed: int | np.random.RandomState = 0
 ) -> list[Rows]:
-    """Split as in the paper's non-IID scenario.
+    """Split as in the paper's non-IID scenario: row numbers of each site, grouped by label.
 
-    Label by label, the rows are shuffled and cut by shares drawn from a Dirichlet distribution; sites that already
-    have ``n / n_sites`` rows get no more. The whole draw is repeated until every site has at least ``min_rows``
-    rows. The paper used one seed for all trials, so the shares never changed; only the order of the table did (by
+    Label by label, the rows are shuffled and cut by shares drawn from a Dirichlet distribution; sites that already have
+    ``n / n_sites`` rows get no more. The whole draw is repeated until every site has at least ``min_rows`` rows. The
+    paper used one seed for all trials, so the shares never changed; only the order of the table did (by
     ``RandomState(trial).permutation(n)``, which is left to the caller). NumPy's legacy generator is used, as in the
-    paper, but not its global instance.
+    paper, but not its global instance; a generator that is given is left where the split ends.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Label of each row of the permuted table.
-    n_sites : int
-    alpha : float, default=0.5
-    min_rows : int, default=40
-    seed : int or RandomState, default=0
-        A generator is used as it is, and left where the split ends.
-
-    Returns
-    -------
-    list of ndarray
-        Row numbers of each site, grouped by label.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.paper.splits import paper_dirichlet
     >>> [len(rows) for rows in paper_dirichlet(np.repeat([0, 1, 2], 100), 4)]
     [72, 105, 69, 54]
     """

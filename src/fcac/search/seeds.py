@@ -173,20 +173,9 @@ class SeedIndex:
         first, self._n = self._n, self._n + len(seeds)
         self._seeds[first : self._n] = seeds
         self._used = _list_seeds(
-            self._seeds,
-            first,
-            self._n,
-            self._pivots,
-            self._n_pivots,
-            self._shift,
-            self._scale,
-            self._tiles,
-            self._held,
-            self._following,
-            self._last,
-            self._reach,
-            self._used,
-        )
+            self._seeds, first, self._n, self._pivots, self._n_pivots, self._shift, self._scale, self._tiles,
+            self._held, self._following, self._last, self._reach, self._used,
+        )  # fmt: skip
 
     def nearest(self, rows: Floats, over: Callable[[Callable[[int, int], None], int], None] | None = None) -> Integers:
         """Return the position of the seed of each row.
@@ -197,21 +186,9 @@ class SeedIndex:
 
         def work(start: int, stop: int) -> None:
             _find_seeds(
-                rows,
-                start,
-                stop,
-                self._seeds,
-                self._pivots,
-                self._n_pivots,
-                self._shift,
-                self._scale,
-                self._tiles,
-                self._held,
-                self._following,
-                self._reach,
-                self._visits,
-                out,
-            )
+                rows, start, stop, self._seeds, self._pivots, self._n_pivots, self._shift, self._scale, self._tiles,
+                self._held, self._following, self._reach, self._visits, out,
+            )  # fmt: skip
 
         if over is None:
             work(0, len(rows))

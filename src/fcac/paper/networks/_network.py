@@ -95,31 +95,11 @@ class GrowingNetwork(ClusterMixin, BaseEstimator, ABC):
         return int(type(self)._loop(X, start, state.nodes, state.ages, state.values, state.memory, parameters))
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Forget what was learned before, and learn the rows of X once, in their order.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Forget what was learned before, and learn the rows of X once, in their order."""
         return self._go_on(X, reset=True)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on with the rows of X; how rows are divided among calls does not matter.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Go on with the rows of X; how rows are divided among calls does not matter."""
         return self._go_on(X, reset=not hasattr(self, "state_"))
 
     def _go_on(self, X: Any, *, reset: bool) -> Self:
@@ -132,16 +112,7 @@ class GrowingNetwork(ClusterMixin, BaseEstimator, ABC):
         return self
 
     def predict(self, X: Any) -> Integers:
-        """Return the cluster of the node nearest to each row (Euclidean).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Return the cluster of the node nearest to each row (Euclidean)."""
         check_is_fitted(self, "state_")
         rows = validate_data(self, X, reset=False, dtype=np.float64)
         nearest: Integers = self.state_.components()[pairwise_distances_argmin(rows, self.nodes_)]

@@ -25,12 +25,8 @@ class KMeansMerged(CentroidClusterer):
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, d)
-    labels_ : ndarray of shape (n,)
-        Nearest centre of each row given to ``fit``.
     n_iter_ : int
         Iterations of the run that was kept.
-    n_features_in_ : int
 
     References
     ----------
