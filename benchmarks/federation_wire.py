@@ -1,6 +1,6 @@
 """What the wire costs: processor time of the hub for a delivery, bytes beyond the nodes', and time of an exchange.
 
-Run ``python benchmarks/federation_wire.py [N_SITES ...]``. The hub is a real process over TLS 1.3; the sites are connections
+Run ``python benchmarks/federation_wire.py [N_SITES ...]``. The hub is a real process, the sites are connections
 with their own certificates in one process, and answer at once: what is timed is not theirs. No round is closed.
 """
 

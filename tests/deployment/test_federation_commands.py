@@ -230,7 +230,6 @@ def test_a_site_says_what_is_wrong_before_it_starts(
             "no column nobody, which was named for the ledger",
         ),
         (["--no-privacy", "--record-id", "who"], 2, "it needs --epsilon"),
-        (["--epsilon", "1", "--part-by-file"], 2, "--record-id"),
     ):
         assert run([*site, *extra]) == code
         assert words in capsys.readouterr().err

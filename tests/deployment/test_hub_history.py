@@ -142,6 +142,7 @@ def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pyte
             hub.receive(site, sent(site, number))
         with monkeypatch.context() as quick:
             if number in (8, 10):
+                quick.setattr("fcac.report.snapshot", lambda server: server)
                 quick.setattr(Hub, "_report", lambda self: None)
             calls, moved[number] = work.of(hub.close_round)
         decoded[number] = calls["from_bytes"]
