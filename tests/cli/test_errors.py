@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fcac import __version__, cli, load
-from fcac.cli import run, screen
+from fcac.cli import run, terminal
 from testing.data import write_csv
 from testing.waiting import PATIENCE, wait_until
 
@@ -142,9 +142,9 @@ def test_a_missing_extra_says_what_to_install(data, capfd, monkeypatch):
     private = ["fit", data / "x.csv", "--schema", data / "schema.toml", "--epsilon", 2, "-o", data / "n.fcac"]
     assert "pip install 'fcac[privacy]'" in told(capfd, 1, *private)
     monkeypatch.setattr(cli, "_LAZY", {"federation": ("no_such_module", "x")})
-    for module, extra in screen._EXTRAS.items():
+    for module, extra in terminal._EXTRAS.items():
         error = ModuleNotFoundError(f"No module named {module!r}", name=f"{module}.sub")
-        assert screen.explain(error, "fcac x") == 1
+        assert terminal.explain(error, "fcac x") == 1
         assert f"pip install 'fcac[{extra}]'" in capfd.readouterr().err
     assert "no_such_module" in told(capfd, 1, "federation", "status")
 
@@ -179,12 +179,12 @@ def test_an_interrupt_is_130_and_changes_nothing(data, capfd, monkeypatch):
 
 
 def test_progress_is_silent_for_two_seconds_and_then_counts(capfd, monkeypatch):
-    monkeypatch.setattr(screen, "_LINE_EVERY_SECONDS", 3600.0)  # ten seconds can pass here on a busy machine
-    with screen.Progress("learning") as progress:
+    monkeypatch.setattr(terminal, "_LINE_EVERY_SECONDS", 3600.0)  # ten seconds can pass here on a busy machine
+    with terminal.Progress("learning") as progress:
         progress(10, 0.1)
     assert capfd.readouterr().err == ""
-    monkeypatch.setattr(screen, "_LINE_EVERY_SECONDS", 0.0)
-    with screen.Progress("learning") as progress:
+    monkeypatch.setattr(terminal, "_LINE_EVERY_SECONDS", 0.0)
+    with terminal.Progress("learning") as progress:
         time.sleep(0.01)
         progress(1000, 0.25)
     said = capfd.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 
 from fcac.cli import run
 from fcac.cli.commands.federation.consent import OPEN, consent
-from fcac.cli.screen import BadUse
+from fcac.cli.terminal import BadUse
 from fcac.deployment import study as study_directory
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.settings import FederationSettings, Limits, SiteSettings

@@ -163,6 +163,12 @@ def test_under_privacy_nothing_is_guessed(table):
         private.fit(rows, columns={"sex": "category"})
 
 
+def test_a_column_that_is_there_twice_is_refused():
+    rows = pd.DataFrame(np.arange(120.0).reshape(40, 3), columns=["a", "b", "a"])
+    with pytest.raises(DataError, match="column a appears more than once"):
+        FCAC().fit(rows)
+
+
 def test_values_of_several_types_are_read_as_text():
     rows = pd.DataFrame({"size": np.tile([1.0, 9.0], 60), "code": ["a", 1, 2.5] * 40})
     model = FCAC().fit(rows)

@@ -23,7 +23,9 @@ def test_cuts_are_nested_and_sizes_add_up(model):
     assert tree is not None
     assert tree.n_found == model.n_clusters_ == 5
     assert tree.n_finest > 5
-    for branch in tree.branches:
+    for number, branch in enumerate(tree.branches):
+        if not branch.children:
+            assert model.server_.counts[tree.leaf_of == number].sum() == pytest.approx(branch.rows)
         if branch.children:
             assert sum(tree.branches[c].rows for c in branch.children) == pytest.approx(branch.rows)
             assert all(tree.branches[c].born == branch.ends + 1 for c in branch.children)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from fcac import FCAC
 from fcac.federation import Contribution, Server
 from fcac.privacy import NodeRelease
-from fcac.report import render_report
+from fcac.report import profiles, render_report
 from fcac.report.charts import map_chart
 from fcac.report.profiles import ColumnProfile, make_profiles
 from fcac.report.report_data import gather
@@ -267,6 +269,19 @@ def test_means_next_to_zero_are_shown_as_zero():
     assert column.shown(-1.1e-16, 6.0) == "0"
     assert column.shown(0.02, 6.0) == "0.02"
     assert column.shown(2.8e-05) == "2.80e-05"
+
+
+def test_clusters_that_would_have_one_name_get_another_term(monkeypatch):
+    monkeypatch.setattr(profiles, "name_of", lambda columns, most: " ".join(column.term for column in columns[:most]))
+    terms = {0: "old high E11 north", 1: "old high E11 south", 2: "young low I10 north"}
+    found = {
+        label: profiles.ClusterProfile(label, "", [SimpleNamespace(is_certain=True, term=t) for t in text.split()])
+        for label, text in terms.items()
+    }
+    named = {label: profile.name for label, profile in profiles._named(found, 3).items()}
+    assert named[2] == "young low I10"
+    assert len(set(named.values())) == 3
+    assert profiles._named({0: found[0]}, 1)[0].name == "all rows alike"
 
 
 def test_axes_of_two_columns_are_in_the_tables_units():

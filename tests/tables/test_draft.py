@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -131,3 +132,10 @@ def test_a_check_counts_what_fits_and_what_does_not(tmp_path):
     lenient = Schema([*columns[:2], Column("grade", kind="ordinal", order=["low", "high"], missing="native")])
     assert check_fit([tmp_path / "a.csv"], lenient).fits
     assert not check_fit([tmp_path / "a.csv"], Schema(["size"])).fits
+
+
+def test_a_pixel_that_is_always_dark_is_a_pixel_like_its_neighbours():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"pixel_{n}": rng.uniform(1, 9, 60).round(2) for n in range(6)} | {"pixel_6": np.zeros(60)})
+    assert [field.how.name for field in Schema.guess(frame).fields] == ["number"] * 7
+    assert Schema.guess(frame[["pixel_0", "pixel_6"]]).fields[1].how.name == "ignore"

@@ -59,6 +59,7 @@ def test_every_format_gives_the_same_rows(tmp_path, rows, ending, small_batches)
     assert tables.feature_names == NAMES
     assert tables.n_features == 3
     assert tables.n_rows == (None if ending == ".csv" else 500)
+    assert (tables.n_read, tables.n_dropped) == (0, 0)
     pieces = list(tables.pieces())
     assert len(pieces) > 3
     assert {site for site, _ in pieces} == {"north"}

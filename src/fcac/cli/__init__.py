@@ -17,7 +17,7 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from fcac.cli import commands, screen
+from fcac.cli import commands, terminal
 
 __all__ = ["app", "main", "run"]
 
@@ -101,7 +101,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from fcac._version import __version__
 
-        screen.say(f"fcac {__version__}")
+        terminal.say(f"fcac {__version__}")
         raise typer.Exit
 
 
@@ -121,13 +121,13 @@ def root(
     [bold]fcac fit data/*.csv --out model.fcac --report report.html[/bold]
     """
     if ctx.invoked_subcommand is None:
-        screen.say(ctx.get_help())
+        terminal.say(ctx.get_help())
 
 
-app.callback(help=screen.help_text(root))(root)
+app.callback(help=terminal.help_text(root))(root)
 for _name in _COMMANDS:
     _command = getattr(import_module(f"fcac.cli.commands.{_name}"), _name)
-    app.command(help=screen.help_text(_command))(_command)
+    app.command(help=terminal.help_text(_command))(_command)
 
 
 def run(args: Sequence[str]) -> int:
@@ -138,7 +138,7 @@ def run(args: Sequence[str]) -> int:
     command = with_argument_help(typer.main.get_command(app))
     name = f"fcac {args[0]}" if args and not args[0].startswith("-") else "fcac"
     try:
-        with screen.plain_warnings():
+        with terminal.plain_warnings():
             result: Any = command.main(list(args), prog_name="fcac", standalone_mode=False)
             sys.stdout.flush()
     except BrokenPipeError:
@@ -146,9 +146,9 @@ def run(args: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        return screen.explain(error, name)
+        return terminal.explain(error, name)
     if result == 130:  # typer turns an interrupt into this code
-        return screen.explain(KeyboardInterrupt(), name)
+        return terminal.explain(KeyboardInterrupt(), name)
     return result if isinstance(result, int) else 0
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fcac.cli.screen import BadUse
+from fcac.cli.terminal import BadUse
 from fcac.codebook import Codebook
 from fcac.tables import Batch, DataError, Tables
 

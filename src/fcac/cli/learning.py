@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcac._text import counted, duration
-from fcac.cli.screen import BadUse, Progress, note, say
+from fcac.cli.terminal import BadUse, Progress, note, say
 from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:

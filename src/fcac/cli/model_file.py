@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fcac.cli.screen import BadUse
+from fcac.cli.terminal import BadUse
 from fcac.exceptions import RequestError
 from fcac.tables.schema import Schema
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcac.cli.screen import BadUse
+from fcac.cli.terminal import BadUse
 
 if TYPE_CHECKING:
     from fcac.tables import Tables

@@ -9,7 +9,7 @@ from typing import Any
 
 from fcac._text import counted, duration
 from fcac.cli.learning import check_records, say_privacy
-from fcac.cli.screen import BadUse, say
+from fcac.cli.terminal import BadUse, say
 
 _READERS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 

@@ -31,8 +31,6 @@ KINDS = ("number", "numbers", "category")
 # column, and if some do. Where the groups show in several numbers, one that shares nothing is most likely noise; where
 # they show in categories only, noise of numbers blurs the steps between levels, which are no borders.
 _OWN_SHARE, _OWN_SHARE_AMONG_TELLING = 0.5, 0.25
-# Fewer nodes than these stand for many rows each, or are noised: what a number has alone is then less to be trusted.
-_ENOUGH_NODES = 1000
 # Directions in which a category hardly varies (rare levels) are not blown up beyond this share of its variance.
 _RARE = 0.02
 
@@ -84,7 +82,7 @@ def column_map(nodes: Floats, counts: Floats, blocks: Sequence[Block]) -> Floats
     is_category = np.repeat([block.kind == "category" for block in blocks], [block.width for block in blocks])
     telling = min(1.0, 3.0 * float(np.diag(shared)[~is_category].max(initial=0.0)))
     number_share = _OWN_SHARE + telling * (_OWN_SHARE_AMONG_TELLING - _OWN_SHARE)
-    own_share = np.where(is_category, 0.0, number_share * min(1.0, n_rows / _ENOUGH_NODES) ** 0.4)
+    own_share = np.where(is_category, 0.0, number_share)
     root_weight = np.sqrt(np.repeat([block.weight for block in blocks], [block.width for block in blocks]))
     whole = whitening @ (np.diag(own_share) + shared * (1.0 - own_share)) * root_weight
     return _compressed(whole if np.abs(whole).max() > 0 else whitening * root_weight)

@@ -13,6 +13,9 @@ from fcac.exceptions import PrivacyError
 from fcac.privacy.account import Account
 from fcac.privacy.bounds import check_bounds, from_unit
 
+#: Nodes are one as long as their squared distance is within so many deviations of what noise alone makes of it. Of 1,
+#: 2, 3 and 5, 5 was best for 25 rounds of 50 rows (mean and worst of 20 seeds, 2 and 8 features).
+_FAR = 5.0
 _MADE_BY = "fcac.privacy.NodeRelease/1"
 
 
@@ -114,35 +117,38 @@ class ReleasedState:
 
 
 def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: float) -> ReleasedState:
-    """Merge a new release into the earlier ones: a node near an old one is averaged with it, any other is added.
+    """Merge a new release into the earlier ones: a node is pooled with the old one that it most likely is, or added.
 
-    "Near" allows for the known noise in both nodes. This uses released values only (post-processing), so it costs
-    nothing and cannot weaken the guarantee. Two nodes count as the same up to a distance of `vigilance`, in units of
-    [0, 1] features.
+    The noise in nodes is known: it says which old node is the likeliest, how far the two may lie apart, and how much
+    each counts in their mean, so that many small rounds are read as one. This uses released values only
+    (post-processing), so it costs nothing and cannot weaken the guarantee. `vigilance` is the distance, in units of
+    [0, 1] features, at which nodes without noise are still the same.
     """
     if state is None:
         return fresh
     # the account of the fresh release already includes the earlier ones
     nodes, counts, noise = list(state.unit_nodes), list(state.counts), list(state.node_noise)
     count_noise = list(state.count_noise)
-    n_features = fresh.unit_nodes.shape[1]
-    for node, count, variance, count_variance in zip(
-        fresh.unit_nodes, fresh.counts, fresh.node_noise, fresh.count_noise, strict=True
-    ):
-        squared = ((np.array(nodes) - node) ** 2).sum(axis=1) - n_features * (np.array(noise) + variance)
-        twin = int(np.argmin(squared))
-        if squared[twin] <= vigilance**2:
-            total = counts[twin] + count
-            old, new = counts[twin] / total, count / total
+    d = fresh.unit_nodes.shape[1]
+    spread = vigilance**2 / d
+    for place in np.argsort(fresh.node_noise, kind="stable"):
+        node, count, variance = fresh.unit_nodes[place], fresh.counts[place], float(fresh.node_noise[place])
+        apart = ((np.array(nodes) - node) ** 2).sum(axis=1)
+        expected = np.array(noise) + variance + spread
+        # the twin is the most likely one; the more noise a node has, the less it is to be believed
+        twin = int(np.argmin(apart / expected + d * np.log(expected)))
+        if apart[twin] <= expected[twin] * (d + _FAR * np.sqrt(2.0 * d)):
+            old, new = 1.0 / (noise[twin] + spread / counts[twin]), 1.0 / (variance + spread / count)
+            old, new = old / (old + new), new / (old + new)
             nodes[twin] = np.clip(old * nodes[twin] + new * node, 0.0, 1.0)
             noise[twin] = old**2 * noise[twin] + new**2 * variance
-            counts[twin] = total
-            count_noise[twin] += count_variance
+            counts[twin] += count
+            count_noise[twin] += fresh.count_noise[place]
         else:
             nodes.append(node)
             counts.append(count)
             noise.append(variance)
-            count_noise.append(count_variance)
+            count_noise.append(float(fresh.count_noise[place]))
     return ReleasedState(
         np.array(nodes),
         np.array(counts),

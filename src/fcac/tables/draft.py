@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fcac._text import listed
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.find_tables import find_files, open_table
 from fcac.tables.guess import Guess, guess_columns, is_plain
@@ -133,6 +135,9 @@ def guess_tables(tables: Sequence[Any], told: Mapping[str, Any] | None = None, a
     types: dict[str, Any] = {}
     for number, table in enumerate(tables):
         batch = as_batch(table)
+        twice = [name for name, count in Counter(batch.schema.names).items() if count > 1]
+        if twice:
+            raise DataError(f"column {listed(twice)} appears more than once: give every column its own name")
         for place, name in enumerate(batch.schema.names):
             if name in apart or (number and name not in types):
                 continue

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fcac.cli import options as opt
-from fcac.cli.screen import BadUse, Progress, note, say
+from fcac.cli.terminal import BadUse, Progress, note, say
 
 # Runs per side against each planted fault, which are easier to find than nothing is to rule out.
 _FAULT_RUNS = 30

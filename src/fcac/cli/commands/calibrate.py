@@ -10,7 +10,7 @@ import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.screen import BadUse, Progress, check_out, say
+from fcac.cli.terminal import BadUse, Progress, check_out, say
 from fcac.privacy.mechanism import NodeMechanism
 
 

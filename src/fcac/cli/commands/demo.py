@@ -10,7 +10,7 @@ import typer
 
 from fcac._text import counted, duration
 from fcac.cli import options as opt
-from fcac.cli.screen import BadUse, note, say
+from fcac.cli.terminal import BadUse, note, say
 
 
 def demo(

@@ -8,7 +8,7 @@ import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.screen import BadUse, check_out, note, say
+from fcac.cli.terminal import BadUse, check_out, note, say
 from fcac.privacy.mechanism import NodeMechanism
 
 

@@ -9,7 +9,7 @@ import typer
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
 from fcac.cli.learning import guess, learn_and_save
-from fcac.cli.screen import BadUse, check_out
+from fcac.cli.terminal import BadUse, check_out
 
 
 def fit(

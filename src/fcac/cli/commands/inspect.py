@@ -9,7 +9,7 @@ from typing import Any
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.screen import say
+from fcac.cli.terminal import say
 
 
 def inspect(

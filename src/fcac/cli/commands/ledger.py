@@ -11,7 +11,7 @@ import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.screen import BadUse, check_out, say
+from fcac.cli.terminal import BadUse, check_out, say
 
 if TYPE_CHECKING:
     from fcac.privacy import Ledger

@@ -10,7 +10,7 @@ import typer
 from fcac._text import counted, duration, listed
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
-from fcac.cli.screen import Progress, check_out, note, say
+from fcac.cli.terminal import Progress, check_out, note, say
 
 
 def predict(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcac.cli import options as opt
-from fcac.cli.screen import BadUse, Progress, check_out, note, say
+from fcac.cli.terminal import BadUse, Progress, check_out, note, say
 
 if TYPE_CHECKING:
     from fcac.tables import ReadOptions

@@ -10,7 +10,7 @@ import typer
 from fcac.cli import options as opt
 from fcac.cli import spark_engine
 from fcac.cli.learning import learn_and_save
-from fcac.cli.screen import BadUse, check_out, note, say
+from fcac.cli.terminal import BadUse, check_out, note, say
 
 
 def update(

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-from fcac.cli.screen import help_text
+from fcac.cli.terminal import help_text
 
 app = typer.Typer(
     no_args_is_help=True,

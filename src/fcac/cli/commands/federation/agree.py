@@ -8,7 +8,7 @@ import typer
 
 from fcac._text import listed
 from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
-from fcac.cli.screen import BadUse, note, say
+from fcac.cli.terminal import BadUse, note, say
 
 
 def agree(

@@ -10,7 +10,7 @@ import click
 import typer
 
 from fcac._text import counted, plain
-from fcac.cli.screen import say
+from fcac.cli.terminal import say
 
 
 def log(

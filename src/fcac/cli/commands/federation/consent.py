@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from fcac._text import counted
-from fcac.cli.screen import BadUse, note, say
+from fcac.cli.terminal import BadUse, note, say
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.policy import FILE, Policy, PolicyRefusal, described, terms_of
 from fcac.tables.schema import Schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import Directory, PlainErrors
-from fcac.cli.screen import BadUse, say
+from fcac.cli.terminal import BadUse, say
 
 if TYPE_CHECKING:
     from fcac.deployment.console.hooks import Hook

@@ -10,7 +10,7 @@ import typer
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
-from fcac.cli.screen import BadUse, say
+from fcac.cli.terminal import BadUse, say
 
 
 def init(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import Bundle, Directory, PlainErrors, StateOption, audited
-from fcac.cli.screen import note, say
+from fcac.cli.terminal import note, say
 
 
 def invite(

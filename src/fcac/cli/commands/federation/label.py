@@ -10,7 +10,7 @@ import typer
 from fcac._text import counted
 from fcac.cli import options as opt
 from fcac.cli.commands.federation.shared import Bundle, DataOption, PlainErrors, StateOption
-from fcac.cli.screen import check_out, say
+from fcac.cli.terminal import check_out, say
 
 
 def label(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fcac.cli.commands.federation.shared import Bundle, Directory, PlainErrors, SiteArgument, audited
-from fcac.cli.screen import say
+from fcac.cli.terminal import say
 
 
 def add(directory: Directory, site: SiteArgument) -> None:

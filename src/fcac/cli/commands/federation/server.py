@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
-from fcac.cli.screen import say
+from fcac.cli.terminal import say
 
 
 def server(

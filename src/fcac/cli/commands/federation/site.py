@@ -9,7 +9,7 @@ import typer
 
 from fcac.cli import options as opt
 from fcac.cli.commands.federation.shared import Bundle, DataOption, PlainErrors, StateOption
-from fcac.cli.screen import BadUse, note, say
+from fcac.cli.terminal import BadUse, note, say
 
 
 def site(

@@ -11,7 +11,7 @@ import typer
 
 from fcac._text import counted
 from fcac.cli.commands.federation.shared import PlainErrors, StateOption, audited
-from fcac.cli.screen import note, say
+from fcac.cli.terminal import note, say
 
 _Folder = Annotated[
     Path, typer.Argument(help="Directory of the federation, or a site's bundle.", metavar="DIR", show_default=False)
