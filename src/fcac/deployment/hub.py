@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _STORE_FILE = "hub.db"
 _MODEL_FILE = "global.fcac"
 _JOURNAL = "journal.jsonl"
+# What the report tells of contributions is looked for in this many bytes at the end of the journal.
+_TAIL = 2**16
+_NOT_AS_SENT = ("rejected", "capped")
 # The squares of such values are still far from overflowing.
 _LARGEST_VALUE = 1e100
 
@@ -94,7 +97,7 @@ class Hub:
         self.state.mkdir(parents=True, exist_ok=True)
         self.store = HubStore(self.state / _STORE_FILE)
         self._inbox = Inbox(self.state / "inbox")
-        self._to_report: tuple[Server, int, int] | None = None
+        self._to_report: tuple[Server, int, int, dict[str, str]] | None = None
 
     # ------------------------------------------------------------ reading
 
@@ -299,7 +302,7 @@ class Hub:
 
         try:
             # read now, and written when the federation is free again
-            self._to_report = (snapshot(server), round, self.store.version)
+            self._to_report = (snapshot(server), round, self.store.version, self._refused_or_capped())
         except Exception as error:
             self.note("no report", round=round, reason=plain(f"{type(error).__name__}: {error}"))
 
@@ -309,11 +312,11 @@ class Hub:
 
         if self._to_report is None:
             return
-        server, round, version = self._to_report
+        server, round, version, facts = self._to_report
         self._to_report = None
         draft = self.state / f".report-{os.getpid()}.html"
         try:
-            write_report(server, draft, title=self.settings.name, schema=self.settings.schema)
+            write_report(server, draft, title=self.settings.name, schema=self.settings.schema, facts=facts)
             with self._alone():
                 if self.store.version == version:
                     os.replace(draft, self.state / "report.html")
@@ -321,6 +324,14 @@ class Hub:
             self.note("no report", round=round, reason=plain(f"{type(error).__name__}: {error}"))
         finally:
             draft.unlink(missing_ok=True)
+
+    def _refused_or_capped(self) -> dict[str, str]:
+        """Return what the report says of contributions that were not taken as they came, the latest ones."""
+        found = [e for e in self.journal_since(max(0, self.journal_size() - _TAIL))[0] if e["event"] in _NOT_AS_SENT]
+        told = [
+            f"{plain(str(e.get('site')), 70)}: {e['event']}, {plain(str(e.get('reason')), 200)}" for e in found[-5:]
+        ]
+        return {"Contributions not taken as they came": "; ".join(told)} if told else {}
 
     def model_bytes(self) -> bytes | None:
         """Return the model that sites may fetch, or None before the first round."""
