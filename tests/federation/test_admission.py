@@ -122,6 +122,10 @@ def test_one_node_of_a_hostile_site_no_longer_matters_at_the_hub(tmp_path: Path)
     hub.close_round()
     told = [entry["reason"] for entry in hub.journal() if entry["event"] == "capped"]
     assert "1 node of fewer rows than their noise left out" in told
+    page = (tmp_path / "report.html").read_text()
+    assert "Contributions not taken as they came" in page
+    assert "c: rejected, deviation: 1e+30 widths" in page
+    assert "c: capped, 1 node of fewer rows than their noise left out" in page
     server = hub.snapshot().server
     assert server.sites == ["a", "b", "c"]
     assert len(server.latest()["c"].nodes) == 1

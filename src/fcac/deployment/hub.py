@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _STORE_FILE = "hub.db"
 _MODEL_FILE = "global.fcac"
 _JOURNAL = "journal.jsonl"
+# What the report tells of contributions is looked for in this many bytes at the end of the journal.
+_TAIL = 2**16
+_NOT_AS_SENT = ("rejected", "capped")
 # The squares of such values are still far from overflowing.
 _LARGEST_VALUE = 1e100
 
@@ -296,9 +299,18 @@ class Hub:
 
         try:
             schema = self.settings.schema
-            write_report(server, self.state / "report.html", title=self.settings.name, schema=schema)
+            facts = self._refused_or_capped()
+            write_report(server, self.state / "report.html", title=self.settings.name, schema=schema, facts=facts)
         except Exception as error:
             self.note("no report", round=round, reason=plain(f"{type(error).__name__}: {error}"))
+
+    def _refused_or_capped(self) -> dict[str, str]:
+        """Return what the report says of contributions that were not taken as they came, the latest ones."""
+        found = [e for e in self.journal_since(max(0, self.journal_size() - _TAIL))[0] if e["event"] in _NOT_AS_SENT]
+        told = [
+            f"{plain(str(e.get('site')), 70)}: {e['event']}, {plain(str(e.get('reason')), 200)}" for e in found[-5:]
+        ]
+        return {"Contributions not taken as they came": "; ".join(told)} if told else {}
 
     def model_bytes(self) -> bytes | None:
         """Return the model that sites may fetch, or None before the first round."""
