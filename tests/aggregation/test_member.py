@@ -204,13 +204,3 @@ def test_secrets_of_a_step_are_gone_once_it_is_over():
         parties.stage()
     assert before.hex() not in str(parties.members[NAME].to_bytes())
     assert parties.members[NAME]._session.mask_seeds[0] == bytes(16)
-
-
-def test_every_step_has_keys_of_its_own():
-    """Masks that were used twice would show the difference of two steps."""
-    parties = Parties(4, 1, n_steps=5)
-    name, request = next(iter(parties.hub.requests().items()))
-    parties.answer(name, request)
-    session = parties.members[name]._session
-    for seeds in (session.mask_seeds, session.own_seeds):
-        assert len(seeds) == len(set(seeds)) == 5
