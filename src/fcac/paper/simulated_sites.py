@@ -35,6 +35,8 @@ def iid(y: ArrayLike, n_sites: int, seed: int) -> list[Rows]:
     Each label's rows are shuffled and dealt out like cards, one row per site in turn. Without labels, use any constant.
     The result is the row numbers of each site, in random order within the site.
 
+    Examples
+    --------
     >>> y = np.array(["cat"] * 6 + ["dog"] * 3)
     >>> [np.unique(y[rows], return_counts=True)[1].tolist() for rows in iid(y, 3, seed=0)]
     [[2, 1], [2, 1], [2, 1]]
@@ -53,6 +55,8 @@ def dirichlet(y: ArrayLike, n_sites: int, alpha: float, seed: int, min_rows: int
     ``alpha`` (0.5) most rows of a label go to a few sites; a large one (100) comes close to :func:`iid`. The draw is
     repeated until every site has at least ``min_rows`` rows. The result is as for :func:`iid`.
 
+    Examples
+    --------
     >>> parts = dirichlet(np.repeat([0, 1, 2], 100), 4, alpha=0.5, seed=0, min_rows=20)
     >>> sum(map(len, parts)), min(map(len, parts)) >= 20
     (300, True)
@@ -82,6 +86,8 @@ def classes_per_site(y: ArrayLike, n_sites: int, n_classes: int, seed: int) -> l
     Labels are assigned so that each goes to the same number of sites, to within one; the rows of a label are then
     divided evenly among its sites. ``n_sites * n_classes`` must cover all labels. The result is as for :func:`iid`.
 
+    Examples
+    --------
     >>> y = np.repeat(np.arange(10), 50)
     >>> [len(np.unique(y[rows])) for rows in classes_per_site(y, 5, n_classes=2, seed=0)]
     [2, 2, 2, 2, 2]

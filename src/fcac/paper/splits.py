@@ -29,6 +29,8 @@ def paper_iid(y: ArrayLike, n_sites: int) -> list[Rows]:
     site gets all that remain. Every site's rows are therefore sorted by label, and the last site is larger. The paper
     first permuted the table by ``RandomState(trial).permutation(n)``; that is left to the caller.
 
+    Examples
+    --------
     >>> [rows.tolist() for rows in paper_iid([1, 0, 1, 0, 1, 0, 1], 2)]
     [[1, 0, 2], [3, 5, 4, 6]]
     """
@@ -55,6 +57,8 @@ def paper_dirichlet(
     ``RandomState(trial).permutation(n)``, which is left to the caller). NumPy's legacy generator is used, as in the
     paper, but not its global instance; a generator that is given is left where the split ends.
 
+    Examples
+    --------
     >>> [len(rows) for rows in paper_dirichlet(np.repeat([0, 1, 2], 100), 4)]
     [72, 105, 69, 54]
     """
