@@ -104,7 +104,8 @@ class Hub:
         """Return the server as stored on disk, or that of a study without rounds."""
         from fcac.federation.rounds import first_server
 
-        return self.store.server() or first_server(self.settings.server, self.settings.seed, self.settings.schema)
+        wanted = self.settings
+        return self.store.server() or first_server(wanted.server, wanted.seed, wanted.schema, scale=wanted.scale)
 
     def snapshot(self) -> HubSnapshot:
         """Return the server as stored on disk; its log is read on demand."""

@@ -83,6 +83,7 @@ _CONDENSING = """
 max_nodes = {max_nodes}   # maximum number of nodes to which a site condenses its rows
 min_rows = {min_rows}   # without --epsilon: minimum number of rows behind a node that is sent
 forgetting = "{forgetting}"   # or "half-life=ROUNDS" or "window=ROUNDS": how rows lose weight
+scale = "{scale}"   # or "none", "standard" or "robust": how columns are made comparable
 """
 
 _BUNDLE_CONDENSING = """
@@ -91,6 +92,7 @@ condenser = "reservoir"
 max_nodes = {max_nodes}
 min_rows = {min_rows}
 forgetting = "{forgetting}"
+scale = "{scale}"
 """
 
 
@@ -106,6 +108,7 @@ def init(
     max_nodes: int | None = None,
     min_rows: int = 3,
     forgetting: str = "none",
+    scale: str = "auto",
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
@@ -134,6 +137,8 @@ def init(
         Fewest rows that a node stands for when a site sends it without privacy. Not for "cae-fc".
     forgetting : str
         How rows lose weight with the rounds: "none", "half-life=ROUNDS" or "window=ROUNDS". Not for "cae-fc".
+    scale : str
+        How columns are made comparable: "auto", "none", "standard" or "robust"; see :mod:`fcac.scaling`.
     seed : int
         Seed of the server's shuffling.
     timeout, wait : float
@@ -159,7 +164,7 @@ def init(
     loaded = Schema.load(schema)
     if summing is not None:
         loaded.require_bounds()
-    condensing = _condensing(server, seed, max_nodes, min_rows, forgetting)
+    condensing = _condensing(server, seed, max_nodes, min_rows, forgetting, scale)
     for folder in ("ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for secret in ("ca", "server", STATE, "bundles"):
@@ -291,7 +296,7 @@ class _Facts(NamedTuple):
 
 def _facts(settings: FederationSettings) -> _Facts:
     # CA+ has no settings and needs none
-    names = () if settings.max_nodes is None else ("max_nodes", "min_rows", "forgetting")
+    names = () if settings.max_nodes is None else ("max_nodes", "min_rows", "forgetting", "scale")
     condensing = {name: getattr(settings, name) for name in names}
     return _Facts(settings.name, settings.address, settings.join_port, condensing, settings.summing)
 
@@ -323,17 +328,19 @@ def _make_bundle(root: Path, site: str, facts: _Facts) -> str:
     return certificates.request_fingerprint(request)
 
 
-def _condensing(server: str, seed: int, max_nodes: int | None, min_rows: int, forgetting: str) -> dict[str, Any]:
+def _condensing(
+    server: str, seed: int, max_nodes: int | None, min_rows: int, forgetting: str, scale: str
+) -> dict[str, Any]:
     """Return the settings of condensing, after checking them; none for CA+."""
     # the hub's service needs this module too, and nothing that learns
     from fcac.federation import Server, readouts
     from fcac.federation.condenser import AgingCondenser, ReservoirCondenser, condenser_for
 
     Server(server, seed)
-    made = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting)
+    made = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting, scale)
     if not isinstance(made, AgingCondenser | ReservoirCondenser):
         return {}
-    return {"max_nodes": made.max_nodes, "min_rows": made.min_rows, "forgetting": forgetting}
+    return {"max_nodes": made.max_nodes, "min_rows": made.min_rows, "forgetting": forgetting, "scale": scale}
 
 
 def _in_words(template: str, condensing: dict[str, Any]) -> str:
@@ -385,7 +392,7 @@ def read_bundle(bundle: str | Path) -> dict[str, Any]:
         check_site_name(str(facts["site"]))
         certificates.split_address(str(facts["address"]))
         condensing = facts.get("condensing", {})
-        allowed = {"condenser", "max_nodes", "min_rows", "forgetting"}
+        allowed = {"condenser", "max_nodes", "min_rows", "forgetting", "scale"}
         if not isinstance(facts["join_port"], int) or not isinstance(condensing, dict) or set(condensing) - allowed:
             raise ValueError("it has settings that are not the hub's to make")
     except (ValueError, KeyError) as error:

@@ -54,6 +54,7 @@ def init(
         typer.Option("--min-rows", help="Without --epsilon: minimum number of rows behind a node that is sent.", min=1),
     ] = 3,
     forgetting: opt.Forgetting = "none",
+    scale: opt.Scale = "auto",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling.")] = 0,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
@@ -125,7 +126,7 @@ def init(
             summing = aggregated_study.summing_for(len(names), epsilon, delta, tolerance, least)
         root = study.init(
             directory, names, schema, address=address, join_port=join_port, server=server, max_nodes=max_nodes,
-            min_rows=min_rows, forgetting=forgetting, seed=seed, timeout=timeout, wait=wait,
+            min_rows=min_rows, forgetting=forgetting, scale=scale, seed=seed, timeout=timeout, wait=wait,
             people_overlap=people_overlap, summing=summing,
         )  # fmt: skip
     if not names:
