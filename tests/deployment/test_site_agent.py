@@ -263,11 +263,6 @@ def test_what_is_wrong_in_single_rows_is_a_gap_and_no_refusal(tmp_path: Path) ->
 def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="need an epsilon"):
         SiteSettings("a", "data", "state", "schema.toml", record_id="tag")
-    SiteSettings("a", "data", "state", "schema.toml").save(tmp_path / "site.json")
-    stored = json.loads((tmp_path / "site.json").read_text())
-    (tmp_path / "site.json").write_text(json.dumps(stored | {"part_by_file": True}))
-    with pytest.raises(ValueError, match="record_ids"):
-        SiteSettings.load(tmp_path / "site.json")
 
 
 def test_a_site_keeps_the_budget_of_its_ledger(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcac import persistence
-from fcac.scaling import check_scale
 from fcac.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -82,11 +81,13 @@ class Limits:
 class Member:
     """A site as known to the hub: the fingerprint of its key, and its status.
 
-    After a change of keys, the fingerprint `before` is accepted until the site has used its new key.
+    After a change of keys, the fingerprint `before` is accepted until the site has used its new key. `summing` is
+    the public key (hexadecimal) with which it signs in summed rounds.
     """
 
     key: str = ""
     before: str = ""
+    summing: str = ""
     status: str = "active"
 
 
@@ -148,7 +149,7 @@ class FederationSettings:
                 max_nodes=given.get("condensing", {}).get("max_nodes"),
                 min_rows=given.get("condensing", {}).get("min_rows", 1),
                 forgetting=given.get("condensing", {}).get("forgetting", "none"),
-                scale=check_scale(given.get("condensing", {}).get("scale", "auto")),
+                scale=given.get("condensing", {}).get("scale", "auto"),
                 seed=int(top.get("seed", 0)),
                 timeout=float(rounds.get("timeout", 300.0)),
                 wait=float(rounds.get("wait", 60.0)),
@@ -207,7 +208,7 @@ class SiteSettings:
     forgetting : str
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
     scale : str
-        How columns are made comparable, as set by the study: "auto", "none", "standard" or "robust".
+        How columns are brought to one scale, as set by the study.
     summing_key : str
         If the study sums its sites: file of this site's own signing key.
     read : dict

@@ -9,7 +9,7 @@ import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.commands.federation.shared import Directory, PlainErrors
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
 from fcac.cli.terminal import BadUse, say
 
 
@@ -129,12 +129,16 @@ def init(
             min_rows=min_rows, forgetting=forgetting, scale=scale, seed=seed, timeout=timeout, wait=wait,
             people_overlap=people_overlap, summing=summing,
         )  # fmt: skip
+    with audited(root, "init"):
+        pass
     if not names:
         say(f"Created {root / 'federation.toml'}.")
         say(f"1. here:           fcac federation server {root}")
         say(f"2. for each site:  fcac federation invite {root} NAME, and pass on what it prints")
         say("3. at every site:  fcac federation join INVITATION")
         say(f"4. here:           fcac federation accept {root} NAME, after comparing fingerprints aloud")
+        if summing is not None:
+            say("5. at every site:  fcac federation sites NAME, once all have joined, to agree to the list of sites")
         return
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     chosen = "E" if summing is None else f"{summing.epsilon:g}"
