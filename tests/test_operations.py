@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -120,11 +119,11 @@ def test_a_site_goes_out_through_a_connect_proxy(running: Running, monkeypatch: 
     monkeypatch.setenv("NO_PROXY", "hub.example")
     before = len(running.proxy.tunnels)
     bundle = running.folder / "north"
-    asyncio.run(refresh(bundle))
+    refresh(bundle)
     assert set(running.proxy.tunnels[before:]) == {running.address}
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     before = len(running.proxy.tunnels)
-    asyncio.run(refresh(bundle))
+    refresh(bundle)
     assert len(running.proxy.tunnels) == before
 
 

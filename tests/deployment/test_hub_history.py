@@ -30,7 +30,7 @@ def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deliveries and the status have nothing to do with the report that follows every round."""
-    monkeypatch.setattr(Hub, "_report", lambda self, server, number: None)
+    monkeypatch.setattr(Hub, "_report", lambda self: None)
 
 
 def names(n_sites: int = N_SITES) -> list[str]:
@@ -134,7 +134,7 @@ def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pyte
     work = Work(monkeypatch)
     decoded, moved = {}, {}
     with monkeypatch.context() as quick:
-        quick.setattr(Hub, "_report", lambda self, server, number: None)
+        quick.setattr(Hub, "_report", lambda self: None)
         for number in range(1, 7):
             play(hub, number)
     for number in range(7, 12):
@@ -142,7 +142,8 @@ def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pyte
             hub.receive(site, sent(site, number))
         with monkeypatch.context() as quick:
             if number in (8, 10):
-                quick.setattr(Hub, "_report", lambda self, server, number: None)
+                quick.setattr("fcac.report.snapshot", lambda server: server)
+                quick.setattr(Hub, "_report", lambda self: None)
             calls, moved[number] = work.of(hub.close_round)
         decoded[number] = calls["from_bytes"]
     # a report shows six rounds, each with the sites' nodes as they were then; beyond six nothing is added

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
@@ -141,7 +140,7 @@ def test_a_site_changes_its_key(root: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "c"
     shutil.copytree(root / "bundles" / "c", bundle)
     before = (bundle / "node.key").read_bytes()
-    asyncio.run(refresh(bundle, renew=True))
+    refresh(bundle, renew=True)
     assert (bundle / "node.key").read_bytes() != before
     # until the new key was used, both are good: the site may have died before it was told
     assert ask(root / "bundles" / "c", "GET", "/bundle")[0] == 200

@@ -12,13 +12,13 @@ import pytest
 
 from fcac.cli.commands.federation.consent import consent
 from fcac.deployment.audit_log import AuditLog, verify
-from fcac.deployment.policy import Policy, PolicyRefusal, described
+from fcac.deployment.policy import Policy, PolicyRefusal, described, seconds_since, steady_clock
 from fcac.deployment.settings import SiteSettings
 from fcac.deployment.site_agent import SiteAgent
 from fcac.federation import Contribution
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
-from fcac.tables.schema import Schema
+from fcac.tables.schema import Column, Schema
 from testing.data import blobs, write_csv
 
 SCHEMA = "fcac_schema = 1\nbounds_are_public = true\n[columns]\nx = { min = -8, max = 8 }\ny = { min = -8, max = 8 }\n"
@@ -199,3 +199,39 @@ def test_a_site_begins_with_an_hour_between_rounds_that_cost_something() -> None
     private, plain = Policy.cautious(private=True), Policy.cautious(private=False)
     assert (private.least_interval, private.rounds_per_day, private.least_count) == (3600.0, 48, 5)
     assert plain == replace(private, least_interval=0.0)
+
+
+def test_what_is_agreed_to_are_the_schemas_numbers_whatever_the_scaling() -> None:
+    scaled = Schema([Column("age", min=0, max=110, scaling="range")], bounds_are_public=True)
+    assert described(scaled) == ["age from 0 to 110"]
+    narrow = Schema([Column("age", min=40, max=41, scaling="range")], bounds_are_public=True)
+    with pytest.raises(PolicyRefusal, match="other columns or bounds"):
+        Policy(columns=tuple(described(scaled))).check_schema(narrow)
+    levels = [Schema([Column("ward", categories=list(of))], bounds_are_public=True) for of in ("ab", "abc")]
+    assert described(levels[0]) == ["ward: a, b"]
+    assert described(levels[1]) != described(levels[0])
+    many = [Schema([Column("ward", categories=[f"{i:04d}" for i in range(first, first + 200)])]) for first in (0, 1)]
+    assert described(many[0]) != described(many[1])
+    assert len(described(many[0])[0]) < 200
+
+
+def test_another_cost_or_unit_is_not_what_was_agreed_to() -> None:
+    policy = Policy(terms=("epsilon = 1 for each round, at delta = 1e-06", "for one row"))
+    policy.check_terms(policy.terms)
+    with pytest.raises(PolicyRefusal, match="cost or unit"):
+        policy.check_terms(("epsilon = 2 for each round, at delta = 1e-06", "for one row"))
+    Policy().check_terms(("anything: nobody was asked yet",))
+
+
+def test_a_clock_that_was_ahead_locks_nobody_out() -> None:
+    policy = Policy(least_interval=3600.0, rounds_per_day=2)
+    ahead = {"event": "contributed", "time": (datetime.now(UTC) + timedelta(days=300)).isoformat(), "epsilon": 1.0}
+    # stamped before a restart by a clock that was 300 days ahead
+    policy.check_request(4, 4, [ahead] * 5, 1.0)
+    # without a restart the machine's steady clock knows that it was just now, whatever the stamp says
+    for days in (300, -300):
+        stamp = (datetime.now(UTC) + timedelta(days=days)).isoformat()
+        entry = {**ahead, "time": stamp, "clock": steady_clock()}
+        assert 0 <= seconds_since(entry) < 60
+        with pytest.raises(PolicyRefusal, match="between two rounds"):
+            policy.check_request(4, 4, [entry], 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -54,6 +55,9 @@ class Deployment:
             timeout=timeout,
             wait=PATIENCE,
         )
+        # what is compared is what sites have sent: no cap may thin it out
+        settings = self.root / "federation.toml"
+        settings.write_text(re.sub("# (max_(node|count)_share) = 0.25", r"\1 = 1.0", settings.read_text()))
         self.sites: dict[str, SiteProcess] = {}
         self.server: ServerProcess | None = None
 

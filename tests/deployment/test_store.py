@@ -31,7 +31,7 @@ KINDS = ("cae-fc", "communities")
 @pytest.fixture
 def _no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report follows every round; it reads the store and writes nothing into it, so these tests do without."""
-    monkeypatch.setattr(Hub, "_report", lambda self, server, number: None)
+    monkeypatch.setattr(Hub, "_report", lambda self: None)
 
 
 def sent(site: str, round: int, n_nodes: int = 25, privacy: dict[str, Any] | None = None) -> Contribution:
@@ -82,14 +82,14 @@ def test_the_stored_server_is_the_one_in_memory(tmp_path: Path, kind: str) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_earlier_states_are_those_of_a_replay(tmp_path: Path, kind: str) -> None:
     hub = Hub(tmp_path, settings_of(kind))
-    for number in range(1, 9):
+    for number in range(1, 7):
         play(hub, number)
     kept, again = hub.snapshot().server, hub.snapshot().server
     again.past = None
     found, played = replay(kept), replay(again)
     assert found is not None
     assert played is not None
-    assert [one.round for one in found] == [other.round for other in played] == [1, 2, 4, 5, 7, 8]
+    assert [one.round for one in found] == [other.round for other in played] == [1, 2, 3, 4, 5, 6]
     for one, other in zip(found, played, strict=True):
         assert (one.cluster_rows, one.flow) == (other.cluster_rows, other.flow)
         assert (one.nodes == other.nodes).all()
@@ -246,7 +246,7 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         hub = Hub(Path(sys.argv[2]), settings_of(sites="ab"))
-        hub._report = lambda server, number: None
+        hub._report = lambda: None
         while hub.open_round <= last:
             number = hub.open_round
             for site in "ab":

@@ -6,17 +6,22 @@ import pytest
 from fcac.aggregation import Roster, SigningKey
 from fcac.aggregation.messages import REQUEST, Message, as_bits
 from fcac.aggregation.pooled import POOLED
+from fcac.deployment import certificates, invitations, wire
 from fcac.deployment import study as studies
-from fcac.deployment import wire
 from fcac.deployment.aggregated_study import read_roster, summing_for
+from fcac.deployment.conversation import Conversation
+from fcac.deployment.hub import Hub
 from fcac.deployment.pooled_agent import PooledAgent
 from fcac.deployment.pooled_hub import PooledHub
-from fcac.deployment.settings import SiteSettings
+from fcac.deployment.settings import STATE, FederationSettings, SiteSettings
 from fcac.deployment.site_agent import SiteAgent, load_model
+from fcac.deployment.site_setup import site_settings
 from fcac.deployment.status_lines import describe
 from fcac.exceptions import AggregationRefused, TooFewSites
 from fcac.privacy import Ledger
-from testing.federation_study import Study
+from testing.commands import fcac
+from testing.data import write_csv
+from testing.federation_study import SCHEMA, DirectWire, Study
 
 pytestmark = pytest.mark.slow
 
@@ -396,3 +401,41 @@ def test_a_summed_study_of_mixed_columns_measures_like_a_plain_one(tmp_path):
         assert readout.blocks == made.settings.schema.blocks
         # how many coordinates it has depends on the noise, that there is a map does not
         assert readout.model.feature_map is not None
+
+
+def test_sites_that_joined_make_their_keys_and_agree_to_the_list(tmp_path, capfd):
+    """Nobody makes a key for another, and nothing is summed before every operator has agreed to the same list."""
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    summing = summing_for(0, 4.0, 1e-6, None, None)
+    root = studies.init(tmp_path / "study", [], tmp_path / "schema.toml", timeout=0.2, wait=0.0, summing=summing)
+    codes, settings = set(), {}
+    for name in "abcd":
+        bundle = tmp_path / name
+        bundle.mkdir()
+        invitation = invitations.invite(root, name)
+        request = certificates.make_key(bundle / "node.key", name)
+        public = SigningKey.at(bundle / "summing.key").public.hex()
+        asked = {"site": name, "token": invitation.token, "request": request, "summing": public}
+        invitations.ask(root, asked)
+        invitations.accept(root, name)
+        invitations.write_bundle(bundle, studies.bundle_files(root, name), name)
+        (tmp_path / f"data-{name}").mkdir()
+        write_csv(tmp_path / f"data-{name}" / "rows.csv", _rows(12, ord(name)), header=True)
+    assert not list(root.rglob("summing.key"))
+    for name in "abcd":
+        bundle, state = tmp_path / name, tmp_path / f"state-{name}"
+        # as the site's process fetches them when it starts
+        invitations.write_bundle(bundle, studies.bundle_files(root, name), name)
+        made = site_settings(bundle, tmp_path / f"data-{name}", state, epsilon=4.0, budget=8.0)
+        made.save(state / "settings.json")
+        settings[name] = state / "settings.json"
+        shown = fcac(capfd, "federation", "sites", bundle, "--state", state)
+        codes.add(shown.rpartition("Code of this list: ")[2].strip())
+    (code,) = codes
+    hub = Hub(root / STATE, FederationSettings.load(root))
+    assert not Conversation(hub, DirectWire(settings)).play_round()
+    assert "has not agreed to a list of sites" in (tmp_path / "state-a" / "site.log").read_text()
+    for name in "abcd":
+        fcac(capfd, "federation", "sites", tmp_path / name, "--state", tmp_path / f"state-{name}", "--agree", code)
+    assert Conversation(hub, DirectWire(settings)).play_round()
+    assert hub.snapshot().server.latest()[POOLED].privacy["sites"] == 4

@@ -6,6 +6,9 @@ Below the directory of a federation::
     bundles/NAME/summing.key    the site's own signing key
     bundles/NAME/roster.fcac    the list of sites that a site agrees to by using its bundle
 
+Where sites join, they make their keys themselves, the hub offers the list once there are enough, and every operator
+agrees to it after comparing its code (``fcac federation sites``).
+
 Sites that are added later are refused by the others until their operators agree (:class:`fcac.aggregation.RosterFile`).
 """
 
@@ -42,13 +45,12 @@ def summing_for(n_sites: int, epsilon: float | None, delta: float, tolerance: in
     """Return the settings of a new study, or an error that says what is missing."""
     if epsilon is None:
         raise ValueError("--aggregation secure needs --epsilon: all sites of the study add their noise for it together")
-    if not n_sites:
-        raise ValueError("--aggregation secure needs --sites: the sites agree to the list of sites; 'add' extends it")
     check_size(n_sites)
-    tolerated = usual_tolerance(n_sites) if tolerance is None else tolerance
+    # of sites that are yet to join, nobody knows how many there will be
+    tolerated = (usual_tolerance(n_sites) if n_sites else 1) if tolerance is None else tolerance
     wanted = max(fewest_sites(tolerated), (n_sites + 1) // 2) if least is None else least
     # refuses what cannot work, before anything is written
-    Roster("draft", {str(i): i.to_bytes(32, "big") for i in range(n_sites)}, tolerated, wanted)
+    Roster("draft", {str(i): i.to_bytes(32, "big") for i in range(n_sites or wanted)}, tolerated, wanted)
     return Summing(float(epsilon), float(delta), tolerated, wanted)
 
 
@@ -74,6 +76,14 @@ def write_roster(root: Path, name: str, keys: Mapping[str, bytes], summing: Summ
         persistence.write_atomic(folder / ROSTER_FILE, data)
 
 
+def offered(root: Path) -> bytes | None:
+    """Return the roster that the hub offers, as bytes; None as long as too few sites have joined."""
+    path = root / _ROSTER
+    return path.read_bytes() if path.exists() else None
+
+
 def read_roster(root: Path) -> Roster:
     """Return the roster that the hub offers."""
+    if not (root / _ROSTER).exists():
+        raise ValueError(f"too few sites have joined {root} for a summed round: see `fcac federation status {root}`")
     return Roster.from_bytes((root / _ROSTER).read_bytes())

@@ -7,10 +7,12 @@ show is that its end was cut off: compare the last hash with one noted elsewhere
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,8 +46,8 @@ class AuditLog:
     >>> folder.cleanup()
     """
 
-    def __init__(self, state: str | os.PathLike[str]) -> None:
-        self.path = Path(state) / FILE
+    def __init__(self, state: str | os.PathLike[str], sign: Callable[[bytes], str] | None = None) -> None:
+        self.path, self._sign = Path(state) / FILE, sign
 
     def add(self, event: str, **facts: Any) -> None:
         """Append one entry, durably, or raise an OSError: what cannot be logged must not be done."""
@@ -59,9 +61,12 @@ class AuditLog:
                 entry = {
                     "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                     "event": event,
+                    "clock": steady_clock(),
                     **{key: _clean(value) for key, value in facts.items()},
                     "before": last,
                 }
+                if self._sign is not None:
+                    entry["signature"] = self._sign(_line(entry))
                 stream.write(_line(entry) + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -78,29 +83,45 @@ class AuditLog:
         return found
 
 
+@functools.cache
+def _boot() -> str:
+    """Return a name for the present run of this machine."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()[:8]
+    return ""
+
+
+def steady_clock() -> str:
+    """Return a name for the present run of this machine and the seconds since its start, which nobody sets."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return f"{_boot()} {time.clock_gettime(clock):.1f}"
+
+
 def verify(path: str | os.PathLike[str]) -> Verdict:
     """Check that every line of a log follows from the line before it."""
-    last, n_entries = _START, 0
     file = Path(path)
     if not file.exists():
-        return Verdict(0, last)
-    for line in _whole_lines(file):
+        return Verdict(0, _START)
+    with file.open("rb") as stream:
+        return verify_lines(stream)
+
+
+def verify_lines(lines: Iterable[bytes], is_signed: Callable[[bytes, str], bool] | None = None) -> Verdict:
+    """Check the lines of a log, and their signatures where there must be some; half a line at the end is left out."""
+    last, n_entries = _START, 0
+    for line in (line[:-1] for line in lines if line.endswith(b"\n")):
         try:
             entry = json.loads(line)
             sound = isinstance(entry, dict) and entry.get("before") == last and _line(entry) == line
+            if sound and is_signed is not None:
+                signature = entry.pop("signature", "")
+                sound = is_signed(_line(entry), signature)
         except ValueError:
             sound = False
         if not sound:
             return Verdict(n_entries, last, f"line {n_entries + 1} was changed, or the line before it was removed")
         last, n_entries = hashlib.sha256(line).hexdigest(), n_entries + 1
     return Verdict(n_entries, last)
-
-
-def _whole_lines(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as stream:
-        for line in stream:
-            if line.endswith(b"\n"):
-                yield line[:-1]
 
 
 def _line(entry: dict[str, Any]) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict, deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,53 +45,112 @@ WORDS = {
 
 def facts(root: Path) -> dict[str, Any]:
     """Return the state of a federation as values for JSON."""
-    settings = FederationSettings.load(root)
-    hub = Hub(root / STATE, settings)
-    journal, summary, closed = hub.journal(), hub.summary(), hub.store.closed
-    return {
-        "name": plain(settings.name, 100),
-        "address": settings.address,
-        "protection": "TLS and certificates",
-        "certificate_until": _certificate(root),
-        "rounds_closed": closed,
-        "arrived": hub.arrived(),
-        "missing": hub.missing(),
-        "model": None if summary is None else {"clusters": summary.n_clusters, "nodes": summary.n_nodes},
-        "sites": _sites(settings, hub, journal),
-        "lineage": _lineage(hub),
-        "events": [_event(entry) for entry in journal[-_LATEST_EVENTS:]][::-1],
-    }
+    return Observer(root).look()
 
 
-def _sites(settings: FederationSettings, hub: Hub, journal: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    newest, seen, amounts = hub.holdings(), presence.read(hub.state), hub.store.amounts()
-    found = []
-    for name in in_reading_order(settings.members):
-        mine = [entry for entry in journal if entry.get("site") == name]
-        events = Counter(entry["event"] for entry in mine)
-        heard = [entry["time"] for entry in mine if entry["event"] in _ANSWERS]
-        here = seen.get(name)
-        if here is not None:
-            heard.append(here.time)
-        status = settings.members[name].status
-        spent = [entry["privacy"] for entry in mine if entry["event"] == "accepted" and "privacy" in entry]
-        found.append(
-            {
-                "site": name,
-                "status": status,
-                "presence": _presence(status, here, bool(heard)),
-                "last_heard": max(heard) if heard else None,
-                "clock_skew": None if here is None else round(here.clock_skew, 1),
-                "version": None if here is None else plain(here.version, 40),
-                "contributed": events["accepted"],
-                "rejected": events["rejected"],
-                "missed": sum(e["event"] in ("no reply", "failed") and e.get("kind") != "model" for e in mine),
-                "newest_round": newest.get(name),
-                "nodes": amounts[name].n_nodes if name in amounts else None,
-                "privacy": _privacy(spent[-1]) if spent else None,
+@dataclass
+class _Tally:
+    """What the journal says of a site so far."""
+
+    contributed: int = 0
+    rejected: int = 0
+    missed: int = 0
+    heard: str = ""
+    privacy: Any = None
+
+    def add(self, entry: dict[str, Any]) -> None:
+        event = entry["event"]
+        self.contributed += event == "accepted"
+        self.rejected += event == "rejected"
+        self.missed += event in ("no reply", "failed") and entry.get("kind") != "model"
+        if event in _ANSWERS:
+            self.heard = max(self.heard, str(entry["time"]))
+        if event == "accepted" and "privacy" in entry:
+            self.privacy = entry["privacy"]
+
+
+class Observer:
+    """Looks at a federation again and again; what a look costs does not grow with the rounds.
+
+    Parameters
+    ----------
+    root : Path
+        Directory of the federation.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._read, self._tallies = 0, defaultdict[str, _Tally](_Tally)
+        self._events: deque[dict[str, Any]] = deque(maxlen=_LATEST_EVENTS)
+        self._version = -1
+        self._stored: dict[str, Any] = {}
+
+    def look(self) -> dict[str, Any]:
+        """Return the present state as values for JSON."""
+        settings = FederationSettings.load(self.root)
+        hub = Hub(self.root / STATE, settings)
+        self._follow(hub)
+        if hub.store.version != self._version:
+            self._version, summary = hub.store.version, hub.summary()
+            lineage, n_changes = _lineage(hub)
+            self._stored = {
+                "rounds_closed": hub.store.closed,
+                "model": None if summary is None else {"clusters": summary.n_clusters, "nodes": summary.n_nodes},
+                "lineage": lineage,
+                "n_changes": n_changes,
+                "newest": hub.holdings(),
+                "amounts": hub.store.amounts(),
             }
-        )
-    return found
+        shown = {name: value for name, value in self._stored.items() if name not in ("newest", "amounts")}
+        return {
+            "name": plain(settings.name, 100),
+            "address": settings.address,
+            "protection": "TLS and certificates",
+            "certificate_until": _certificate(self.root),
+            **shown,
+            "arrived": hub.arrived(),
+            "missing": hub.missing(),
+            "sites": self._sites(settings, hub),
+            "counts": presence.counters(hub.state),
+            "events": list(self._events)[::-1],
+        }
+
+    def _follow(self, hub: Hub) -> None:
+        """Read what has been added to the journal."""
+        if hub.journal_size() < self._read:  # a back-up was brought back
+            self.__init__(self.root)  # type: ignore[misc]
+        entries, self._read = hub.journal_since(self._read)
+        for entry in entries:
+            self._events.append(_event(entry))
+            site = str(entry.get("site", ""))
+            if entry["event"] == "forgotten":
+                self._tallies.pop(site, None)
+            elif site:
+                self._tallies[site].add(entry)
+
+    def _sites(self, settings: FederationSettings, hub: Hub) -> list[dict[str, Any]]:
+        newest, amounts, seen = self._stored["newest"], self._stored["amounts"], presence.read(hub.state)
+        found = []
+        for name in in_reading_order(settings.members):
+            here, tally, status = seen.get(name), self._tallies.get(name, _Tally()), settings.members[name].status
+            heard = max(tally.heard, "" if here is None else here.time)
+            found.append(
+                {
+                    "site": name,
+                    "status": status,
+                    "presence": _presence(status, here, bool(heard)),
+                    "last_heard": heard or None,
+                    "clock_skew": None if here is None else round(here.clock_skew, 1),
+                    "version": None if here is None else plain(here.version, 40),
+                    "contributed": tally.contributed,
+                    "rejected": tally.rejected,
+                    "missed": tally.missed,
+                    "newest_round": newest.get(name),
+                    "nodes": amounts[name].n_nodes if name in amounts else None,
+                    "privacy": None if tally.privacy is None else _privacy(tally.privacy),
+                }
+            )
+        return found
 
 
 def _presence(status: str, here: presence.Heard | None, heard: bool) -> str:
@@ -117,13 +177,14 @@ def _certificate(root: Path) -> str:
     return certificates.ends(root / "server" / "server.crt").date().isoformat()
 
 
-def _lineage(hub: Hub) -> list[dict[str, Any]]:
+def _lineage(hub: Hub) -> tuple[list[dict[str, Any]], int]:
+    """Return the newest changes of clusters, and how many there were in all."""
     with hub.store.reading() as connection:
-        query = "SELECT change FROM lineage ORDER BY position DESC LIMIT ?"
+        query = "SELECT position, change FROM lineage ORDER BY position DESC LIMIT ?"
         rows = connection.execute(query, (_LATEST_EVENTS,)).fetchall()
     names = ("round", "kind", "cluster", "others", "before", "rows")
-    changes = [dict(zip(names, json.loads(value), strict=True)) for (value,) in rows]
-    return [{**change, "rows": round(change["rows"])} for change in changes[::-1]]
+    changes = [dict(zip(names, json.loads(value), strict=True)) for _, value in rows[::-1]]
+    return [{**change, "rows": round(change["rows"])} for change in changes], rows[0][0] + 1 if rows else 0
 
 
 def _event(entry: dict[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,7 @@ class Hub:
         self.state.mkdir(parents=True, exist_ok=True)
         self.store = HubStore(self.state / _STORE_FILE)
         self._inbox = Inbox(self.state / "inbox")
+        self._to_report: tuple[Server, int, int, dict[str, str]] | None = None
 
     # ------------------------------------------------------------ reading
 
@@ -104,7 +105,9 @@ class Hub:
         """Return the server as stored on disk, or that of a study without rounds."""
         from fcac.federation.rounds import first_server
 
-        return self.store.server() or first_server(self.settings.server, self.settings.seed, self.settings.schema)
+        return self.store.server() or first_server(
+            self.settings.server, self.settings.seed, self.settings.schema, scale=self.settings.scale
+        )
 
     def snapshot(self) -> HubSnapshot:
         """Return the server as stored on disk; its log is read on demand."""
@@ -230,7 +233,9 @@ class Hub:
             capped = cap_round(batch, self.settings.limits, others)
             self._note_caps(number, batch, capped)
             digests = {site: hashlib.sha256(data).hexdigest() for site, data in arrived.items()}
-            return self._close(number, capped, digests)
+            accepted = self._close(number, capped, digests)
+        self._report()
+        return accepted
 
     def _close(
         self, number: int, batch: list[Contribution], digests: dict[str, str], **facts: Any
@@ -260,6 +265,7 @@ class Hub:
             if item.round != number:
                 raise ValueError(f"round {item.round} was summed, but round {number} is open")
             self._close(number, [item], {str(item.site): item.digest()}, summed=item.privacy.get("sites"))
+        self._report()
 
     def forget(self, site: str) -> bool:
         """Restore the state as if this site had never contributed; return False if it never had."""
@@ -272,12 +278,13 @@ class Hub:
                 self.store.forget(site, server)
             self.note("forgotten", site=site, round=closed)
             self._publish(self.snapshot().server, closed)
-            return known
+        self._report()
+        return known
 
     # ------------------------------------------------------------ model and report
 
     def _publish(self, server: Server, round: int) -> None:
-        """Write the model that sites may fetch, and then, if possible, the report."""
+        """Write the model that sites may fetch, and note what the report will need."""
         from fcac.deployment.shared_codebook import for_sites
         from fcac.model import models
 
@@ -291,18 +298,32 @@ class Hub:
             self.note("no model for sites", round=round, reason="too few nodes to hide a single one among others")
         else:
             persistence.write_atomic(path, models.to_bytes(book))
-        self._report(server, round)
-
-    def _report(self, server: Server, round: int) -> None:
-        """Write the report; a round counts whether or not this succeeds."""
-        from fcac.report import write_report
+        from fcac.report import snapshot
 
         try:
-            schema = self.settings.schema
-            facts = self._refused_or_capped()
-            write_report(server, self.state / "report.html", title=self.settings.name, schema=schema, facts=facts)
+            # read now, and written when the federation is free again
+            self._to_report = (snapshot(server), round, self.store.version, self._refused_or_capped())
         except Exception as error:
             self.note("no report", round=round, reason=plain(f"{type(error).__name__}: {error}"))
+
+    def _report(self) -> None:
+        """Write the report, unless there is something newer by now; a round counts whether or not this succeeds."""
+        from fcac.report import write_report
+
+        if self._to_report is None:
+            return
+        server, round, version, facts = self._to_report
+        self._to_report = None
+        draft = self.state / f".report-{os.getpid()}.html"
+        try:
+            write_report(server, draft, title=self.settings.name, schema=self.settings.schema, facts=facts)
+            with self._alone():
+                if self.store.version == version:
+                    os.replace(draft, self.state / "report.html")
+        except Exception as error:
+            self.note("no report", round=round, reason=plain(f"{type(error).__name__}: {error}"))
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _refused_or_capped(self) -> dict[str, str]:
         """Return what the report says of contributions that were not taken as they came, the latest ones."""

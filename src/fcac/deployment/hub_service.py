@@ -24,6 +24,7 @@ import secrets
 import signal
 import ssl
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -35,6 +36,7 @@ from typing import Any
 from fcac import persistence
 from fcac._text import plain
 from fcac.deployment import certificates, invitations, metrics, presence, study
+from fcac.deployment.facts import Observer
 from fcac.deployment.hub import Hub
 from fcac.deployment.listening import Allowance, Door, FrontLimits, allow_connections
 from fcac.deployment.outbox import Outbox, Waiting
@@ -103,6 +105,7 @@ class HubService:
         self._told: dict[str, float] = {}
         self._seen: dict[Path, int] = {}
         self._stopped = asyncio.Event()
+        self.observer, self._looking = Observer(root), threading.Lock()
 
     def run(self) -> None:
         """Serve until a signal arrives."""
@@ -368,7 +371,11 @@ class HubService:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(given.encode(), metrics_token(self.root).encode()):
             return _refuse(401, f"the token is in server/{TOKEN_FILE} of the federation")
-        return web.Response(text=await asyncio.to_thread(metrics.of_hub, self.root, dict(self.counts)))
+        return web.Response(text=await asyncio.to_thread(self._measured))
+
+    def _measured(self) -> str:
+        with self._looking:
+            return metrics.of_hub(self.root, self.observer.look(), dict(self.counts))
 
     # ------------------------------------------------------------ what changes while it runs
 

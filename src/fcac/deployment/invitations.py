@@ -27,7 +27,9 @@ from typing import Any, NamedTuple
 
 from fcac import persistence
 from fcac._text import plain
+from fcac.aggregation import Roster, SigningKey
 from fcac.deployment import certificates, study
+from fcac.deployment.aggregated_study import SITE_KEY_FILE
 from fcac.deployment.settings import FederationSettings, check_site_name
 from fcac.tables.schema import Schema
 
@@ -74,8 +76,6 @@ def invite(root: Path, site: str, hours: float = 72.0) -> Invitation:
     """Invite a site; an earlier invitation of the same site is no longer valid."""
     check_site_name(site)
     settings = FederationSettings.load(root)
-    if settings.summing is not None:
-        raise ValueError("with secure aggregation sites have keys for summing, which 'init' and 'add' make: use 'add'")
     member = settings.members.get(site)
     if member is not None and member.status == "active":
         raise ValueError(f"site {site} already takes part")
@@ -102,7 +102,10 @@ def ask(root: Path, request: Any) -> dict[str, str]:
     if not isinstance(request, dict):
         raise wrong
     site, token, wanted = (request.get(name) for name in ("site", "token", "request"))
+    summing = request.get("summing", "")
     if not isinstance(site, str) or not isinstance(token, str) or not isinstance(wanted, str):
+        raise wrong
+    if not isinstance(summing, str) or not re.fullmatch(r"([0-9a-f]{64})?", summing):
         raise wrong
     # nothing is locked, parsed or written for those who have no token
     known = _read(root).get(site)
@@ -118,7 +121,8 @@ def ask(root: Path, request: Any) -> dict[str, str]:
         if datetime.fromisoformat(entry["expires"]) < datetime.now(UTC):
             raise wrong
         fresh = not entry["request"]
-        entry["request"] = entry["request"] or wanted
+        if fresh:
+            entry["request"], entry["summing"] = wanted, summing
         certificate = entry.get("certificate", "")
     if fresh:
         study.note(root, "asks to join", site=site, fingerprint=certificates.spoken(key))
@@ -139,7 +143,7 @@ def accept(root: Path, site: str) -> str:
         if entry is None or not entry["request"] or entry.get("certificate"):
             raise ValueError(f"site {site} has not asked to join: invite it, and let it run 'fcac federation join'")
         entry["certificate"] = certificates.sign_site(root / "ca", site, entry["request"])
-        study.admit(root, site, certificates.request_fingerprint(entry["request"]))
+        study.admit(root, site, certificates.request_fingerprint(entry["request"]), entry.get("summing", ""))
         now = datetime.now(UTC)
         for name in [name for name, one in book.items() if datetime.fromisoformat(one["expires"]) < now]:
             del book[name]
@@ -228,6 +232,9 @@ def write_bundle(folder: Path, files: Any, site: str) -> None:
         if study.read_bundle(draft)["site"] != site:
             raise ValueError("the hub has sent the bundle of another site")
         Schema.load(Path(draft) / "schema.toml")
+        roster = files.get(study.OFFERED_FILE)
+        if isinstance(roster, str):
+            persistence.write_atomic(folder / study.OFFERED_FILE, Roster.from_bytes(bytes.fromhex(roster)).to_bytes())
         for name in ("ca.crt", "schema.toml", study.BUNDLE_FILE):
             persistence.write_atomic(folder / name, (Path(draft) / name).read_bytes())
 
@@ -235,7 +242,9 @@ def write_bundle(folder: Path, files: Any, site: str) -> None:
 def _ask_hub(invitation: Invitation, folder: Path, request: str) -> str:
     """Ask at the hub's open port, and write what it sends; return the certificate, empty if there is none yet."""
     authority = _fetch_authority(invitation)
-    body = {"site": invitation.site, "token": invitation.token, "request": request}
+    # a key for summed rounds is made at the site like the other, whether or not the study needs it
+    summing = SigningKey.at(folder / SITE_KEY_FILE).public.hex()
+    body = {"site": invitation.site, "token": invitation.token, "request": request, "summing": summing}
     files = asyncio.run(_talk(invitation.address, ssl.create_default_context(cadata=authority), body))
     try:
         answer = json.loads(files[1])

@@ -48,10 +48,8 @@ def as_text(facts: dict[str, Any]) -> str:
     return _lines(values)
 
 
-def of_hub(root: Path, counts: Mapping[str, int]) -> str:
+def of_hub(root: Path, facts: dict[str, Any], counts: Mapping[str, int]) -> str:
     """Return the metrics of a hub's process: those of its federation, and what the process itself has counted."""
-    from fcac.deployment.facts import facts
-
     days = (certificates.ends(root / "server" / "server.crt").timestamp() - time.time()) / 86_400
     own: dict[str, list[tuple[str | None, float | None]]] = {"fcac_certificate_days": [(None, days)]}
     status = Path("/proc/self/statm")
@@ -61,7 +59,7 @@ def of_hub(root: Path, counts: Mapping[str, int]) -> str:
         f"# TYPE fcac_hub_{name}_total counter\nfcac_hub_{name}_total {count}\n"
         for name, count in sorted(counts.items())
     )
-    return as_text(facts(root)) + _lines(own) + counted
+    return as_text(facts) + _lines(own) + counted
 
 
 def _lines(values: dict[str, list[tuple[str | None, float | None]]]) -> str:

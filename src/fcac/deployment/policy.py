@@ -6,14 +6,20 @@ cautious values, and read anew for every request. A site that is used from Pytho
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fcac import persistence
+from fcac._text import plain
+from fcac.deployment.audit_log import steady_clock
+from fcac.tables.column import Column
 from fcac.tables.schema import Schema
 
 FILE = "policy.toml"
@@ -35,6 +41,8 @@ secure_aggregation = "{secure_aggregation}"   # "required": only masked sums may
 [data]
 # What the operator has agreed to; the study cannot ask for other columns or other bounds.
 columns = [{columns}]
+# What a round costs, and what one record is; another cost or unit has to be agreed to again.
+terms = [{terms}]
 
 [hub]
 tell_reasons = {tell_reasons}   # why a round was refused: pace, budget, data
@@ -72,6 +80,8 @@ class Policy:
         Columns with their bounds, as :func:`described` writes them; empty if the operator was not asked yet.
     tell_reasons, tell_budget : bool
         What the hub may be told.
+    terms : tuple of str
+        Cost of a round and unit of privacy, as :func:`terms_of` writes them.
     """
 
     least_interval: float = 0.0
@@ -83,6 +93,7 @@ class Policy:
     columns: tuple[str, ...] = field(default=())
     tell_reasons: bool = False
     tell_budget: bool = False
+    terms: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         for name in ("rounds_per_day", "new_rows", "least_count"):
@@ -121,7 +132,8 @@ class Policy:
             raise ValueError(f"{path}: there is no setting {unknown[0]!r}")
         if "least_interval" in values:
             values["least_interval"] = seconds(str(values["least_interval"]))
-        values["columns"] = tuple(values.get("columns", ()))
+        for name in ("columns", "terms"):
+            values[name] = tuple(values.get(name, ()))
         return cls(**values)
 
     def save(self, folder: str | Path) -> Path:
@@ -133,7 +145,8 @@ class Policy:
             new_rows=self.new_rows,
             least_count=self.least_count,
             secure_aggregation=self.secure_aggregation,
-            columns=", ".join(f"'{column}'" for column in self.columns),
+            columns=_list(self.columns),
+            terms=_list(self.terms),
             tell_reasons=str(self.tell_reasons).lower(),
             tell_budget=str(self.tell_budget).lower(),
         )
@@ -151,14 +164,14 @@ class Policy:
         """
         if round > expected + AHEAD:
             raise PolicyRefusal(f"round {round} was asked for, but the next would be {expected}", "data")
-        moment = now or datetime.now(UTC)
         answered = [
-            (datetime.fromisoformat(entry["time"]), float(entry.get("epsilon") or 0.0))
+            (seconds_since(entry, now), float(entry.get("epsilon") or 0.0))
             for entry in past
             if entry["event"] in ("contributed", "sent late")
         ]
-        today = [(time, cost) for time, cost in answered if moment - time < timedelta(days=1)]
-        if answered and (moment - answered[-1][0]).total_seconds() < self.least_interval:
+        # a clock that was ahead, and was put right, must not lock the site out: its stamps count for nothing
+        today = [(since, cost) for since, cost in answered if 0 <= since < _DAY]
+        if any(since < self.least_interval for since, _ in today):
             raise PolicyRefusal(f"the policy asks for {self.least_interval:g} seconds between two rounds", "pace")
         if len(today) >= self.rounds_per_day:
             raise PolicyRefusal(f"the policy allows {self.rounds_per_day} rounds in 24 hours", "pace")
@@ -193,6 +206,13 @@ class Policy:
         if self.secure_aggregation == "required":
             raise PolicyRefusal("the policy asks for secure aggregation, and the study collects contributions", "data")
 
+    def check_terms(self, terms: Sequence[str]) -> None:
+        """Raise :class:`PolicyRefusal` unless the operator has agreed to this cost and unit."""
+        if self.terms and tuple(terms) != self.terms:
+            raise PolicyRefusal(
+                "cost or unit differ from those agreed to: start the site again to look at them", "data"
+            )
+
     def check_schema(self, schema: Schema) -> None:
         """Raise :class:`PolicyRefusal` unless the operator has agreed to these columns and bounds."""
         if self.columns and tuple(described(schema)) != self.columns:
@@ -202,8 +222,40 @@ class Policy:
             )
 
 
+def terms_of(epsilon: float | None, delta: float, record_id: str | None) -> list[str]:
+    """Return what a round costs and what one record is, in plain words.
+
+    Examples
+    --------
+    >>> from fcac.deployment.policy import terms_of
+    >>> terms_of(1.0, 1e-6, "patient")
+    ['epsilon = 1 for each round, at delta = 1e-06', 'for a person: all rows with one value of patient']
+    """
+    if epsilon is None:
+        return ["without noise"]
+    unit = "for one row" if record_id is None else f"for a person: all rows with one value of {record_id}"
+    return [f"epsilon = {epsilon:g} for each round, at delta = {delta:g}", unit]
+
+
+def seconds_since(entry: Mapping[str, Any], now: datetime | None = None) -> float:
+    """Return how long ago an entry of the audit log was written; negative if a wrong clock has dated it ahead.
+
+    While the machine has been running without a restart, its steady clock counts, which nobody sets.
+    """
+    boot, _, reading = str(entry.get("clock", "")).partition(" ")
+    if now is None and boot and boot == steady_clock().partition(" ")[0]:
+        return float(steady_clock().partition(" ")[2]) - float(reading)
+    return ((now or datetime.now(UTC)) - datetime.fromisoformat(entry["time"])).total_seconds()
+
+
+_DAY = 86_400.0
+
 #: How many rounds a request may skip: a site that was away meets a later round than its own next one.
 AHEAD = 100
+
+
+def _list(texts: Sequence[str]) -> str:
+    return ", ".join(json.dumps(text, ensure_ascii=False) for text in texts)
 
 
 def described(schema: Schema) -> list[str]:
@@ -214,11 +266,36 @@ def described(schema: Schema) -> list[str]:
     >>> described(Schema(columns, bounds_are_public=True))
     ['age from 0 to 120', 'ward from 0 to 9']
     """
-    bounds = schema.value_bounds
-    names = list(schema.feature_names)
-    if bounds is None:
-        return [f"{name} (any value)" for name in names]
-    return [f"{name} from {low:g} to {high:g}" for name, (low, high) in zip(names, bounds, strict=True)]
+    return [_in_words(column) for column in schema.used]
+
+
+def _in_words(column: Column) -> str:
+    """Return what is asked of a column: its numbers as the table has them, and every level, whatever the encoding."""
+    settings = [f"{name} {getattr(column, name)}" for name in _ENCODING if getattr(column, name) is not None]
+    levels = column.categories or column.order
+    if column.groups:
+        levels = tuple(f"{name} ({', '.join(group)})" for name, group in column.groups.items())
+    said = ""
+    if column.min is not None and column.max is not None:
+        said = f" from {_number(column.min)} to {_number(column.max)}"
+    elif levels:
+        # every level is part of what is agreed to; a few hundred are named by a digest
+        text = ", ".join(map(str, levels))
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        said = f": {text}" if len(text) <= _MOST_LETTERS else f": {len(levels)} levels, {text[:60]}... ({digest})"
+    elif column.how.name in ("number", "category"):
+        said = " (any value)"
+    # the schema comes from the hub, and is shown at the site
+    return plain(f"{column.name}{said}" + (f"; {', '.join(settings)}" if settings else ""), 1000)
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+#: Settings that change what is read of a column; where a scaling lies is public and no concern of a site's.
+_ENCODING = ("encoder", "parts", "features", "prefix")
+_MOST_LETTERS = 400
 
 
 def seconds(text: str) -> float:

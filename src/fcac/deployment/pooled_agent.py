@@ -53,7 +53,12 @@ class PooledAgent:
         """Return the pinned roster; a new site agrees to the one in its bundle, and logs it."""
         agreed = self.roster.agreed
         if agreed is None:
-            given = Roster.from_bytes(Path(self.agent.settings.summing_key).with_name(ROSTER_FILE).read_bytes())
+            path = Path(self.agent.settings.summing_key).with_name(ROSTER_FILE)
+            if not path.exists():
+                raise AggregationRefused(
+                    f"this site's operator has not agreed to a list of sites: see 'fcac federation sites {path.parent}'"
+                )
+            given = Roster.from_bytes(path.read_bytes())
             self.roster.offer(given.to_bytes(), self.agent.settings.name, self.key.public)
             agreed = self.roster.agree(given.code)
             sites = {name: fingerprint(key) for name, key in agreed.keys.items()}
@@ -91,7 +96,7 @@ class PooledAgent:
         if offered is not None:
             self.roster.offer(offered.tobytes(), agent.settings.name, self.key.public)
         agent.policy.check_with_privacy(agent.settings.private)
-        agent.policy.check_schema(agent.schema)
+        agent.check_agreed()
         past = agent.audit.entries()
         agent.policy.check_request(request.number("round"), self.member.round + 1, past, epsilon)
         check_budgets(self.mechanism, [agent.settings.name], agent.settings.record_id, self._account())

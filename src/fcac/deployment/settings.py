@@ -81,11 +81,13 @@ class Limits:
 class Member:
     """A site as known to the hub: the fingerprint of its key, and its status.
 
-    After a change of keys, the fingerprint `before` is accepted until the site has used its new key.
+    After a change of keys, the fingerprint `before` is accepted until the site has used its new key. `summing` is
+    the public key (hexadecimal) with which it signs in summed rounds.
     """
 
     key: str = ""
     before: str = ""
+    summing: str = ""
     status: str = "active"
 
 
@@ -111,6 +113,7 @@ class FederationSettings:
     max_nodes: int | None = None
     min_rows: int = 1
     forgetting: str = "none"
+    scale: str = "auto"
     seed: int = 0
     timeout: float = 300.0
     wait: float = 60.0
@@ -146,6 +149,7 @@ class FederationSettings:
                 max_nodes=given.get("condensing", {}).get("max_nodes"),
                 min_rows=given.get("condensing", {}).get("min_rows", 1),
                 forgetting=given.get("condensing", {}).get("forgetting", "none"),
+                scale=given.get("condensing", {}).get("scale", "auto"),
                 seed=int(top.get("seed", 0)),
                 timeout=float(rounds.get("timeout", 300.0)),
                 wait=float(rounds.get("wait", 60.0)),
@@ -203,6 +207,8 @@ class SiteSettings:
         Minimum number of rows behind a node of a reservoir that is sent without noise. It protects nobody.
     forgetting : str
         How rows lose weight with the rounds, as set by the study: "none", "half-life=ROUNDS" or "window=ROUNDS".
+    scale : str
+        How columns are brought to one scale, as set by the study.
     summing_key : str
         If the study sums its sites: file of this site's own signing key.
     read : dict
@@ -226,6 +232,7 @@ class SiteSettings:
     max_nodes: int | None = None
     min_rows: int = 1
     forgetting: str = "none"
+    scale: str = "auto"
     read: dict[str, Any] = field(default_factory=dict)
     encoders: dict[str, dict[str, str]] = field(default_factory=dict)
     summing_key: str = ""
@@ -250,7 +257,7 @@ class SiteSettings:
         """Return how this site's rows become nodes; the same at every site of a study."""
         from fcac.federation.condenser import condenser_for
 
-        return condenser_for(self.condenser, self.max_nodes, self.min_rows, self.forgetting)
+        return condenser_for(self.condenser, self.max_nodes, self.min_rows, self.forgetting, self.scale)
 
     def mechanism(self) -> Any:
         """Return the site's mechanism, with its ledger in the state directory; None without privacy."""

@@ -30,7 +30,7 @@ from fcac import persistence
 from fcac._typing import Floats
 from fcac.codebook import Codebook
 from fcac.deployment.audit_log import AuditLog
-from fcac.deployment.policy import Policy, PolicyRefusal
+from fcac.deployment.policy import Policy, PolicyRefusal, terms_of
 from fcac.deployment.settings import SiteSettings, schema_digest
 from fcac.exceptions import LedgerError, PrivacyWarning
 from fcac.federation import Contribution, Site
@@ -89,7 +89,7 @@ class SiteAgent:
                 self.audit.add("sent again", round=round)
                 return stored.read_bytes()
             self.policy.check_with_privacy(self.settings.private)
-            self.policy.check_schema(self.schema)
+            self.check_agreed()
             self.policy.check_plain()
             site = Site(self.settings.name, self._mechanism, self.state, self._condenser())
             if round == site.round:  # the process died after storing the state and before storing the bytes
@@ -103,6 +103,12 @@ class SiteAgent:
                     return unsent
             self.policy.check_request(round, site.round + 1, self.audit.entries(), self.settings.epsilon)
             return self._learn_and_keep(site, round, have)
+
+    def check_agreed(self) -> None:
+        """Refuse what the site's operator has not agreed to: other columns, another cost or another unit."""
+        settings = self.settings
+        self.policy.check_schema(self.schema)
+        self.policy.check_terms(terms_of(settings.epsilon, settings.delta, settings.record_id))
 
     def check_schema(self, digest: str) -> None:
         """Refuse, before anything is charged, a request that was made for another schema than this site's."""

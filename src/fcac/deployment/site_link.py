@@ -254,32 +254,44 @@ async def _check(answered: aiohttp.ClientResponse) -> None:
     raise HubAway(f"the hub says: {said}")
 
 
-async def refresh(bundle: Path, renew: bool = False) -> None:
-    """Fetch the study's present settings and schema; with `renew`, certify a new key of the site and use it.
+async def ask_once(bundle: Path, request: str = "") -> tuple[dict[str, str], str]:
+    """Fetch the study's present settings and schema; with a request, have it certified and return that, too.
+
+    Returns
+    -------
+    tuple of dict and str
+        Files by name, and the hub's time as its answer says.
 
     A hub that cannot be reached, or refuses, is a FederationError.
     """
-    facts = read_bundle(bundle)
-    link = SiteLink(bundle, SiteSettings(str(facts["site"]), "", str(bundle), ""), bundle)
+    site = str(read_bundle(bundle)["site"])
+    link = SiteLink(bundle, SiteSettings(site, "", str(bundle), ""), bundle)
     try:
         async with link._session() as session:
             with _in_words(link.address):
                 async with session.get("/bundle") as answered:
                     await _check(answered)
-                    files = await answered.json()
-                invitations.write_bundle(bundle, files, str(facts["site"]))
-                if not renew:
-                    return
-                request = certificates.make_key(bundle / "node.key.new", str(facts["site"]))
-                async with session.post("/renew", data=request) as answered:
-                    await _check(answered)
-                    certificate = await answered.read()
+                    files, date = dict(await answered.json()), answered.headers.get("Date", "")
+                if request:
+                    async with session.post("/renew", data=request) as answered:
+                        await _check(answered)
+                        files[CERTIFICATE_FILE] = await answered.text()
+                return files, date
     except (HubAway, HubRefuses) as error:
         raise FederationError(str(error)) from None
-    # Should the process die between these, key and certificate do not fit, and the next attempt, which needs the old
-    # ones, fails; so both are kept in one step: the certificate is written first under a name of its own.
-    persistence.write_atomic(bundle / "node.crt.new", certificate)
-    finish_renewal(bundle)
+
+
+def refresh(bundle: Path, renew: bool = False) -> None:
+    """Fetch the study's present settings and schema into the bundle; with `renew`, change the site's key."""
+    site = str(read_bundle(bundle)["site"])
+    request = certificates.make_key(bundle / "node.key.new", site) if renew else ""
+    files, _ = asyncio.run(ask_once(bundle, request))
+    invitations.write_bundle(bundle, files, site)
+    if renew:
+        # Key and certificate change together: the certificate is written first, under a name of its own, and whoever
+        # finds it there after a crash goes on from there.
+        persistence.write_atomic(bundle / "node.crt.new", files[CERTIFICATE_FILE].encode("ascii"))
+        finish_renewal(bundle)
 
 
 def look_for_changes(bundle: Path, tell: Say) -> None:
@@ -288,7 +300,7 @@ def look_for_changes(bundle: Path, tell: Say) -> None:
     if not (bundle / CERTIFICATE_FILE).exists():
         return
     try:
-        asyncio.run(refresh(bundle))
+        refresh(bundle)
     except FederationError as error:
         tell(f"note: {error}; the site starts with the settings that it has")
 
@@ -345,6 +357,10 @@ def main() -> None:
 
 
 def _show(line: str) -> None:
+    """Print a line of the log: when, how grave, what; lines of the site's own log have their time."""
+    if not re.match(r"\d{4}-\d\d-\d\dT", line):
+        grave = "WARNING" if line.startswith("WARNING") else "INFO"
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {grave} {line}"
     print(line, flush=True)
 
 

@@ -41,6 +41,10 @@ def describe(root: Path, rejected: bool = False) -> list[str]:
             "Each site sets its own budget.",
             *_several_sites(settings, journal),
         ]
+    refused = {name: n for name, n in presence.counters(root / STATE).items() if "refused" in name or "timed" in name}
+    if refused:
+        said = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in sorted(refused.items()))
+        lines += ["", f"Strangers and mishaps at the hub's ports: {said}"]
     lines += _worth_a_look(journal, closed)
     if rejected:
         lines += ["", *(_rejection(entry) for entry in journal if entry["event"] == "rejected")]

@@ -109,6 +109,12 @@ class HubStore:
         with self.reading() as connection:
             return _closed(connection)
 
+    @property
+    def version(self) -> int:
+        """Number of times that a round was closed or a site forgotten."""
+        with self.reading() as connection:
+            return int(_fact(connection, "version") or 0)
+
     def held(self, site: str) -> tuple[int, Held]:
         """Return the number of the last closed round and a site's newest contribution, in one read."""
         with self.reading() as connection:
@@ -186,6 +192,7 @@ class HubStore:
             connection.execute("INSERT INTO states VALUES (?, ?)", (number, state.data))
             _append_lineage(connection, state.lineage)
             _set_facts(connection, closed=str(number), summary=summary)
+            _count_change(connection)
 
     def forget(self, site: str, server: Server) -> None:
         """Remove a site, all or nothing, and store the server after forgetting it."""
@@ -206,6 +213,7 @@ class HubStore:
             seen.clear(connection)
             seen.add(connection, (item.nodes for batch in log for item in batch))
             _set_facts(connection, summary=_summary(server))
+            _count_change(connection)
 
     def copy_to(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy as a backup; the store may be in use meanwhile."""
@@ -297,7 +305,10 @@ class HubStore:
         except sqlite3.OperationalError as error:
             raise StoreError(f"{self.path} cannot be used at the moment: {error}. Nothing was changed") from None
         except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self.path} is damaged or not a hub's store: {error}. Nothing was changed") from None
+            raise StoreError(
+                f"{self.path} is damaged or not a hub's store: {error}. Nothing was changed. Bring it back with 'fcac "
+                "federation restore', or a copy of it from 'fcac federation backup'"
+            ) from None
 
 
 _HELD = "SELECT round, digest FROM contributions WHERE site = ? ORDER BY batch DESC LIMIT 1"
@@ -374,6 +385,10 @@ def _fact(connection: sqlite3.Connection, name: str) -> str | None:
 
 def _set_facts(connection: sqlite3.Connection, **facts: str) -> None:
     connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+
+
+def _count_change(connection: sqlite3.Connection) -> None:
+    _set_facts(connection, version=str(int(_fact(connection, "version") or 0) + 1))
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -16,6 +16,7 @@ import contextlib
 import re
 import shutil
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from fcac.tables.text_encoder import fingerprints
 BUNDLE_FILE = "bundle.toml"
 KEY_FILE = "node.key"
 CERTIFICATE_FILE = "node.crt"
+#: The list of sites that the hub offers, in a bundle; nobody has agreed to it yet.
+OFFERED_FILE = "roster-offered.fcac"
 
 _FEDERATION = """\
 # A federation of sites, created by `fcac federation init`; change the numbers as you see fit.
@@ -83,6 +86,7 @@ _CONDENSING = """
 max_nodes = {max_nodes}   # maximum number of nodes to which a site condenses its rows
 min_rows = {min_rows}   # without --epsilon: minimum number of rows behind a node that is sent
 forgetting = "{forgetting}"   # or "half-life=ROUNDS" or "window=ROUNDS": how rows lose weight
+scale = "{scale}"   # how columns are brought to one scale: auto, none, standard or robust
 """
 
 _BUNDLE_CONDENSING = """
@@ -91,6 +95,7 @@ condenser = "reservoir"
 max_nodes = {max_nodes}
 min_rows = {min_rows}
 forgetting = "{forgetting}"
+scale = "{scale}"
 """
 
 
@@ -106,6 +111,7 @@ def init(
     max_nodes: int | None = None,
     min_rows: int = 3,
     forgetting: str = "none",
+    scale: str = "auto",
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
@@ -134,6 +140,8 @@ def init(
         Fewest rows that a node stands for when a site sends it without privacy. Not for "cae-fc".
     forgetting : str
         How rows lose weight with the rounds: "none", "half-life=ROUNDS" or "window=ROUNDS". Not for "cae-fc".
+    scale : str
+        How columns are brought to one scale: "auto", "none", "standard" or "robust". Not for "cae-fc".
     seed : int
         Seed of the server's shuffling.
     timeout, wait : float
@@ -159,7 +167,7 @@ def init(
     loaded = Schema.load(schema)
     if summing is not None:
         loaded.require_bounds()
-    condensing = _condensing(server, seed, max_nodes, min_rows, forgetting)
+    condensing = _condensing(server, seed, max_nodes, min_rows, forgetting, scale)
     for folder in ("ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for secret in ("ca", "server", STATE, "bundles"):
@@ -183,7 +191,7 @@ def init(
         text += aggregated_study.federation_text(summing)
     facts = _Facts(_plain(label), address, port, condensing, summing)
     members = [_member_text(site, _make_bundle(root, site, facts)) for site in sites]
-    if summing is not None:
+    if summing is not None and sites:
         keys = {site: aggregated_study.make_site_key(root / "bundles" / site) for site in sites}
         aggregated_study.write_roster(root, _plain(label), keys, summing, sites)
     # written last: a directory with this file is a complete federation
@@ -192,12 +200,11 @@ def init(
     return root
 
 
-def renew(root: Path, address: str | None = None) -> None:
-    """Create a new server certificate from the same authority; the sites need not change anything."""
+def renew(root: Path, address: str | None = None, also: Sequence[str] = ()) -> None:
+    """Create a new certificate for the hub from the same authority; the sites need not change anything."""
     where = FederationSettings.load(root).address if address is None else address
     host = certificates.split_address(where)[0]
-    # the server's own programs connect to localhost
-    hosts = list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
+    hosts = list(dict.fromkeys([host, *also, "localhost", "127.0.0.1"]))
     certificates.make_server_certificate(root / "ca", root / "server", hosts)
 
 
@@ -230,19 +237,33 @@ def add(root: Path, site: str) -> Path:
     return bundle
 
 
-def admit(root: Path, site: str, public: str) -> None:
-    """Let a site take part with a key of its own."""
+def admit(root: Path, site: str, public: str, summing: str = "") -> None:
+    """Let a site take part with keys of its own; `summing` is the public one for summed rounds."""
     settings = FederationSettings.load(root)
     known = settings.members.get(site)
     if known is not None and known.status == "active":
         raise ValueError(f"site {site} already takes part")
     if known is None:
         path = root / FEDERATION_FILE
-        text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(check_site_name(site), public)
+        text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(check_site_name(site), public, summing)
         persistence.write_atomic(path, text.encode())
     else:
-        _edit_member(root, site, {"status": "active", "key": public, "before": ""})
+        _edit_member(root, site, {"status": "active", "key": public, "before": "", "summing": summing})
+    _offer_roster(root)
     note(root, "added", site=site)
+
+
+def _offer_roster(root: Path) -> None:
+    """Write the list of sites that are summed, once there are enough of them."""
+    settings = FederationSettings.load(root)
+    if settings.summing is None:
+        return
+    members = {name: settings.members[name] for name in settings.active}
+    known = {} if aggregated_study.offered(root) is None else aggregated_study.read_roster(root).keys
+    keys = {name: bytes.fromhex(member.summing) for name, member in members.items() if member.summing}
+    keys = {name: key for name, key in known.items() if name in members} | keys
+    if len(keys) >= settings.summing.least:
+        aggregated_study.write_roster(root, settings.name, keys, settings.summing, [])
 
 
 def renew_site(root: Path, site: str, request: str) -> str:
@@ -267,7 +288,9 @@ def settle_key(root: Path, site: str) -> None:
 def bundle_files(root: Path, site: str) -> dict[str, str]:
     """Return the files of a site's bundle that hold no secret."""
     text = _bundle_text(root, site, _facts(FederationSettings.load(root)))
+    roster = aggregated_study.offered(root)
     return {
+        **({} if roster is None else {OFFERED_FILE: roster.hex()}),
         BUNDLE_FILE: text,
         "schema.toml": (root / "schema.toml").read_text("utf-8"),
         "ca.crt": (root / "ca" / "ca.crt").read_text("ascii"),
@@ -291,7 +314,7 @@ class _Facts(NamedTuple):
 
 def _facts(settings: FederationSettings) -> _Facts:
     # CA+ has no settings and needs none
-    names = () if settings.max_nodes is None else ("max_nodes", "min_rows", "forgetting")
+    names = () if settings.max_nodes is None else ("max_nodes", "min_rows", "forgetting", "scale")
     condensing = {name: getattr(settings, name) for name in names}
     return _Facts(settings.name, settings.address, settings.join_port, condensing, settings.summing)
 
@@ -323,25 +346,27 @@ def _make_bundle(root: Path, site: str, facts: _Facts) -> str:
     return certificates.request_fingerprint(request)
 
 
-def _condensing(server: str, seed: int, max_nodes: int | None, min_rows: int, forgetting: str) -> dict[str, Any]:
+def _condensing(
+    server: str, seed: int, max_nodes: int | None, min_rows: int, forgetting: str, scale: str
+) -> dict[str, Any]:
     """Return the settings of condensing, after checking them; none for CA+."""
     # the hub's service needs this module too, and nothing that learns
     from fcac.federation import Server, readouts
     from fcac.federation.condenser import AgingCondenser, ReservoirCondenser, condenser_for
 
     Server(server, seed)
-    made = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting)
+    made = condenser_for(readouts.find(server).condenser, max_nodes, min_rows, forgetting, scale)
     if not isinstance(made, AgingCondenser | ReservoirCondenser):
         return {}
-    return {"max_nodes": made.max_nodes, "min_rows": made.min_rows, "forgetting": forgetting}
+    return {"max_nodes": made.max_nodes, "min_rows": made.min_rows, "forgetting": forgetting, "scale": scale}
 
 
 def _in_words(template: str, condensing: dict[str, Any]) -> str:
     return template.format(**condensing) if condensing else ""
 
 
-def _member_text(site: str, public: str) -> str:
-    return f'\n[sites.{site}]\nstatus = "active"\nkey = "{public}"\nbefore = ""\n'
+def _member_text(site: str, public: str, summing: str = "") -> str:
+    return f'\n[sites.{site}]\nstatus = "active"\nkey = "{public}"\nbefore = ""\nsumming = "{summing}"\n'
 
 
 def forget(root: Path, site: str) -> bool:
@@ -363,7 +388,7 @@ def revoke(root: Path, site: str) -> str:
     _require_member(root, site)
     settings = FederationSettings.load(root)
     public = settings.members[site].key
-    if settings.summing is not None:
+    if settings.summing is not None and aggregated_study.offered(root) is not None:
         keys = {name: key for name, key in aggregated_study.read_roster(root).keys.items() if name != site}
         aggregated_study.write_roster(root, settings.name, keys, settings.summing, [])
     _edit_member(root, site, {"status": "revoked"})
@@ -385,7 +410,7 @@ def read_bundle(bundle: str | Path) -> dict[str, Any]:
         check_site_name(str(facts["site"]))
         certificates.split_address(str(facts["address"]))
         condensing = facts.get("condensing", {})
-        allowed = {"condenser", "max_nodes", "min_rows", "forgetting"}
+        allowed = {"condenser", "max_nodes", "min_rows", "forgetting", "scale"}
         if not isinstance(facts["join_port"], int) or not isinstance(condensing, dict) or set(condensing) - allowed:
             raise ValueError("it has settings that are not the hub's to make")
     except (ValueError, KeyError) as error:

@@ -135,7 +135,7 @@ def test_buttons_need_the_token_of_the_page(console, study):
     assert ask(console, "/revoke", body={"site": "south"}, **both)[0] == 200
     assert FederationSettings.load(study).members["south"].status == "revoked"
     log = AuditLog(study / STATE)
-    assert [entry["action"] for entry in log.entries() if entry["event"] == "console"] == ["revoke"]
+    assert [entry["command"] for entry in log.entries()] == ["console: revoke"]
     assert not verify(log.path).problem
 
 
@@ -196,10 +196,11 @@ def test_hooks_stay_on_this_machine():
 
 def test_news():
     site = {"site": "a", "presence": "here", "rejected": 0, "privacy": {"spent": 1.0, "budget": 4.0}}
-    before = {"sites": [site], "lineage": []}
+    before = {"sites": [site], "lineage": [], "n_changes": 0}
     after = {
         "sites": [site | {"presence": "away", "privacy": {"spent": 3.5, "budget": 4.0}}],
         "lineage": [{"kind": "born", "cluster": 3, "round": 2}, {"kind": "grew", "cluster": 1, "round": 2}],
+        "n_changes": 2,
     }
     assert [item["event"] for item in news(before, after)] == ["site away", "budget low", "cluster born"]
     assert news(None, after) == []

@@ -8,8 +8,7 @@ import threading
 from pathlib import Path
 
 from fcac._text import plain
-from fcac.deployment import study
-from fcac.deployment.audit_log import AuditLog
+from fcac.deployment import hub_audit, study
 from fcac.deployment.settings import STATE, FederationSettings
 
 _LOG = "console-run.log"
@@ -21,7 +20,6 @@ class Actions:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._audit = AuditLog(root / STATE)
         self._lock = threading.Lock()
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -44,7 +42,7 @@ class Actions:
         with self._lock:
             if self.running:
                 raise ValueError("rounds are being played already")
-            self._audit.add("console", action="start", rounds=rounds)
+            hub_audit.record(self._root, "console: run", rounds=rounds)
             command = [sys.executable, "-m", "fcac", "federation", "run", str(self._root), "--rounds", str(rounds)]
             with (self._root / STATE / _LOG).open("wb") as log:
                 self._running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -54,14 +52,14 @@ class Actions:
         with self._lock:
             if not self.running or self._running is None:
                 raise ValueError("no rounds are being played from here")
-            self._audit.add("console", action="stop")
+            hub_audit.record(self._root, "console: stop")
             self._running.terminate()
 
     def revoke(self, site: str) -> None:
         """Revoke a site's key, as ``fcac federation revoke`` does."""
         if site not in FederationSettings.load(self._root).members:
             raise ValueError("there is no such site in this federation")
-        self._audit.add("console", action="revoke", site=site)
+        hub_audit.record(self._root, "console: revoke", site=site)
         study.revoke(self._root, site)
 
     def close(self) -> None:

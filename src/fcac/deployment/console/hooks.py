@@ -83,8 +83,8 @@ def news(before: dict[str, Any] | None, after: dict[str, Any]) -> list[dict[str,
         if _low(site) and not _low(was):
             text = f"{name} reports less than a fifth of its budget left"
             found.append({"event": "budget low", "site": name, "text": text})
-    known = len(before["lineage"])
-    for change in after["lineage"][known:] if len(after["lineage"]) >= known else []:
+    fresh = max(0, after["n_changes"] - before["n_changes"])
+    for change in after["lineage"][-fresh:] if fresh else []:
         if change["kind"] in _CHANGES:
             event = _CHANGES[change["kind"]]
             text = f"{event} in round {change['round']}: cluster {change['cluster']}"

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 from fcac.deployment import metrics
 from fcac.deployment.console.actions import Actions
 from fcac.deployment.console.hooks import Hook, news
-from fcac.deployment.facts import facts
+from fcac.deployment.facts import Observer
 from fcac.deployment.settings import STATE
 
 _COOKIE = "fcac_console"
@@ -46,6 +46,7 @@ class Console:
         self._changed = threading.Condition()
         self._number = 0
         self._closing = threading.Event()
+        self._observer = Observer(root)
         self._listeners = threading.BoundedSemaphore(_MOST_LISTENERS)
         self.now: dict[str, Any] = self._look()
         console = self
@@ -82,8 +83,7 @@ class Console:
     # ------------------------------------------------------------ looking
 
     def _look(self) -> dict[str, Any]:
-        found = facts(self.root)
-        return found | {"running": self.actions.running, "said": self.actions.said}
+        return self._observer.look() | {"running": self.actions.running, "said": self.actions.said}
 
     def _watch(self) -> None:
         while not self._closing.wait(_LOOK_SECONDS):
@@ -201,7 +201,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not path.exists():
             return self._answer(404, "text/plain", b"there is no report before the first round is closed\n")
         # the report carries its own styles and scripts, and nothing from elsewhere
-        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+        # a page of its own origin, which can neither read the console nor press its buttons
+        policy = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+        policy += "; img-src data:"
         return self._answer(200, "text/html; charset=utf-8", path.read_bytes(), policy)
 
     def _events(self) -> None:

@@ -26,8 +26,9 @@ _COMMANDS = {
     "console": ("console",),
     "label": ("label",),
     "members": ("add", "forget", "revoke", "renew", "rotate"),
-    "join": ("invite", "join", "accept"),
+    "join": ("invite", "join", "accept", "sites"),
     "audit": ("log",),
+    "upkeep": ("doctor", "audit", "backup", "restore", "address"),
     "rehearse": ("rehearse",),
     "flower": ("flower",),
 }

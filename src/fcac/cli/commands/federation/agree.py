@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fcac._text import listed
-from fcac.cli.commands.federation.shared import Directory, PlainErrors
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
 from fcac.cli.terminal import BadUse, note, say
 
 
@@ -38,7 +38,7 @@ def agree(
 
     if scaling not in ("standard", "range", "none"):
         raise BadUse(f"--scaling must be standard, range or none, not {scaling}")
-    with PlainErrors(), processes.stopped_by_signals():
+    with PlainErrors(), audited(directory, "agree"), processes.stopped_by_signals():
         try:
             agreement, took = run_agreement(directory, say, levels=not numbers_only, scaling=scaling)
         except KeyboardInterrupt:

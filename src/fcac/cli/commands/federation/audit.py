@@ -44,6 +44,6 @@ def log(
         if as_json:
             say(json.dumps(entry))
             continue
-        facts = {key: value for key, value in entry.items() if key not in ("time", "event", "before")}
+        facts = {key: value for key, value in entry.items() if key not in ("time", "event", "before", "clock")}
         shown = ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
         say(plain(f"{entry['time'][:19]} {entry['event']}: {shown}", 500))

@@ -12,7 +12,7 @@ import typer
 from fcac._text import counted
 from fcac.cli.terminal import BadUse, note, say
 from fcac.deployment.audit_log import AuditLog
-from fcac.deployment.policy import FILE, Policy, PolicyRefusal, described
+from fcac.deployment.policy import FILE, Policy, PolicyRefusal, described, terms_of
 from fcac.tables.schema import Schema
 
 #: What has to be typed where nothing is noised, whatever else was said.
@@ -32,9 +32,10 @@ def consent(settings: Any, yes: bool) -> Policy:
     except PolicyRefusal as refusal:
         raise BadUse(str(refusal)) from None
     asked = tuple(described(Schema.load(settings.schema)))
-    if policy.columns == asked:
+    terms = tuple(terms_of(settings.epsilon, settings.delta, settings.record_id))
+    if policy.columns == asked and policy.terms == terms:
         return policy
-    differs = ", which differs from what was agreed" if policy.columns else ""
+    differs = ", which differs from what was agreed" if policy.columns and policy.columns != asked else ""
     say(f"The study asks for {counted(len(asked), 'column')}{differs}:")
     for line in asked[:50]:
         say(f"  {line}")
@@ -46,7 +47,7 @@ def consent(settings: Any, yes: bool) -> Policy:
             f"{settings.agree:g}."
         )
     if settings.private:
-        say(f"Rows stay here. What leaves is differentially private: epsilon = {settings.epsilon:g} for each round.")
+        say(f"Rows stay here. What leaves is differentially private: {'; '.join(terms)}.")
     else:
         _confirm_open(max(policy.least_count, settings.min_rows))
     if not yes and settings.private:
@@ -54,10 +55,10 @@ def consent(settings: Any, yes: bool) -> Policy:
             raise BadUse("no one is there to agree: read what the study asks for, then give --yes")
         if not typer.confirm("Do you agree?"):
             raise BadUse("nothing was agreed to; the site does not start")
-    policy = dataclasses.replace(policy, columns=asked)
+    policy = dataclasses.replace(policy, columns=asked, terms=terms)
     policy.save(state)
     typed = {} if settings.private else {"typed": OPEN}
-    AuditLog(state).add("agreed", columns=list(asked), asked=not yes, **typed)
+    AuditLog(state).add("agreed", columns=list(asked), terms=list(terms), asked=not yes, **typed)
     if is_new and policy.least_interval:
         note(f"note: the hub can ask for a round every {policy.least_interval / 3600:g} h; change it in {state / FILE}")
     return policy

@@ -65,14 +65,20 @@ def watch(directory: Path, port: int = 0, hooks: Sequence[Hook] = (), show: bool
     served.start()
     say(f"Console: {served.address}")
     say("Ctrl-C closes the console; the federation continues.")
+    door = directory / "server" / "console.html"
     if show:
         import webbrowser
 
-        webbrowser.open(served.address)
+        from fcac.deployment.certificates import write_private
+
+        # other accounts of this machine can read the browser's command line, but not this file
+        write_private(door, f'<meta http-equiv="refresh" content="0;url={served.address}">'.encode())
+        webbrowser.open(door.resolve().as_uri())
     try:
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:
         say("The console is closed.")
     finally:
+        door.unlink(missing_ok=True)
         served.close()

@@ -9,7 +9,7 @@ import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.commands.federation.shared import Directory, PlainErrors
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
 from fcac.cli.terminal import BadUse, say
 
 
@@ -54,6 +54,7 @@ def init(
         typer.Option("--min-rows", help="Without --epsilon: minimum number of rows behind a node that is sent.", min=1),
     ] = 3,
     forgetting: opt.Forgetting = "none",
+    scale: opt.Scale = "auto",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling.")] = 0,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
@@ -125,15 +126,19 @@ def init(
             summing = aggregated_study.summing_for(len(names), epsilon, delta, tolerance, least)
         root = study.init(
             directory, names, schema, address=address, join_port=join_port, server=server, max_nodes=max_nodes,
-            min_rows=min_rows, forgetting=forgetting, seed=seed, timeout=timeout, wait=wait,
+            min_rows=min_rows, forgetting=forgetting, scale=scale, seed=seed, timeout=timeout, wait=wait,
             people_overlap=people_overlap, summing=summing,
         )  # fmt: skip
+    with audited(root, "init"):
+        pass
     if not names:
         say(f"Created {root / 'federation.toml'}.")
         say(f"1. here:           fcac federation server {root}")
         say(f"2. for each site:  fcac federation invite {root} NAME, and pass on what it prints")
         say("3. at every site:  fcac federation join INVITATION")
         say(f"4. here:           fcac federation accept {root} NAME, after comparing fingerprints aloud")
+        if summing is not None:
+            say("5. at every site:  fcac federation sites NAME, once all have joined, to agree to the list of sites")
         return
     say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
     chosen = "E" if summing is None else f"{summing.epsilon:g}"

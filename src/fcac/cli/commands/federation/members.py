@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fcac.cli.commands.federation.shared import Bundle, Directory, PlainErrors, SiteArgument
+from fcac.cli.commands.federation.shared import Bundle, Directory, PlainErrors, SiteArgument, audited
 from fcac.cli.terminal import say
 
 
@@ -10,7 +10,7 @@ def add(directory: Directory, site: SiteArgument) -> None:
     """Add a site, or re-admit one that was forgotten or revoked; this works while the server is running."""
     from fcac.deployment import study
 
-    with PlainErrors():
+    with PlainErrors(), audited(directory, "add", site=site):
         say(f"Site {site} takes part. Its bundle: {study.add(directory, site)}")
 
 
@@ -21,7 +21,7 @@ def forget(directory: Directory, site: SiteArgument) -> None:
     """
     from fcac.deployment import study
 
-    with PlainErrors():
+    with PlainErrors(), audited(directory, "forget", site=site):
         known = study.forget(directory, site)
     say(f"Site {site} is forgotten{'' if known else ' (it had contributed nothing)'} and will not be asked again.")
     say(f"`fcac federation add {directory} {site}` re-admits it; `revoke` also blocks its key.")
@@ -31,7 +31,7 @@ def revoke(directory: Directory, site: SiteArgument) -> None:
     """Block a site's key; what it contributed stays in the model (see forget); works while the server runs."""
     from fcac.deployment import study
 
-    with PlainErrors():
+    with PlainErrors(), audited(directory, "revoke", site=site):
         study.revoke(directory, site)
     say(f"The key of {site} is revoked. A running server blocks it within seconds.")
 
@@ -40,7 +40,7 @@ def renew(directory: Directory) -> None:
     """Create a new server certificate from the same authority. A running server picks it up; sites change nothing."""
     from fcac.deployment import study
 
-    with PlainErrors():
+    with PlainErrors(), audited(directory, "renew"):
         study.renew(directory)
     say("The server has a new certificate; a running `fcac federation server` picks it up within seconds.")
 
@@ -50,10 +50,8 @@ def rotate(bundle: Bundle) -> None:
 
     The old key is accepted until the new one has been used. Start [bold]fcac federation site[/bold] again afterwards.
     """
-    import asyncio
-
     from fcac.deployment.site_link import refresh
 
     with PlainErrors():
-        asyncio.run(refresh(bundle, renew=True))
+        refresh(bundle, renew=True)
     say(f"{bundle} has a new key and its certificate. Start the site again to use it.")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fcac._text import counted
-from fcac.cli.commands.federation.shared import Directory, PlainErrors
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
 from fcac.cli.terminal import BadUse, note, say
 
 
@@ -46,7 +46,7 @@ def run(
         raise BadUse(f"--every {error}") from None
     if pause == 0:
         raise BadUse(f"--every {every}: the interval must be above 0")
-    with PlainErrors(), processes.stopped_by_signals():
+    with PlainErrors(), audited(directory, "run", rounds=rounds, every=every), processes.stopped_by_signals():
         try:
             while True:
                 started = time.monotonic()

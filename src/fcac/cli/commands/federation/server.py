@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fcac.cli.commands.federation.shared import Directory, PlainErrors
+from fcac.cli.commands.federation.shared import Directory, PlainErrors, audited
 from fcac.cli.terminal import say
 
 
@@ -20,6 +20,6 @@ def server(
     """Run the server until Ctrl-C. It notices sites that are added or revoked meanwhile."""
     from fcac.deployment.hub_service import HubService, stamped
 
-    with PlainErrors():
+    with PlainErrors(), audited(directory, "server"):
         HubService(directory, host, stamped).run()
         say("Stopping.")

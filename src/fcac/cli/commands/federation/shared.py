@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +22,21 @@ DataOption = Annotated[
 StateOption = Annotated[
     Path | None, typer.Option("--state", help="The site's state; by default inside the bundle.", show_default=False)
 ]
+
+
+@contextlib.contextmanager
+def audited(folder: Path, command: str, **facts: Any) -> Iterator[None]:
+    """Write a command at the hub, and who gave it, to the hub's audit log before it is carried out.
+
+    A site has a log of its own decisions; a folder that is no hub's has nothing to log.
+    """
+    from fcac.deployment.settings import FEDERATION_FILE
+
+    if (folder / FEDERATION_FILE).exists():
+        from fcac.deployment import hub_audit
+
+        hub_audit.record(folder, command, **facts)
+    yield
 
 
 class PlainErrors:
