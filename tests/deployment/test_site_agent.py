@@ -260,7 +260,7 @@ def test_what_is_wrong_in_single_rows_is_a_gap_and_no_refusal(tmp_path: Path) ->
     assert len(ledger(study, "a").entries("a")) == 5
 
 
-def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_meant_is_refused() -> None:
     with pytest.raises(ValueError, match="need an epsilon"):
         SiteSettings("a", "data", "state", "schema.toml", record_id="tag")
 

@@ -157,6 +157,10 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+#: Options of 0.1.0 that divided data into parts, whose costs did not add up.
+_PARTS = ("--part", "--part-column", "--part-by-file")
+
+
 def explain(error: BaseException, command: str) -> int:
     """Print an error in one line and return the exit code.
 
@@ -170,6 +174,9 @@ def explain(error: BaseException, command: str) -> int:
     if isinstance(error, KeyboardInterrupt | click.Abort | EOFError):
         note(f"{command}: interrupted; no output was written")
         return 130
+    if isinstance(error, click.NoSuchOption) and error.option_name in _PARTS:
+        note(f"{command}: {error.option_name}: costs of parts of the data add up; name people instead, by --record-id")
+        return 2
     if isinstance(error, click.UsageError):
         name = error.ctx.command_path if error.ctx is not None else command
         note(f"{name}: {one_line(error.format_message())} (see `{name} --help`)")
