@@ -84,42 +84,6 @@ def round_many_dimensions(rng: Generator) -> Table:
     return X + rng.normal(size=X.shape), labels(of)
 
 
-def with_kinds(rng: Generator, k: int, d: int, of: Labels) -> Rows:
-    """Classes that hold kinds of their own, which overlap: as digits hold ways of writing, and topics hold topics."""
-    low = int(min(d, rng.integers(4, 17)))
-    spread = np.arange(1, low + 1) ** -rng.uniform(0, 0.8)
-    apart, inside = rng.uniform(3.5, 7.5), rng.uniform(1, 3.2)
-    middle = rng.normal(size=(k, low)) * apart * np.hypot(1, inside / 4) / np.sqrt(2 * low)
-    pieces = []
-    for c, m in enumerate(of):
-        n_kinds = int(rng.integers(2, 9))
-        kinds = middle[c] + rng.normal(size=(n_kinds, low)) * inside / np.sqrt(2 * low)
-        which = rng.choice(n_kinds, m, p=rng.dirichlet(np.full(n_kinds, 2.0)))
-        tails = np.sqrt(rng.chisquare(8, (m, 1)) / 8) if rng.random() < 0.3 else 1.0
-        pieces.append(kinds[which] + spread * rng.normal(size=(m, low)) / tails)
-    X = np.vstack(pieces)
-    if d > low:
-        X = X @ rotation(rng, d)[:low] + rng.uniform(0.02, 0.3) * rng.normal(size=(len(X), d))
-    if rng.random() < 0.3:
-        X = X + rng.normal(size=d)
-        X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return X
-
-
-@family("manifolds", stretch=False, grid=False)
-def classes_with_kinds(rng: Generator) -> Table:
-    k, d = count(rng, 2, 10), int(log_uniform(rng, 8, 256))
-    of = fitting_sizes(rng, k, d, low=80, least=30)
-    return with_kinds(rng, k, d, of), labels(of)
-
-
-@family("single_shape", stretch=False, grid=False)
-def single_with_kinds(rng: Generator) -> Table:
-    d = int(log_uniform(rng, 8, 256))
-    of = np.array([int(min(log_uniform(rng, 100, 5000), MOST_VALUES / d))])
-    return with_kinds(rng, 1, d, of), labels(of)
-
-
 EMBEDDED = (
     "two_moons",
     "rings",
