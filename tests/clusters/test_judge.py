@@ -43,15 +43,21 @@ def test_cuts_are_the_best_of_all(seed):
     rng = np.random.default_rng(seed)
     tree, gain = drawn_tree(rng, 9)
     best = all_cuts(tree, gain)
-    parted, worth = judge.best_cut(tree.left, tree.right, gain)
-    assert worth == pytest.approx(max(best.values()))
-    assert gain[parted[9:]].sum() == pytest.approx(worth)
     sums, leftwards = judge.best_cuts(tree.left, tree.right, gain, 9)
     for k, wanted in best.items():
         assert sums[k] == pytest.approx(wanted)
         made = judge.parted_into(tree.left, tree.right, leftwards, k)
         assert gain[made[9:]].sum() == pytest.approx(wanted)
         assert len(np.unique(judge.part_of_atoms(tree.left, tree.right, made))) == k
+
+
+def test_one_sure_border_pays_for_a_faint_one_above_it_and_many_doubtful_ones_do_not():
+    # two pairs of pairs; the root is node 14
+    tree = Hierarchy.of(np.arange(8), np.array([(0, 1), (2, 3), (4, 5), (6, 7), (0, 2), (4, 6), (0, 4)]))
+    doubtful = np.array([0.4, 0.4, 0.4, 0.4, 0.3, 0.3, -1.0])
+    assert not judge.default_cut(tree.left, tree.right, doubtful).any()
+    sure = np.array([-2.0, -2.0, -2.0, -2.0, 1.5, -2.0, -1.0])
+    assert np.flatnonzero(judge.default_cut(tree.left, tree.right, sure)).tolist() == [12, 14]
 
 
 def judged(X: np.ndarray, rate: float = FALSE_SPLIT_RATE) -> Tree:

@@ -6,8 +6,9 @@ They were fitted on generated tables by ``benchmarks/fit_judge.py``, which also 
 on families of tables that were left out. Everything reads the same odds: the default cut, the cut into a given number
 of clusters, other numbers and their probabilities, and how sure each cluster is.
 
-A cut is worth the sum of the log-odds of its borders, and the best one is found exactly, by dynamic programming over
-the hierarchy. How ready the judge is to see a border at all is a prior: how often a table without clusters may come out
+The default cut parts a node if the log-odds of its border are positive, together with those of the surest border below
+it: a border between groups of clusters may be faint, but many doubtful borders do not make a sure one. A cut into a given
+number of clusters is the one with the largest sum of log-odds, found exactly by dynamic programming. How ready the judge is to see a border at all is a prior: how often a table without clusters may come out
 as several.
 
 References
@@ -149,13 +150,13 @@ def examined(
 
 
 @kernel
-def best_cut(left: Any, right: Any, gain: Any) -> Any:
-    """Which inner nodes to part so that the sum of gains is largest, and for every tree node the best sum below it."""
+def default_cut(left: Any, right: Any, gain: Any) -> Any:
+    """Which inner nodes to part: those whose border, together with the surest way on below it, has positive odds."""
     n = left.shape[0]
     p = (n + 1) // 2
     worth = np.zeros(n)
     for x in range(p, n):
-        worth[x] = max(0.0, gain[x - p] + worth[left[x]] + worth[right[x]])
+        worth[x] = max(0.0, gain[x - p] + max(worth[left[x]], worth[right[x]]))
     parted = np.zeros(n, dtype=np.bool_)
     reached = np.zeros(n, dtype=np.bool_)
     reached[n - 1] = True
@@ -163,7 +164,7 @@ def best_cut(left: Any, right: Any, gain: Any) -> Any:
         if reached[x] and worth[x] > 0:
             parted[x] = True
             reached[left[x]] = reached[right[x]] = True
-    return parted, worth[n - 1]
+    return parted
 
 
 @kernel
@@ -222,7 +223,7 @@ def part_of_atoms(left: Any, right: Any, parted: Any) -> Any:
 
 
 class Parting(NamedTuple):
-    """The best cut of one hierarchy, and what cuts into other numbers of parts are worth.
+    """The default cut of one hierarchy, and what cuts into other numbers of parts are worth.
 
     Attributes
     ----------
@@ -231,7 +232,7 @@ class Parting(NamedTuple):
     of_atom : ndarray of shape (n_atoms,)
         Part of every atom.
     by_number : ndarray
-        Sum of gains of the best cut into 1, 2, ... parts.
+        Sum of gains of the best cut into 1, 2, ... parts; the number of the default cut has the largest.
     """
 
     parted: Any
@@ -240,11 +241,12 @@ class Parting(NamedTuple):
 
     @classmethod
     def best(cls, left: Integers, right: Integers, odds: Floats) -> Parting:
-        """The cut whose borders have the largest sum of log-odds, beyond what is asked."""
+        """Cut by log-odds beyond what is asked."""
         gain = np.minimum(odds, MOST_ODDS)
-        parted = best_cut(left, right, gain)[0]
-        most = min(len(gain) + 1, max(MOST_NUMBER, int(parted.sum()) + 1))
-        by_number = best_cuts(left, right, gain, most)[0][1:]
+        parted = default_cut(left, right, gain)
+        found = int(parted.sum())
+        by_number = best_cuts(left, right, gain, min(len(gain) + 1, max(MOST_NUMBER, found + 1)))[0][1:]
+        by_number[found] = by_number.max()
         return cls(parted[len(gain) + 1 :], part_of_atoms(left, right, parted), by_number)
 
 
@@ -269,8 +271,8 @@ def number_probabilities(by_number: Floats, warmth: float, doubt: float) -> Floa
 def chosen(cuts: list[Parting], shared: Any) -> int:
     """Return which hierarchy's cut is taken: the one that agrees most with the others, by the adjusted Rand index.
 
-    But where the first, that of the graph, has one cluster, so does the answer: single rows far out, which hierarchies
-    of distances break off one by one, are no reason to see clusters.
+    But where the first, that of the graph, has one cluster, so does the answer, and a cut into more than twice as many
+    parts is not taken: hierarchies of distances break off rows far out one by one.
 
     Parameters
     ----------
@@ -290,7 +292,8 @@ def chosen(cuts: list[Parting], shared: Any) -> int:
             alike = adjusted_rand(pairs)
             total[i] += alike
             total[j] += alike
-    return int(np.argmax(np.round(total, 9)))
+    sizes = np.array([part.max() + 1 for part in parts])
+    return int(np.argmax(np.where(sizes <= 2 * sizes[0], np.round(total, 9), -np.inf)))
 
 
 def adjusted_rand(pairs: Floats) -> float:
