@@ -57,12 +57,13 @@ def use_reservoir() -> None:
 
 
 def use_read_out() -> None:
-    """Read out few and many nodes, with exact and approximate lists, anew and after a change."""
-    for n, d, neighbors in ((2000, 3, "auto"), (2000, 16, "exact"), (24_000, 2, "auto"), (8000, 16, "approximate")):
+    """Read out few and very many nodes of few and many features, anew and after a change; a number is asked for."""
+    for n, d in ((2000, 3), (2000, 40), (24_000, 2)):
         sites = dict(enumerate(np.split(rows(n, d, 7), 20)))
-        model = Communities(neighbors=neighbors).update({k: (part, np.ones(len(part))) for k, part in sites.items()})
+        model = Communities().update({k: (part, np.ones(len(part))) for k, part in sites.items()})
         model.fit().drop_site(0)
-        model.update({1: (sites[1] + 0.1, np.ones(len(sites[1])))}).fit()
+        model.update({1: (sites[1] + 0.1, np.ones(len(sites[1])))}).fit().alternatives()
+        model.clusters_at(2)
 
 
 def not_compiled() -> list[str]:

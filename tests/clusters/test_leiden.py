@@ -9,10 +9,8 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.datasets import load_digits, make_moons
 from sknetwork.clustering import Louvain, get_modularity
 
-from fcac.clusters import leiden
 from fcac.clusters.leiden import Search
 from fcac.clusters.snn_graph import neighbours_for
-from fcac.search.box_tree import spatial_order
 from fcac.search.exact import nearest
 from testing.data import scattered_blobs
 from testing.graphs import shared_neighbour_graph
@@ -71,62 +69,6 @@ def test_every_community_is_connected_and_equal_graphs_give_equal_ones(name):
     for community in range(labels.max() + 1):
         members = np.flatnonzero(labels == community)
         assert connected_components(graph[members][:, members])[0] == 1
-
-
-MANY = {
-    "plain": lambda n: in_order(scattered_blobs(n * 5 // 4, 2, 9, 5)),
-    "one": lambda n: in_order(scattered_blobs(n, 3, 1, 1)),
-    "many": lambda n: in_order(scattered_blobs(n, 16, 25, 1.2)),
-    "lattice": lambda n: in_order(np.stack(np.meshgrid(*[np.arange(np.ceil(n**0.5))] * 2), -1).reshape(-1, 2)),
-}
-
-
-@pytest.fixture(params=[6_000, pytest.param(20_000, marks=pytest.mark.soak)])
-def many(request, monkeypatch):
-    """From how many nodes on a graph is searched in pieces; the small form has the limit moved down."""
-    monkeypatch.setattr(leiden, "PIECES_FROM", request.param)
-    return request.param
-
-
-def in_order(points):
-    return graph_of(points[spatial_order(points)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MANY)
-def test_searching_among_pieces_loses_hardly_any_modularity(name, many, monkeypatch):
-    graph = MANY[name](many)
-    search = Search(graph)
-    shuffled = np.random.default_rng(0).permutation(graph.shape[0])
-    monkeypatch.setattr(leiden, "PIECES_FROM", 10**9)
-    for resolution in (0.25, 0.5, 1.0):
-        labels = search.communities(resolution)
-        assert np.array_equal(labels, search.communities(resolution))
-        plain = np.empty_like(labels)
-        plain[shuffled] = modular_communities(graph[shuffled][:, shuffled], resolution)
-        ours, theirs = (get_modularity(graph, found, resolution=resolution) for found in (labels, plain))
-        assert ours >= theirs - 3e-3 * abs(theirs)
-    members = [np.flatnonzero(labels == community) for community in range(labels.max() + 1)]
-    assert all(connected_components(graph[some][:, some])[0] == 1 for some in members)
-
-
-@pytest.mark.slow
-def test_parts_lie_within_communities_and_borders_are_found(many):
-    graph = MANY["plain"](many)
-    search = Search(graph)
-    base = search.communities(0.5)
-    parts = search.parts(base, 8.0)
-    assert np.array_equal(np.unique(parts), np.arange(parts.max() + 1))
-    assert parts.max() > 3 * base.max()
-    pairs = np.unique(np.stack([parts, base], axis=1), axis=0)
-    assert len(pairs) == parts.max() + 1
-    edges = graph.tocoo()
-    crossing = np.unique(edges.row[base[edges.row] != base[edges.col]])
-    assert np.array_equal(search.at_borders(base), crossing)
-    member = sparse.csr_matrix((np.ones(len(base)), base, np.arange(len(base) + 1)))
-    assert np.allclose(search.block_weights(base), (member.T @ graph @ member).toarray())
-    with pytest.raises(ValueError, match=f"under {many} nodes"):
-        Search(GRAPHS["one"]()).parts(np.zeros(2000, dtype=np.int64), 1.0)
 
 
 def test_the_unit_of_weights_does_not_matter():

@@ -5,7 +5,7 @@ Then every community is built up anew from its own nodes, which breaks up what i
 become the nodes of a smaller graph on which the same goes on (Traag, Waltman and van Eck 2019; the measure is that of
 Newman and Girvan 2004 with the resolution of Reichardt and Bornholdt 2006). What differs: there is no chance in it.
 Nodes are taken in their order, and of equal gains the present community, or the one met first, is taken; the
-refinement takes the best merge where Leiden draws one. Large graphs are coarsened first.
+refinement takes the best merge where Leiden draws one.
 
 References
 ----------
@@ -20,42 +20,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from fcac._kernels import kernel
 from fcac._typing import Floats, Integers
-from fcac.clusters.coarsen import (
-    at_borders,
-    block_weights,
-    heavy_edge_pieces,
-    inside,
-    majority_label,
-    settled,
-    within,
-)
 
 # A gain below this share of what is at stake is rounding, not gain: without it two equal choices could alternate.
 _NO_GAIN = 1e-12
-# From this many nodes on, the search begins with pieces: every node goes with the one it is tied to most, and the graph
-# of these pieces, about fifteen times smaller, is searched. They come in an order that keeps neighbours together. Taken
-# one by one, each would follow the one before it into a community that runs along the order; so every ninth is taken
-# first, then the ones between.
-PIECES_FROM, _SWEEPS = 20_000, 9
-# Nodes in a piece, at most: where many weights are equal, as on a lattice, all nodes could end up in one.
-_PIECE = 64
-
-
-@kernel
-def _in_sweeps(n: int, sweeps: int) -> Any:
-    """Numbers below n: every so many-th first, then the ones between."""
-    queue = np.empty(n, dtype=np.int32)
-    at = 0
-    for sweep in range(sweeps):
-        for v in range(sweep, n, sweeps):
-            queue[at] = v
-            at += 1
-    return queue
 
 
 @kernel
@@ -232,12 +203,12 @@ def _merged(indptr: Any, indices: Any, weights: Any, volume: Any, piece: Any, n_
     return starts, ends[:at].copy(), sums[:at].copy(), volumes
 
 
-def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: float, passes: int, sweeps: int) -> Any:
+def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: float, passes: int) -> Any:
     """Communities of a graph whose volumes sum to 1 and whose weights are in the same unit."""
     n = len(volume)
     label = np.arange(n, dtype=np.int32)
     for _ in range(passes):
-        moved = _move(indptr, indices, weights, volume, resolution, label, _in_sweeps(n, sweeps))
+        moved = _move(indptr, indices, weights, volume, resolution, label, np.arange(n, dtype=np.int32))
         if moved == 0:
             break
         # the levels above: label_at is the community of each node there, top_of where each original node has gone
@@ -254,7 +225,7 @@ def _optimise(indptr: Any, indices: Any, weights: Any, volume: Any, resolution: 
             starts, ends, sums, volumes = _merged(starts, ends, sums, volumes, piece, n_pieces)
             relabel_in_place(above, len(piece))
             label_at = above
-            _move(starts, ends, sums, volumes, resolution, label_at, _in_sweeps(n_pieces, 1))
+            _move(starts, ends, sums, volumes, resolution, label_at, np.arange(n_pieces, dtype=np.int32))
         label = label_at[top_of]
         relabel_in_place(label, n)
     return label
@@ -286,6 +257,16 @@ def _connected(indptr: Any, indices: Any, weights: Any, label: Any) -> Any:
     return out
 
 
+@kernel
+def block_weights(indptr: Any, indices: Any, weights: Any, label: Any, n_labels: int) -> Any:
+    """Weight between each two labels, twice the inner weight on the diagonal."""
+    out = np.zeros((n_labels, n_labels))
+    for v in range(label.shape[0]):
+        for e in range(indptr[v], indptr[v + 1]):
+            out[label[v], label[indices[e]]] += weights[e]
+    return out
+
+
 class Search:
     """A graph, symmetric and of weights that are not negative, prepared for searches for communities.
 
@@ -305,58 +286,23 @@ class Search:
         volume: Floats = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
         self._total = float(volume.sum())
         self._graph = graph.indptr.astype(np.int64), graph.indices.astype(np.int32, copy=False), weights, volume
-        self._piece: Any = None
         # volumes in units of the total, so that the price of a community is resolution times volume times volume
-        if len(volume) < PIECES_FROM or self._total <= 0:
-            self._whole = *self._graph[:2], weights / max(self._total, 1e-300), volume / max(self._total, 1e-300)
-            return
-        self._piece = heavy_edge_pieces(*self._graph[:3], _PIECE)
-        n_pieces = relabel_in_place(self._piece, len(volume))
-        starts, ends, sums, volumes = _merged(*self._graph, self._piece, n_pieces)
-        self._whole = starts, ends, sums / self._total, volumes / self._total
+        total = max(self._total, 1e-300)
+        self._whole = *self._graph[:2], weights / total, volume / total
 
-    def communities(self, resolution: float, passes: int | None = None) -> Integers:
+    def communities(self, resolution: float, passes: int = 4) -> Integers:
         """Return communities of large modularity, each connected, numbered by first node.
 
         Equal graphs give equal communities. A weight on the diagonal counts once towards the volume of its node. The
-        whole is gone through `passes` times at most, by default 4 times, or twice from 20,000 nodes on.
+        whole is gone through `passes` times at most.
         """
-        n = len(self._graph[3])
         if self._total <= 0:
-            return np.arange(n)
-        if self._piece is None:
-            label = _optimise(*self._whole, float(resolution), 4 if passes is None else int(passes), 1)
-        else:
-            label = _optimise(*self._whole, float(resolution), 2 if passes is None else int(passes), _SWEEPS)
-            label = label[self._piece]
-            _move(*self._graph, resolution / self._total, label, self.at_borders(label))
+            return np.arange(len(self._graph[3]))
+        label = _optimise(*self._whole, float(resolution), int(passes))
         labels: Integers = _connected(*self._graph[:3], label)
         return labels
-
-    def at_borders(self, labels: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the nodes that are tied to a node with another label, ascending."""
-        if self._piece is None:
-            piece, is_inside = np.zeros(len(labels), dtype=np.int32), np.zeros(1, dtype=np.bool_)
-        else:
-            piece, is_inside = self._piece, inside(*self._whole[:2], labels, self._piece)
-        nodes: NDArray[np.int32] = at_borders(*self._graph[:2], labels, piece, is_inside)
-        return nodes
 
     def block_weights(self, labels: Integers) -> Floats:
         """Return the weight between each two labels, twice the inner weight on the diagonal."""
         weights: Floats = block_weights(*self._graph[:3], labels, int(labels.max()) + 1)
         return weights
-
-    def parts(self, labels: Integers, resolution: float) -> Integers:
-        """Return communities within communities: no part has nodes of two labels. For large graphs only."""
-        if self._piece is None:
-            raise ValueError(f"parts are made of pieces, which graphs of under {PIECES_FROM} nodes do not have")
-        starts, ends, sums, volumes = self._whole
-        label_of_piece = majority_label(self._piece, len(volumes), self._graph[3], labels)
-        starts, ends, sums = within(starts, ends, sums, label_of_piece)
-        part = _optimise(starts, ends, sums, volumes, float(resolution), 1, _SWEEPS)
-        parts: Integers = settled(*self._graph[:3], labels, label_of_piece, self._piece, part)
-        relabel_in_place(parts, int(parts.max()) + 1)
-        _move(*self._graph, resolution / self._total, parts, self.at_borders(parts), labels)
-        relabel_in_place(parts, len(parts))
-        return parts

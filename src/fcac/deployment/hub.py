@@ -105,8 +105,9 @@ class Hub:
         """Return the server as stored on disk, or that of a study without rounds."""
         from fcac.federation.rounds import first_server
 
+        chosen = self.settings
         return self.store.server() or first_server(
-            self.settings.server, self.settings.seed, self.settings.schema, scale=self.settings.scale
+            chosen.server, chosen.seed, chosen.schema, scale=chosen.scale, false_split_rate=chosen.false_split_rate
         )
 
     def snapshot(self) -> HubSnapshot:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcac import persistence
+from fcac.clusters.judge import FALSE_SPLIT_RATE, check_rate
 from fcac.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class FederationSettings:
     min_rows: int = 1
     forgetting: str = "none"
     scale: str = "auto"
+    false_split_rate: float = FALSE_SPLIT_RATE
     seed: int = 0
     timeout: float = 300.0
     wait: float = 60.0
@@ -150,6 +152,7 @@ class FederationSettings:
                 min_rows=given.get("condensing", {}).get("min_rows", 1),
                 forgetting=given.get("condensing", {}).get("forgetting", "none"),
                 scale=given.get("condensing", {}).get("scale", "auto"),
+                false_split_rate=check_rate(top.get("false_split_rate", FALSE_SPLIT_RATE)),
                 seed=int(top.get("seed", 0)),
                 timeout=float(rounds.get("timeout", 300.0)),
                 wait=float(rounds.get("wait", 60.0)),

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from fcac import persistence
 from fcac._text import plain
+from fcac.clusters.judge import FALSE_SPLIT_RATE, check_rate
 from fcac.deployment import aggregated_study, certificates
 from fcac.deployment.hub import Hub
 from fcac.deployment.outbox import Outbox
@@ -46,6 +47,7 @@ join_port = {join_port}   # the port of the same host at which sites ask to join
 schema = "schema.toml"
 server = "{server}"   # how clusters are read: communities, or cae-fc (the paper's)
 seed = {seed}
+false_split_rate = {false_split_rate}   # how often data without clusters may come out as several
 {condensing}
 [rounds]
 timeout = {timeout}   # seconds a site has to answer
@@ -112,6 +114,7 @@ def init(
     min_rows: int = 3,
     forgetting: str = "none",
     scale: str = "auto",
+    false_split_rate: float = FALSE_SPLIT_RATE,
     seed: int = 0,
     timeout: float = 300.0,
     wait: float = 60.0,
@@ -142,6 +145,8 @@ def init(
         How rows lose weight with the rounds: "none", "half-life=ROUNDS" or "window=ROUNDS". Not for "cae-fc".
     scale : str
         How columns are brought to one scale: "auto", "none", "standard" or "robust". Not for "cae-fc".
+    false_split_rate : float
+        How often data without clusters may come out as several. Not for "cae-fc".
     seed : int
         Seed of the server's shuffling.
     timeout, wait : float
@@ -167,6 +172,7 @@ def init(
     loaded = Schema.load(schema)
     if summing is not None:
         loaded.require_bounds()
+    check_rate(false_split_rate)
     condensing = _condensing(server, seed, max_nodes, min_rows, forgetting, scale)
     for folder in ("ca", "server", STATE, "bundles"):
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -183,6 +189,7 @@ def init(
         server=server,
         condensing=_in_words(_CONDENSING, condensing),
         seed=seed,
+        false_split_rate=false_split_rate,
         timeout=timeout,
         wait=wait,
         privacy="" if people_overlap is None else _PRIVACY.format(people_overlap=people_overlap),

@@ -55,6 +55,7 @@ def init(
     ] = 3,
     forgetting: opt.Forgetting = "none",
     scale: opt.Scale = "auto",
+    false_split_rate: opt.FalseSplitRate = 0.1,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the server's shuffling.")] = 0,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds a site has to answer.", min=1)] = 300,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for sites to connect.", min=0)] = 60,
@@ -126,8 +127,8 @@ def init(
             summing = aggregated_study.summing_for(len(names), epsilon, delta, tolerance, least)
         root = study.init(
             directory, names, schema, address=address, join_port=join_port, server=server, max_nodes=max_nodes,
-            min_rows=min_rows, forgetting=forgetting, scale=scale, seed=seed, timeout=timeout, wait=wait,
-            people_overlap=people_overlap, summing=summing,
+            min_rows=min_rows, forgetting=forgetting, scale=scale, false_split_rate=false_split_rate, seed=seed,
+            timeout=timeout, wait=wait, people_overlap=people_overlap, summing=summing,
         )  # fmt: skip
     with audited(root, "init"):
         pass
