@@ -277,8 +277,9 @@ def test_results_on_the_page_come_from_the_run() -> None:
     fill = runpy.run_path(str(ROOT / "docs" / "results" / "fill.py"))
     text = fill["PAGE"].read_text("utf-8")
     assert fill["filled"](text) == text, "run python docs/results/fill.py"
-    text = fill["README"].read_text("utf-8")
-    assert fill["readme"](text) == text, "run python docs/results/fill.py"
+    for file, made in (("README", "readme"), ("ONE_TABLE", "one_table")):
+        text = fill[file].read_text("utf-8")
+        assert fill[made](text) == text, "run python docs/results/fill.py"
 
 
 def test_the_page_of_real_tables_is_that_of_its_results() -> None:

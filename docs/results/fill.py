@@ -1,8 +1,8 @@
-"""Put stored results into the page of results and into the README, so that nobody copies numbers by hand.
+"""Put stored results into the pages of results and into the README, so that nobody copies numbers by hand.
 
 ``python docs/results/fill.py OUT/tables.json`` stores a run of ``fcac reproduce quality`` as ``quality.json.gz`` beside
 this file and fills the page's table from it; without an argument all tables are filled from what is stored. A test
-compares page and README with what this program would write.
+compares pages and README with what this program would write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 SOURCE = HERE / "quality.json.gz"
 PAGE = HERE / "index.md"
 README = HERE.parents[1] / "README.md"
-PEERS = HERE / "one-table-peers.json.gz"
+ONE_TABLE = HERE / "one-table.md"
+JUDGE = HERE.parents[1] / "benchmarks" / "results" / "judge.json"
 NOISY = HERE.parents[1] / "benchmarks" / "results" / "noisy_readout.json"
 BEGIN = "<!-- results: begin (written by docs/results/fill.py) -->"
 END = "<!-- results: end -->"
@@ -92,33 +93,55 @@ def filled(text: str, source: Path = SOURCE) -> str:
     return f"{before}{BEGIN}\n{table(source)}\n{END}{after}"
 
 
-# ------------------------------------------------------------ the tables of the README
+# ------------------------------------------------------------ tables between marks that name them
 
 
 def readme(text: str) -> str:
-    """Return the README with its tables replaced; each stands between marks that name it."""
-    for name, rows in (("one table", _one_table()), ("federated", _federated()), ("private", _private())):
-        begin, end = f"<!-- {name}: begin (written by docs/results/fill.py) -->", f"<!-- {name}: end -->"
-        before, rest = text.split(begin)
-        head, *body = rows
-        lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
-        shown = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        text = f"{before}{begin}\n{shown}\n{end}{rest.split(end)[1]}"
+    """Return the README with its tables replaced."""
+    for name, rows in (("one table", _families()), ("federated", _federated()), ("private", _private())):
+        text = _between_marks(text, name, rows)
     return text
 
 
-def _one_table() -> list[list[str]]:
-    means = json.loads(gzip.decompress(PEERS.read_bytes()))["means"].values()
-    methods = ("fcac", "HDBSCAN", "PLSCAN", "Genie (k given)", "k-means (k given)")
-    found = {
-        m: [float(np.mean([one[m][x][0] for one in means])) for x in ("ARI", "AMI", "right number")] for m in methods
-    }
-    rows = []
-    for method, (ari, ami, right) in found.items():
-        told = "(k given)" in method
-        name = method.replace(" (k given)", ", told k") if told else f"{method}, told nothing"
-        rows.append([name, _short(ari), _short(ami), "told" if told else f"{100 * right:.0f} %"])
-    return [["", "ARI", "AMI", "right number"], *rows]
+def one_table(text: str) -> str:
+    """Return the page about one table with the figures of its fit replaced."""
+    return _between_marks(text, "families", _families() + _fit())
+
+
+def _between_marks(text: str, name: str, rows: list[list[str]]) -> str:
+    begin, end = f"<!-- {name}: begin (written by docs/results/fill.py) -->", f"<!-- {name}: end -->"
+    before, rest = text.split(begin)
+    head, *body = rows
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
+    shown = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{before}{begin}\n{shown}\n{end}{rest.split(end)[1]}"
+
+
+def _families() -> list[list[str]]:
+    """What the judge reaches on families of tables that were left out of its fit."""
+    found = json.loads(JUDGE.read_text("utf-8"))
+    several, error = found["several"], found["calibration error"]
+    return [
+        ["families that were left out of the fit", ""],
+        ["several clusters, told nothing: mean ARI", _short(several["ari"])],
+        ["the same: number of clusters right", _percent(several["right"])],
+        ["the same: answered by one cluster", _percent(several["one"])],
+        ["several clusters, told the number: mean ARI", _short(several["told"])],
+        ["a single cluster stays one", _percent(found["single stays whole"])],
+        ["calibration error of borders", _short(error["border"], 3)],
+        ['calibration error of "the number is right"', _short(error["number"], 3)],
+    ]
+
+
+def _fit() -> list[list[str]]:
+    """How large the fit was, and where the judge is worst."""
+    found = json.loads(JUDGE.read_text("utf-8"))
+    groups = {name: one for name, one in found["groups"].items() if one["n"] >= 20}  # fewer say little
+    worst = sorted(groups, key=lambda name: groups[name]["ari"])[:4]
+    return [
+        ["worst groups: mean ARI", ", ".join(f"{n.replace('_', ' ')} {_short(groups[n]['ari'])}" for n in worst)],
+        ["tables, families, groups", f"{found['tables']:,}, {found['families']}, {len(found['groups'])}"],
+    ]
 
 
 def _federated() -> list[list[str]]:
@@ -152,8 +175,12 @@ def _private() -> list[list[str]]:
     return [["", "eps = 1", "eps = 2", "eps = 4"], *rows]
 
 
-def _short(value: float) -> str:
-    return f"{value:.2f}".replace("0.", ".", 1)
+def _short(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}".replace("0.", ".", 1)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 if __name__ == "__main__":
@@ -161,4 +188,5 @@ if __name__ == "__main__":
         # no time in the file, so that the same results give the same bytes
         SOURCE.write_bytes(gzip.compress(Path(run).read_bytes(), 9, mtime=0))
     PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
-    README.write_text(readme(README.read_text("utf-8")), "utf-8")
+    for file, made in ((README, readme), (ONE_TABLE, one_table)):
+        file.write_text(made(file.read_text("utf-8")), "utf-8")
