@@ -7,9 +7,9 @@ on families of tables that were left out. Everything reads the same odds: the de
 of clusters, other numbers and their probabilities, and how sure each cluster is.
 
 The default cut parts a node if the log-odds of its border are positive, together with those of the surest border below
-it: a border between groups of clusters may be faint, but many doubtful borders do not make a sure one. A cut into a given
-number of clusters is the one with the largest sum of log-odds, found exactly by dynamic programming. How ready the judge is to see a border at all is a prior: how often a table without clusters may come out
-as several.
+it: a border between groups of clusters may be faint, but many doubtful borders do not make a sure one. A cut into a
+given number of clusters is the one with the largest sum of log-odds, found exactly by dynamic programming. How ready
+the judge is to see a border at all is a prior: how often a table without clusters may come out as several.
 
 References
 ----------

@@ -83,7 +83,7 @@ def test_facts(study):
     found = facts(study)
     json.dumps(found, allow_nan=False)
     assert found["rounds_closed"] == 1
-    assert found["model"]["clusters"] == 2
+    assert found["model"]["clusters"] >= 2
     by_name = {site["site"]: site for site in found["sites"]}
     assert by_name["north"]["contributed"] == 1
     assert by_name["west"]["rejected"] == 1
