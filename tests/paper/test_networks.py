@@ -11,6 +11,7 @@ from fcac import FCAC
 from fcac.model.models import save
 from fcac.paper.networks import ASOINN, GNG, GWR, SOINNPlus
 from fcac.paper.networks.inside import INSIDE, NetworkCondenser
+from fcac.paper.peers import labels_of, presented
 
 NETWORKS = [GNG(), GWR(), ASOINN(), SOINNPlus()]
 ids = [type(network).__name__ for network in NETWORKS]
@@ -160,3 +161,27 @@ def test_site_goes_without_the_settings_of_the_usual_condenser():
     model = FCAC(site=NetworkCondenser(GNG()), max_nodes=50)
     with pytest.raises(ValueError, match="site: max_nodes"):
         model.fit(np.zeros((10, 2)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ids[:3])
+def test_as_peers_they_find_blobs_of_few_rows_in_any_units(name):
+    """All but SOINN+, which keeps many small pieces of a table that it sees again and again."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=600)
+    X = np.array([[0, 0], [20, 0], [0, 20]])[y] + rng.normal(size=(600, 2))
+    labels = labels_of(name, X, 3, 0)
+    assert adjusted_rand_score(y, labels) > 0.8
+    # powers of two change no digit
+    np.testing.assert_array_equal(labels, labels_of(name, X * [4096, 0.25], 3, 0))
+
+
+def test_as_peers_they_see_every_row_equally_often_between_zero_and_one():
+    X = np.random.default_rng(0).normal(50, 9, size=(300, 2))
+    rows = presented(X, 0)
+    assert len(rows) >= 20_000
+    np.testing.assert_allclose(rows[:300] * np.ptp(X, axis=0) + X.min(axis=0), X)
+    np.testing.assert_array_equal(np.unique(rows[:, 0], return_counts=True)[1], len(rows) // 300)
+    np.testing.assert_array_equal([rows.min(), rows.max()], [0, 1])
+    large = presented(np.zeros((30_000, 1)), 0)
+    assert len(large) == 30_000

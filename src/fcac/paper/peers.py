@@ -17,6 +17,9 @@ from fcac._typing import Floats, Integers
 
 # Distances to so many neighbours make the graph for Leiden; scanpy and others use 15.
 _N_NEIGHBOURS = 15
+# Growing networks learn row by row for as long as there are rows. GNG has its 100 nodes after 10,000 of them; as many
+# again let edges across gaps grow old.
+_PRESENTATIONS = 20_000
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,29 @@ def _network(name: str) -> Callable[[Floats, int, int], Integers]:
 
         from fcac.paper.networks.inside import INSIDE
 
-        found: Integers = clone(INSIDE[name]).fit(X).labels_
+        found: Integers = clone(INSIDE[name]).fit(presented(X, seed)).predict(_unit(X))
         return found
 
     return labels
+
+
+def presented(X: Floats, seed: int) -> Floats:
+    """Return rows as a growing network is to see them: every feature in [0, 1], small tables again and again.
+
+    Thresholds of such networks are distances and their edges age by rows won: in large units every row is unlike every
+    node, and in one pass over a small table no edge is ever old enough to be removed. The first pass keeps the order
+    of the rows; each further one has an order of its own.
+    """
+    rows, rng = _unit(X), np.random.default_rng(seed)
+    more = (rng.permutation(len(rows)) for _ in range(-(-_PRESENTATIONS // len(rows)) - 1))
+    return np.concatenate([rows, *(rows[order] for order in more)])
+
+
+def _unit(X: Floats) -> Floats:
+    from sklearn.preprocessing import minmax_scale
+
+    unit: Floats = minmax_scale(X)
+    return unit
 
 
 def _hdbscan(X: Floats, k: int, seed: int) -> Integers:
