@@ -240,9 +240,22 @@ def test_arrow_keys_walk_through_the_network(browser, reports):
 
 def test_pointing_at_a_node_tells_about_it(browser, reports):
     with Page(browser, reports["demo"], 1280, 900, "light") as opened:
-        mark = opened.page.locator("#network-plot .m").first
-        mark.hover(force=True)
+        # a mark that nothing else covers: of marks at one place the pointer meets the one on top
+        opened.page.locator("#network-plot").scroll_into_view_if_needed()
+        place = opened.page.evaluate(
+            """() => { for (const mark of document.querySelectorAll("#network-plot .m")) {
+                const box = mark.getBoundingClientRect();
+                const at = [box.x + box.width / 2, box.y + box.height / 2];
+                if (document.elementFromPoint(...at) === mark) return at;
+            } return null; }"""
+        )
         tip = opened.page.locator("#tip.shown")
+        for _ in range(50):  # what is left of scrolling hides the tip again
+            opened.page.mouse.move(*place)
+            opened.page.wait_for_timeout(100)
+            if tip.count():
+                break
+            opened.page.mouse.move(1, 1)
         assert tip.inner_text().startswith("Cluster ")
         box = tip.bounding_box()
         assert box is not None
