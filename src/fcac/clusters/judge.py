@@ -26,7 +26,8 @@ import numpy as np
 
 from fcac._kernels import kernel
 from fcac._typing import Floats, Integers
-from fcac.clusters.evidence import NEAREST, Nodes, evidence, lengths_of
+from fcac.clusters.evidence import NEAREST, Nodes, evidence
+from fcac.clusters.evidence_sums import lengths_of
 from fcac.clusters.midpoints import midpoint_log_density, power_of
 from fcac.clusters.proposals import MOST_ATOMS, Hierarchy, proposed
 from fcac.clusters.snn_graph import SNNEdges, dimension_of
