@@ -127,7 +127,7 @@ def scaling_of(columns: Columns, scale: str = "auto") -> Scaling:
     >>> ages = rng.normal([50, 40_000], [15, 15_000], size=(500, 2))
     >>> print(scaling_of(Columns.of(ages, np.ones(500))))
     columns divided by their spread, because their units differ: spreads differ 1,000-fold
-    >>> words = rng.poisson([0.1, 0.1, 0.2, 0.2, 5.0], size=(500, 5)) * 1.0
+    >>> words = rng.poisson([0.01, 0.02, 0.05, 0.1, 4.0], size=(500, 5)) * 1.0
     >>> print(scaling_of(Columns.of(words, np.ones(500))))
     columns as they are: they vary with their means, as counts do
     """

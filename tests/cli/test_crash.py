@@ -171,7 +171,8 @@ def test_a_table_is_read_in_bounded_memory(tmp_path):
     column = np.tile(rng.normal(size=1000).round(3), 1500)
     table = pa.table({f"x{i}": np.roll(column, i) for i in range(16)})
     assert table.nbytes > 190e6
-    assert _growth(tmp_path, table) < 100
+    # most of it is what the server needs for 4,000 nodes, however large the table
+    assert _growth(tmp_path, table) < 150
 
 
 @pytest.mark.soak

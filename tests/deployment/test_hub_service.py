@@ -213,7 +213,7 @@ def test_a_flood_of_strangers_keeps_nobody_out(root: Path) -> None:
         assert ask(root / "bundles" / "a", "GET", "/bundle")[0] == 200
         assert open_port(root, "GET", "/health")[0] == 200
         assert time.monotonic() - begin < 60  # no waiting until the flood has timed out, on a busy machine
-        assert memory_of(pid) < max(before + 60, 200)
+        assert memory_of(pid) < max(before + 120, 250)
         wait_until(lambda: presence.counters(root / STATE).get("connections_displaced", 0) > 100, every=0.2)
     log = (root / "server" / "hub.log").read_text()
     assert "Traceback" not in log

@@ -140,8 +140,8 @@ def accumulate(state: ReleasedState | None, fresh: ReleasedState, vigilance: flo
         # the twin is the most likely one; the more noise a node has, the less it is to be believed
         twin = int(np.argmin(apart / expected + d * np.log(expected)))
         if apart[twin] <= expected[twin] * (d + _FAR * np.sqrt(2.0 * d)):
-            old = 1.0 / max(noise[twin] + spread / counts[twin], _LEAST)
-            new = 1.0 / max(variance + spread / count, _LEAST)
+            old = 1.0 / max(noise[twin] + spread / max(counts[twin], 1), _LEAST)
+            new = 1.0 / max(variance + spread / max(count, 1), _LEAST)
             old, new = old / (old + new), new / (old + new)
             nodes[twin] = np.clip(old * nodes[twin] + new * node, 0.0, 1.0)
             noise[twin] = old**2 * noise[twin] + new**2 * variance
