@@ -190,7 +190,7 @@ class FCAC(FittedFederation):
         schema: Any = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Start anew and play one round.
+        """Learn from these rows alone, in one round.
 
         Parameters
         ----------
