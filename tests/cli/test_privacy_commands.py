@@ -335,7 +335,3 @@ def test_an_audit_has_a_verdict_and_an_exit_code(capfd, monkeypatch):
     assert "It cannot see:" in said
     assert run(["audit", "--epsilon", "15", "--mechanism", "paper", "--runs", "200", "--json"]) == 1
     assert json.loads(capfd.readouterr().out)["holds"] is False
-
-
-def test_who_names_parts_of_the_data_is_told_of_record_ids(capfd):
-    assert "--record-id" in fcac(capfd, "fit", "rows.csv", "--part", "monday", "--out", "m.fcac", code=2)

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from fcac.cli import run
-from fcac.cli.commands.federation.consent import OPEN, consent
+from fcac.cli.consent import OPEN, consent
 from fcac.cli.terminal import BadUse
 from fcac.deployment import study as study_directory
 from fcac.deployment.audit_log import AuditLog

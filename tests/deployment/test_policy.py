@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from fcac.cli.commands.federation.consent import consent
+from fcac.cli.consent import consent
 from fcac.deployment.audit_log import AuditLog, verify
 from fcac.deployment.policy import Policy, PolicyRefusal, described, seconds_since, steady_clock
 from fcac.deployment.settings import SiteSettings

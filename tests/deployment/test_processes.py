@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from fcac import persistence
-from fcac.cli.commands.federation.consent import OPEN
+from fcac.cli.consent import OPEN
 from fcac.codebook import Codebook
 from fcac.deployment import certificates, invitations, processes, study
 from fcac.deployment.hub import Hub

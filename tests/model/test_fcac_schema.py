@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fcac import FCAC, load, persistence, save
-from fcac.cli.model_file import schema_of
+from fcac.cli.learning import schema_of
 from fcac.clusters import Communities
 from fcac.codebook import Codebook
 from fcac.model import models

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fcac.cli.commands.reproduce import app
+from fcac.cli.reproduce import app
 from fcac.paper import beside_paper, grid_results
 from fcac.paper.grid import Cell, cells_of, read_cell, run, stream_after_split, write_cell
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from fcac import FCAC, load, save
-from fcac.cli.commands.inspect import describe
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.agreement import agree
 from fcac.privacy.samplers import InsecureTestSampler
@@ -21,6 +20,7 @@ from fcac.privacy.zcdp import up
 from fcac.report.ledger_statement import ledger_statement
 from fcac.report.privacy_statement import make_statement
 from fcac.tables.schema import Schema
+from testing.commands import fcac
 
 BOUNDS = [[0.0, 1.0]] * 2
 RNG = np.random.default_rng(0)
@@ -102,7 +102,7 @@ def test_everything_says_what_the_ledger_says(tmp_path: Path, release: Callable[
     assert at_several_sites(said) == []  # they share the ledger, and nothing adds up twice
     model.privacy.sampler = NodeRelease(1.0, BOUNDS).sampler
     save(model, tmp_path / "m.fcac")
-    facts = describe(tmp_path / "m.fcac")
+    facts = json.loads(fcac(capfd, "inspect", tmp_path / "m.fcac", "--json"))
     assert facts["privacy"]["spent"] == pytest.approx(spent, abs=1e-6)
     again = load(tmp_path / "m.fcac")
     assert {item.privacy["spent"] for item in again.server_.latest().values()} == {round(spent, 6)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,35 +17,23 @@ import typer
 from typer.core import TyperGroup
 
 from fcac.cli import commands, terminal
+from fcac.cli.options import add_commands
 
 __all__ = ["app", "main", "run"]
 
 # The order of the help text; a command that is not named here comes after these.
 _ORDER = (
-    "demo",
-    "fit",
-    "update",
-    "calibrate",
-    "predict",
-    "report",
-    "inspect",
-    "export",
-    "forget",
-    "schema",
-    "ledger",
-    "audit",
+    *("demo", "fit", "update", "calibrate", "predict", "report", "inspect", "export", "forget"),
+    *("schema", "ledger", "audit"),
 )
 # Groups of commands that are loaded only when one of them is called: name -> (module, line in the list of commands).
 _LAZY = {
     "reproduce": (
-        "fcac.cli.commands.reproduce",
+        "fcac.cli.reproduce",
         "Re-run the paper's evaluation and compare the results, cell by cell.",
     ),
-    "federation": ("fcac.cli.commands.federation", "Run sites and a server on different machines."),
+    "federation": ("fcac.cli.federation", "Run sites and a server on different machines."),
 }
-# One file each, named like the function in it that is the command.
-_found = {module.name for module in pkgutil.iter_modules(commands.__path__)}
-_COMMANDS = (*_ORDER, *sorted(_found - {*_ORDER, *_LAZY}))
 
 
 def with_argument_help(command: click.Command) -> click.Command:
@@ -125,9 +112,7 @@ def root(
 
 
 app.callback(help=terminal.help_text(root))(root)
-for _name in _COMMANDS:
-    _command = getattr(import_module(f"fcac.cli.commands.{_name}"), _name)
-    app.command(help=terminal.help_text(_command))(_command)
+_COMMANDS = add_commands(app, commands, _ORDER)
 
 
 def run(args: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -45,6 +46,11 @@ class Labeller:
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             label, distance, novel = self._model.label_rows(block, **self._options)
         return label, distance, novel
+
+    def label_all(self, batches: Iterable[Batch], writer: LabelWriter) -> None:
+        """Label rows batch by batch, and write the labels."""
+        for batch in batches:
+            writer.write(batch, *self(batch.block))
 
 
 class LabelWriter:

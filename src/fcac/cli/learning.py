@@ -1,4 +1,4 @@
-"""Learning a round from tables, for the commands `fit` and `update`."""
+"""What the commands on models have in common: models read and written, a round learned, a report written."""
 
 from __future__ import annotations
 
@@ -9,15 +9,56 @@ from typing import TYPE_CHECKING, Any
 
 from fcac._text import counted, duration
 from fcac.cli.terminal import BadUse, Progress, note, say
+from fcac.exceptions import RequestError
 from fcac.privacy.mechanism import NodeMechanism
 
 if TYPE_CHECKING:
-    from fcac.tables import Tables
+    from fcac.tables import ReadOptions, Tables
     from fcac.tables.schema import Schema
 
 
 # Sites whose spending is shown, the dearest first.
 _MOST_SITES = 5
+
+
+def load_model(path: Path) -> Any:
+    """Read a model file; every error names the file."""
+    from fcac.model import models
+
+    if not path.is_file():
+        raise RequestError(f"there is no model file {path}")
+    return models.load(path)
+
+
+def schema_of(model: Any) -> Schema | None:
+    """Return the schema with which a model's rows were converted, if it has one."""
+    found: Schema | None = getattr(model, "schema_", None) or getattr(model, "schema", None)
+    return found
+
+
+def columns_of(model: Any) -> list[str] | None:
+    """Return the names of the model's features, if it has them."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        names = getattr(model, "feature_names", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def open_ledger_again(model: Any, moved_to: Path | None) -> None:
+    """Open the ledger as it is now: its budget may have been changed, and the file may have been moved."""
+    from fcac.privacy import Ledger
+
+    known = getattr(model.privacy, "ledger", None)
+    if known is None and moved_to is not None:
+        raise BadUse("the model was made without a ledger: leave out --ledger")
+    if known is None:
+        return
+    if moved_to is None and not Path(known.path).exists():
+        raise BadUse(
+            f"there is no ledger {Path(known.path).name} beside the model or in this directory: say where it is with "
+            "--ledger"
+        )
+    model.privacy.ledger = Ledger.open(known.path if moved_to is None else moved_to.resolve())
 
 
 def learn_and_save(
@@ -54,8 +95,6 @@ def learn_and_save(
     _summarise(model, tables, seconds)
     say(f"Model: {out}")
     if report is not None:
-        from fcac.cli.commands.report import write_report
-
         # in later rounds, these rows are only a part of what the model has learned
         write_report(model, report, tables if model.n_rounds_ == 1 else None)
         say(f"Report: {report}")
@@ -67,16 +106,24 @@ def learn_and_save(
         say(line)
 
 
-def guess(
-    data: list[str], apart: list[str], query: str | None, read: list[str] | None
-) -> tuple[Schema | None, dict[str, str]]:
+def write_report(model: Any, path: Path, tables: Tables | None, title: str | None = None) -> None:
+    """Write the report of a model; unless there is privacy, rows are read again for the panels that need them."""
+    from fcac import report
+
+    if tables is None or model.privacy is not None:
+        report.write_report(model, path, title=title)
+        return
+    with Progress("reading rows for the report") as progress:
+        report.write_report(model, path, tables.pieces(progress), title=title)
+
+
+def guess(data: list[str], apart: list[str], how: ReadOptions) -> tuple[Schema | None, dict[str, str]]:
     """Guess what columns mean, as `FCAC.fit` does, and print it; None for numbers as they are."""
-    from fcac.tables import ReadOptions
     from fcac.tables.draft import guess_files
     from fcac.tables.guess import taken_for
 
     with Progress("looking at the columns") as progress:
-        found = guess_files(data, apart=apart, progress=progress, options=ReadOptions.parse(read or [], query=query))
+        found = guess_files(data, apart=apart, progress=progress, options=how)
     schema = found.schema
     if schema is None:
         return None, {}

@@ -14,22 +14,6 @@ from fcac.cli.terminal import BadUse, say
 _READERS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 
 
-def check_engine(engine: str, master: str | None) -> bool:
-    """Tell whether Spark is asked for; another name, or a master without Spark, is an error."""
-    if engine not in ("process", "spark"):
-        raise BadUse(f"--engine must be process or spark, not {engine}")
-    if master is not None and engine != "spark":
-        raise BadUse("--master is for --engine spark")
-    return engine == "spark"
-
-
-def refuse(**given: Any) -> None:
-    """Refuse options that do not apply on Spark."""
-    for name, value in given.items():
-        if value not in (None, False):
-            raise BadUse(f"--{name.replace('_', '-')} is not for --engine spark; leave it out, or use --engine process")
-
-
 def open_frame(data: list[str], master: str | None) -> Any:
     """Open files or folders of any file system that Spark knows, as one frame."""
     from fcac.spark.session import one_line, session

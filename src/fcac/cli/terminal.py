@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 import threading
@@ -54,11 +55,9 @@ def note(text: str) -> None:
 
 
 def help_text(command: Callable[..., Any]) -> str:
-    """Return a command's docstring with every paragraph on one line, to be wrapped at the width of the terminal."""
-    import inspect
-
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(one_line(paragraph) for paragraph in paragraphs)
+    """Return a command's docstring to be wrapped at the width of the terminal; examples are lines of their own."""
+    text = (inspect.getdoc(command) or "").replace("\nfcac ", "\n\nfcac ")
+    return "\n\n".join(one_line(paragraph) for paragraph in text.split("\n\n"))
 
 
 class Progress:
@@ -157,10 +156,6 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-#: Options of 0.1.0 that divided data into parts, whose costs did not add up.
-_PARTS = ("--part", "--part-column", "--part-by-file")
-
-
 def explain(error: BaseException, command: str) -> int:
     """Print an error in one line and return the exit code.
 
@@ -174,9 +169,6 @@ def explain(error: BaseException, command: str) -> int:
     if isinstance(error, KeyboardInterrupt | click.Abort | EOFError):
         note(f"{command}: interrupted; no output was written")
         return 130
-    if isinstance(error, click.NoSuchOption) and error.option_name in _PARTS:
-        note(f"{command}: {error.option_name}: costs of parts of the data add up; name people instead, by --record-id")
-        return 2
     if isinstance(error, click.UsageError):
         name = error.ctx.command_path if error.ctx is not None else command
         note(f"{name}: {one_line(error.format_message())} (see `{name} --help`)")

@@ -1,1 +1,1 @@
-"""The commands, one file each."""
+"""The commands: every public function of a file here is one, named like it."""

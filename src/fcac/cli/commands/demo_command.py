@@ -6,24 +6,19 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from fcac._text import counted, duration
 from fcac.cli import options as opt
 from fcac.cli.terminal import BadUse, note, say
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for the reports and the model.")] = Path(
-        "fcac-demo"
-    ),
+    out: Annotated[Path, opt.option("Directory for the reports and the model.", "--out", "-o")] = Path("fcac-demo"),
     seed: opt.Seed = 0,
-    show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
+    show: Annotated[bool, opt.option("Open the report in a browser.", "--open")] = False,
 ) -> None:
     """See it work: a table of customers, forty rows of noise, and patients of three clinics under privacy.
 
     [bold]Example[/bold]
-
     fcac demo
     """
     from fcac.model.fcac import FCAC
@@ -34,14 +29,14 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     say("600 customers of three kinds: a number, a date, a category, gaps, amounts of money. Nobody says how many.")
-    model = FCAC(random_state=seed).fit(customers(seed))
+    model = FCAC(random_state=seed).fit(_customers(seed))
     for line in [*model.summary().taken, *model.verdict_.lines()]:
         say(f"  {line}")
     model.save(out / "model.fcac")
     path = out / "report.html"
     write_report(model, path, title="Customers")
     say("40 rows of noise in four columns: is there anything?")
-    for line in FCAC(random_state=seed).fit(noise(seed)).verdict_.lines():
+    for line in FCAC(random_state=seed).fit(_noise(seed)).verdict_.lines():
         say(f"  {line}")
     clinics = _clinics(out, seed)
     if clinics is not None:
@@ -54,7 +49,7 @@ def demo(
     say(str(path.resolve()))
 
 
-def customers(seed: int) -> Any:
+def _customers(seed: int) -> Any:
     """Return a made-up table as a shop has it, in which customers of three kinds differ."""
     import numpy as np
     import pyarrow as pa
@@ -76,7 +71,7 @@ def customers(seed: int) -> Any:
     )
 
 
-def noise(seed: int) -> Any:
+def _noise(seed: int) -> Any:
     """Return forty rows in which there is nothing to find."""
     import numpy as np
 

@@ -1,41 +1,142 @@
-"""``fcac inspect``: describe the contents of a model file, as text or JSON."""
+"""``fcac predict``, ``report``, ``inspect`` and ``export``: what a model is good for."""
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fcac._text import counted
+from fcac._text import counted, duration, listed
 from fcac.cli import options as opt
-from fcac.cli.terminal import say
+from fcac.cli.learning import columns_of, load_model, schema_of, write_report
+from fcac.cli.terminal import BadUse, Progress, note, say
+from fcac.privacy.mechanism import NodeMechanism
 
 
-def inspect(
+def predict(
     model: opt.ModelPath,
-    as_json: opt.AsJson = False,
+    data: opt.Data,
+    output: opt.Output,
+    rows: opt.Rows,
+    spark: opt.Spark,
+    keep: opt.Keep = None,
+    schema: opt.SchemaPath = None,
+    alpha: opt.Alpha = None,
 ) -> None:
+    """Label rows: cluster, distance to the nearest node, and whether the row is unlike anything seen.
+
+    Writes one row per row read, in order: [bold]label[/bold], [bold]distance[/bold], [bold]novel[/bold]. The extension
+    of the output file selects Parquet, Feather or CSV. Works with models and with exported codebooks.
+
+    [bold]Examples[/bold]
+    fcac predict model.fcac new.csv --out labels.parquet
+    fcac predict codebook.fcac new.csv --out labels.csv --keep patient_id
+    fcac predict --engine spark model.fcac hdfs://lake/visits --out hdfs://lake/labels
+    fcac predict model.fcac new.csv --out labels.csv --alpha 0.001   [dim]one false alarm in 1,000 rows[/dim]
+    """
+    from fcac.cli.labeller import Labeller, LabelWriter
+    from fcac.tables.schema import Schema
+
+    out = output.check()
+    known = load_model(model)
+    if spark.wanted(keep=keep, site_column=rows.site_column, schema=schema, query=rows.query, read=rows.read):
+        from fcac.cli.spark_engine import predict_on_spark
+
+        predict_on_spark(known, data, spark.master, out, alpha)
+        return
+    tables = rows.open_for(known, data, None if schema is None else Schema.load(schema), keep=keep or [])
+    labeller = Labeller(known, tables, alpha)
+    started = time.monotonic()
+    with Progress("labelling") as progress, LabelWriter(out, keep or [], tables) as writer:
+        labeller.label_all(tables.batches(progress), writer)
+    say(
+        f"Labelled {counted(writer.n_rows, 'row')} in {duration(time.monotonic() - started)}: "
+        f"{counted(writer.n_clusters, 'cluster')} found, {counted(writer.n_novel, 'row')} unlike anything seen "
+        f"({writer.n_novel / max(1, writer.n_rows):.1%})."
+    )
+    if tables.n_dropped:
+        say(f"{counted(tables.n_dropped, 'row')} with missing values have an empty label.")
+    if tables.other:
+        counts = listed([f"{name} ({count:,})" for name, count in tables.other.items()])
+        note(f"note: values for which the model has no level count as other: {counts}")
+    say(f"Labels: {out}")
+
+
+def report(
+    model: opt.ModelPath,
+    output: opt.Output,
+    rows: opt.Rows,
+    data: Annotated[
+        list[str] | None, opt.option("Rows for novelty and exact sizes (repeatable); never used with privacy.")
+    ] = None,
+    title: Annotated[str | None, opt.option("Heading of the report.")] = None,
+) -> None:
+    """Write a report: one HTML file that works offline and contains no rows.
+
+    [bold]Examples[/bold]
+    fcac report model.fcac --out report.html
+    fcac report model.fcac --data clinics/ --out report.html --title "Four clinics"
+    """
+    out = output.check()
+    known = load_model(model)
+    if not hasattr(known, "server_"):
+        raise BadUse(f"{model} is a {type(known).__name__}: a report needs a model made by `fcac fit`")
+    tables = rows.open_for(known, data) if data else None
+    if data and known.privacy is not None:
+        note("note: the model has privacy, so nothing in the report is computed from rows; --data is not used")
+    write_report(known, out, tables, title)
+    say(f"Report: {out}")
+
+
+def export(
+    model: opt.ModelPath,
+    output: opt.Output,
+    share_nodes: Annotated[
+        bool,
+        opt.option(
+            "With --server communities: export the sites' own nodes, which can be raw records.", "--share-nodes"
+        ),
+    ] = False,
+) -> None:
+    """Write only what `predict` needs: labelled nodes, without sites, counts or contributions.
+
+    [bold]Example[/bold]
+    fcac export model.fcac --out codebook.fcac
+    """
+    from fcac import save
+
+    out = output.check()
+    known = load_model(model)
+    if not hasattr(known, "export"):
+        raise BadUse(f"{model} is a {type(known).__name__}, which contains nothing that could be left out")
+    book = known.export(share_nodes=share_nodes)
+    save(book, out)
+    clusters = counted(len(set(book.labels.tolist())), "cluster")
+    say(f"Exported {counted(len(book.nodes), 'labelled node')} of {clusters}; no site states, no contributions.")
+    if not isinstance(known.privacy, NodeMechanism):
+        note("note: without --epsilon, a node can still be close to a record; see the privacy guide before sharing it")
+    say(f"Codebook: {out}")
+
+
+def inspect(model: opt.ModelPath, as_json: opt.AsJson = False) -> None:
     """Describe the contents of a model file, and say whether it may be shared.
 
     [bold]Examples[/bold]
-
     fcac inspect model.fcac
-
     fcac inspect model.fcac --json
     """
-
-    facts = describe(model)
+    facts = _facts(model)
     if as_json:
         say(json.dumps(facts, indent=2))
     else:
-        show(facts)
+        _show(facts)
 
 
-def describe(path: Path) -> dict[str, Any]:
+def _facts(path: Path) -> dict[str, Any]:
     """Return a description of a model file as plain values."""
     from fcac import persistence
-    from fcac.cli.model_file import columns_of, load_model, schema_of
 
     model = load_model(path)
     schema = schema_of(model)
@@ -131,7 +232,7 @@ def _verdict(model: Any) -> dict[str, Any]:
     }
 
 
-def show(facts: dict[str, Any]) -> None:
+def _show(facts: dict[str, Any]) -> None:
     """Print a description as text."""
     from fcac.privacy.mechanisms import may_be_shared
     from fcac.privacy.statements import in_a_line

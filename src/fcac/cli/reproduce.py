@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from fcac.cli.options import option, spread
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,36 +36,51 @@ app = typer.Typer(
     """,
 )
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Directory with a NAME.npz (X, y) for each set; by default they come from OpenML."),
-]
-Datasets = Annotated[str | None, typer.Option("--datasets", help="Comma-separated names of sets; all ten by default.")]
-Trials = Annotated[
-    int | None, typer.Option("--trials", min=1, max=20, help="Trials per cell; by default 20, as in the paper.")
-]
-Out = Annotated[Path, typer.Option("--out", help="Directory for the results; a stopped run continues from there.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Number of processes; one per core by default.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Three small data sets, at most three trials: a minute or two.")]
-OnlyWrite = Annotated[
-    bool, typer.Option("--only-write", help="Run no trials; write the tables from those already finished.")
-]
-Methods = Annotated[str | None, typer.Option("--methods", help="Comma-separated names of methods; all by default.")]
+Out = Annotated[Path, option("Directory for the results; a stopped run continues from there.")]
 
 
-Sets = Annotated[str | None, typer.Option("--sets", help="Names of sets, separated by semicolons; all by default.")]
-SomeMethods = Annotated[
-    str | None,
-    typer.Option("--methods", help="Names of methods, separated by semicolons (or commas, if no name has one)."),
-]
-FewTrials = Annotated[int | None, typer.Option("--trials", min=1, help="Trials per set and method; as published.")]
-QuickComparison = Annotated[bool, typer.Option("--quick", help="Few sets, one trial: a minute or two.")]
+@dataclass(kw_only=True)
+class Paper:
+    """What is run of the paper's evaluation."""
+
+    data_dir: Annotated[
+        Path | None, option("Directory with a NAME.npz (X, y) for each set; by default they come from OpenML.")
+    ] = None
+    datasets: Annotated[str | None, option("Comma-separated names of sets; all ten by default.")] = None
+    trials: Annotated[int | None, option("Trials per cell; by default 20, as in the paper.", min=1, max=20)] = None
+    jobs: Annotated[int | None, option("Number of processes; one per core by default.")] = None
+    quick: Annotated[bool, option("Three small data sets, at most three trials: a minute or two.", "--quick")] = False
 
 
-@app.command()
+@dataclass(kw_only=True)
+class Grid(Paper):
+    """What is run of one grid of trials."""
+
+    methods: Annotated[str | None, option("Comma-separated names of methods; all by default.")] = None
+    only_write: Annotated[
+        bool, option("Run no trials; write the tables from those already finished.", "--only-write")
+    ] = False
+
+
+@dataclass(kw_only=True)
+class Comparison:
+    """What is run of a comparison with the field."""
+
+    data_dir: Annotated[Path | None, option("Directory with a NAME.npz (X, y) for each set that is not made.")] = None
+    sets: Annotated[str | None, option("Names of sets, separated by semicolons; all by default.")] = None
+    methods: Annotated[
+        str | None, option("Names of methods, separated by semicolons (or commas, if no name has one).")
+    ] = None
+    trials: Annotated[int | None, option("Trials per set and method; as published.", min=1)] = None
+    quick: Annotated[bool, option("Few sets, one trial: a minute or two.", "--quick")] = False
+    only_write: Annotated[
+        bool, option("Run no trials; write the tables from those already finished.", "--only-write")
+    ] = False
+
+
 def figures(
     out: Out = Path("out/figures"),
-    seed: Annotated[int, typer.Option(help="Seed of data and noise.")] = 0,
+    seed: Annotated[int, option("Seed of data and noise.")] = 0,
 ) -> None:
     """Draw the paper's figures as PDF and PNG.
 
@@ -74,25 +96,15 @@ def figures(
     typer.echo(f"{len(drawn)} figures in {out}; figures.json and figures.md hold their numbers")
 
 
-def _grid(name: str, words: str) -> Callable[..., None]:
+def _grid(name: str, words: str) -> Callable[[Grid, Path], None]:
     """Make the command that runs one of the grids of trials under the paper's protocol."""
 
-    def command(
-        data_dir: DataDir = None,
-        datasets: Datasets = None,
-        methods: Methods = None,
-        trials: Trials = None,
-        out: Out = Path("out") / name,
-        jobs: Jobs = None,
-        quick: Quick = False,
-        only_write: OnlyWrite = False,
-    ) -> None:
-        _run(name, out, data_dir, datasets, methods, trials, jobs, quick, only_write)
+    def command(grid: Grid, out: Out = Path("out") / name) -> None:
+        _run(name, grid, out)
         if name == "privacy":
             _attack(out)
 
-    command.__doc__ = words
-    app.command(name=name)(command)
+    command.__name__, command.__doc__ = name, words
     return command
 
 
@@ -134,27 +146,18 @@ networks = _grid(
 
 def _attack(out: Path) -> None:
     """Attack the paper's noise, and write what came of it."""
-    import json
+    from rich.console import Console
 
     from fcac.paper.attacks import attack_figures
     from fcac.persistence import write_atomic
 
-    with _working("attacking the paper's noise"):
+    with Console(stderr=True).status("attacking the paper's noise"):
         attacks = attack_figures()
     write_atomic(out / "attacks.json", (json.dumps(attacks, indent=1) + "\n").encode())
     typer.echo(f"outcome of the attacks: {out / 'attacks.json'}")
 
 
-@app.command(name="one-table")
-def one_table(
-    data_dir: DataDir = None,
-    sets: Sets = None,
-    methods: SomeMethods = None,
-    trials: FewTrials = None,
-    out: Out = Path("out/one-table"),
-    quick: QuickComparison = False,
-    only_write: OnlyWrite = False,
-) -> None:
+def one_table(comparison: Comparison, out: Out = Path("out/one-table")) -> None:
     """Cluster one table with fcac and its peers: HDBSCAN, PLSCAN, Leiden, Genie, k-means and others; with rank tests.
 
     Sets beyond those that are made on the spot come from NAME.npz files in --data-dir.
@@ -165,27 +168,18 @@ def one_table(
 
       fcac reproduce one-table --sets "two moons;iris" --methods fcac,HDBSCAN,GNG
     """
-    from fcac.paper import one_table as comparison
+    from fcac.paper.one_table import trial
 
-    _compare("one-table", comparison.trial, data_dir, sets, methods, trials, out, quick, only_write=only_write)
+    _compare("one-table", trial, comparison, out)
 
 
-@app.command()
 def private(
-    data_dir: DataDir = None,
-    sets: Sets = None,
-    epsilons: Annotated[
-        str | None, typer.Option("--epsilons", help="Comma-separated; as published by default.")
-    ] = None,
-    methods: SomeMethods = None,
-    trials: FewTrials = None,
+    comparison: Comparison,
+    epsilons: Annotated[str | None, option("Comma-separated; as published by default.")] = None,
     diffprivlib: Annotated[
-        Path | None,
-        typer.Option("--diffprivlib", help="Python of an environment with diffprivlib; by default this one."),
+        Path | None, option("Python of an environment with diffprivlib; by default this one.")
     ] = None,
     out: Out = Path("out/private"),
-    quick: QuickComparison = False,
-    only_write: OnlyWrite = False,
 ) -> None:
     """Compare private clusterings at equal epsilon: releases, noise on rows, private k-means; with a picture.
 
@@ -199,130 +193,97 @@ def private(
 
       fcac reproduce private --data-dir data --sets "digits;mine" --epsilons 1,4
     """
-    import sys
-    from dataclasses import replace
-
-    from fcac.paper import private as comparison
+    from fcac.paper import private as trials
     from fcac.paper.config import Config
 
     python = str(diffprivlib or sys.executable)
 
     def at_each_epsilon(config: Config) -> Config:
         chosen = [float(text) for text in _split(epsilons)] or config.epsilons
-        return replace(config, sets=tuple(comparison.name_at(name, e) for name in config.sets for e in chosen))
+        return replace(config, sets=tuple(trials.name_at(name, e) for name in config.sets for e in chosen))
 
     results = _compare(
         "private",
-        comparison.trial_with(python),
-        data_dir,
-        sets,
-        methods,
-        trials,
+        trials.trial_with(python),
+        comparison,
         out,
-        quick,
-        left_out=lambda names: comparison.left_out(names, python),
+        left_out=lambda names: trials.left_out(names, python),
         prepare=at_each_epsilon,
-        pictures=("epsilon.png",),
-        only_write=only_write,
+        picture="epsilon.png",
     )
-    comparison.draw(results, out / "epsilon.png")
+    trials.draw(results, out / "epsilon.png")
     typer.echo(f"picture: {out / 'epsilon.png'}")
 
 
-@app.command()
-def continual(
-    data_dir: DataDir = None,
-    sets: Sets = None,
-    methods: SomeMethods = None,
-    trials: FewTrials = None,
-    out: Out = Path("out/continual"),
-    quick: QuickComparison = False,
-    only_write: OnlyWrite = False,
-) -> None:
+def continual(comparison: Comparison, out: Out = Path("out/continual")) -> None:
     """Measure forgetting: class after class and drifting streams, with a picture.
 
     Example: fcac reproduce continual --quick
     """
-    from fcac.paper import continual as comparison
+    from fcac.paper import continual as trials
     from fcac.paper.runs import stored_trials
 
-    results = _compare(
-        "continual",
-        comparison.trial,
-        data_dir,
-        sets,
-        methods,
-        trials,
-        out,
-        quick,
-        pictures=("forgetting.png",),
-        only_write=only_write,
-    )
-    comparison.draw(results, lambda name, method: stored_trials(out, name, method), out / "forgetting.png")
+    results = _compare("continual", trials.trial, comparison, out, picture="forgetting.png")
+    trials.draw(results, lambda name, method: stored_trials(out, name, method), out / "forgetting.png")
     typer.echo(f"picture: {out / 'forgetting.png'}")
 
 
-@app.command(name="all")
-def everything(
-    data_dir: DataDir = None,
-    datasets: Datasets = None,
-    trials: Trials = None,
-    out: Out = Path("out"),
-    jobs: Jobs = None,
-    quick: Quick = False,
-) -> None:
+def everything(paper: Paper, out: Out = Path("out")) -> None:
     """Run figures, tables, privacy, quality and the comparisons, one after the other.
 
     Example: fcac reproduce all --data-dir data --out out
     """
     figures(out / "figures")
     for name, play in (("tables", tables), ("privacy", privacy), ("quality", quality), ("networks", networks)):
-        play(data_dir, datasets, None, trials, out / name, jobs, quick)
-    one_table(out=out / "one-table", quick=quick)
-    continual(out=out / "continual", quick=quick)
-    private(out=out / "private", quick=quick)
+        play(Grid(**vars(paper)), out / name)
+    for name, compare in (("one-table", one_table), ("continual", continual), ("private", private)):
+        compare(Comparison(quick=paper.quick), out=out / name)
 
 
-def _run(
-    name: str,
-    out: Path,
-    data_dir: Path | None,
-    datasets: str | None,
-    methods: str | None,
-    trials: int | None,
-    jobs: int | None,
-    quick: bool,
-    only_write: bool = False,
-) -> None:
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "figures": figures, "tables": tables, "privacy": privacy, "quality": quality, "networks": networks,
+    "one-table": one_table, "private": private, "continual": continual, "all": everything,
+}  # fmt: skip
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(spread(_command))
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Callable[[int, int, str], None]]:
+    """Show how many trials are done, and which one runs."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("trials", total=None)
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+
+
+def _run(name: str, grid: Grid, out: Path) -> None:
     from fcac.paper import check_extra
 
     check_extra()
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from fcac.paper.config import read_grid
     from fcac.paper.grid import Cell, epsilon_name
     from fcac.paper.grid_results import reproduce_tables
 
-    config = read_grid(name, quick=quick)
+    config = read_grid(name, quick=grid.quick)
     out.mkdir(parents=True, exist_ok=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task("trials", total=None)
+    with _bar() as show:
 
         def advance(done: int, total: int, cell: Cell) -> None:
-            shown = f"{cell.dataset} {cell.scenario} eps={epsilon_name(cell.epsilon)} {cell.method}"
-            bar.update(task, completed=done, total=total, description=shown)
+            show(done, total, f"{cell.dataset} {cell.scenario} eps={epsilon_name(cell.epsilon)} {cell.method}")
 
         summary = reproduce_tables(
             out,
-            datasets=_split(datasets) or config.sets,
-            methods=_split(methods) or config.methods,
+            datasets=_split(grid.datasets) or config.sets,
+            methods=_split(grid.methods) or config.methods,
             epsilons=config.epsilons,
-            n_trials=config.trials if trials is None else min(trials, config.trials),
-            data_dir=None if data_dir is None else str(data_dir),
-            n_jobs=jobs,
+            n_trials=config.trials if grid.trials is None else min(grid.trials, config.trials),
+            data_dir=None if grid.data_dir is None else str(grid.data_dir),
+            n_jobs=grid.jobs,
             progress=advance,
-            only_write=only_write,
+            only_write=grid.only_write,
             title=config.title,
         )
     _show(summary, out)
@@ -331,53 +292,38 @@ def _run(
 def _compare(
     name: str,
     trial: Any,
-    data_dir: Path | None,
-    sets: str | None,
-    methods: str | None,
-    trials: int | None,
+    comparison: Comparison,
     out: Path,
-    quick: bool,
     left_out: Callable[[tuple[str, ...]], dict[str, str]] | None = None,
     prepare: Callable[[Any], Any] | None = None,
-    pictures: tuple[str, ...] = (),
-    only_write: bool = False,
+    picture: str | None = None,
 ) -> dict[str, Any]:
     from fcac.paper import check_extra
 
     check_extra()
-    import shlex
-    import sys
-
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from fcac.paper.config import read_config, with_files
     from fcac.paper.peers import missing
     from fcac.paper.runs import run
 
-    config = with_files(read_config(name, quick=quick), data_dir)
-    config = config.narrowed(_split(sets, ";"), _chosen_methods(methods, config.methods), trials)
+    config = with_files(read_config(name, quick=comparison.quick), comparison.data_dir)
+    methods = _chosen_methods(comparison.methods, config.methods)
+    config = config.narrowed(_split(comparison.sets, ";"), methods, comparison.trials)
     config = prepare(config) if prepare is not None else config
     absent = (left_out or missing)(config.methods)
     for method, reason in absent.items():
         typer.echo(f"left out: {method}. {reason}")
     config = config.without(absent)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task("trials", total=None)
-
-        def advance(done: int, total: int, what: str) -> None:
-            bar.update(task, completed=done, total=total, description=what)
-
+    with _bar() as show:
         results = run(
             config,
             trial,
             out,
-            data_dir=data_dir,
-            progress=advance,
+            data_dir=comparison.data_dir,
+            progress=show,
             command="fcac " + shlex.join(sys.argv[1:]),
             left_out=absent,
-            pictures=pictures,
-            only_write=only_write,
+            pictures=() if picture is None else (picture,),
+            only_write=comparison.only_write,
         )
     for metric, found in results["ranks"].items():
         ranks = ", ".join(f"{method} {rank:.2f}" for method, rank in found["average_ranks"].items())
@@ -406,9 +352,3 @@ def _chosen_methods(names: str | None, known: tuple[str, ...]) -> list[str]:
     """Split names at semicolons or, where no known name has a comma in it, at commas."""
     text = names or ""
     return _split(text, ";") if ";" in text or text.strip() in known else _split(text)
-
-
-def _working(what: str) -> Any:
-    from rich.console import Console
-
-    return Console(stderr=True).status(what)

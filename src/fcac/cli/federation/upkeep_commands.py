@@ -7,35 +7,29 @@ from pathlib import Path
 from typing import Annotated
 
 import click
-import typer
 
 from fcac._text import counted
-from fcac.cli.commands.federation.shared import PlainErrors, StateOption, audited
+from fcac.cli import options as opt
+from fcac.cli.federation_options import Folder, Last, State, audited, plain_errors
 from fcac.cli.terminal import note, say
-
-_Folder = Annotated[
-    Path, typer.Argument(help="Directory of the federation, or a site's bundle.", metavar="DIR", show_default=False)
-]
 
 
 def doctor(
-    folder: _Folder,
-    state: StateOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    folder: Folder,
+    state: State = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Look at what could go wrong before the first round is paid for: certificates, clock, proxy, schema, permissions.
 
     It changes nothing and costs no budget. It ends with 1 if something must be put right.
 
     [bold]Examples[/bold]
-
     fcac federation doctor study
-
     fcac federation doctor north --state /var/lib/fcac/north
     """
     from fcac.deployment.upkeep import examine
 
-    with PlainErrors():
+    with plain_errors():
         findings = examine(folder, state)
     if as_json:
         say(json.dumps([finding._asdict() for finding in findings], indent=1))
@@ -49,14 +43,10 @@ def doctor(
 
 
 def audit(
-    source: Annotated[
-        Path, typer.Argument(help="Directory of the federation, or an export.", metavar="DIR", show_default=False)
-    ],
-    verify: Annotated[bool, typer.Option("--verify", help="Check chain and signatures.")] = False,
-    export: Annotated[
-        Path | None, typer.Option("--export", help="Write the log and the public key to a file.", show_default=False)
-    ] = None,
-    last: Annotated[int, typer.Option("--last", help="Show only so many of the newest entries.", min=1)] = 50,
+    source: Annotated[Path, opt.argument("Directory of the federation, or an export.", "DIR")],
+    verify: Annotated[bool, opt.option("Check chain and signatures.", "--verify")] = False,
+    export: Annotated[Path | None, opt.option("Write the log and the public key to a file.")] = None,
+    last: Last = 50,
 ) -> None:
     """Show who did what at the hub: every command and every click of the console, with the account's name.
 
@@ -64,16 +54,14 @@ def audit(
     somewhere else: with it, an export can be checked anywhere.
 
     [bold]Examples[/bold]
-
     fcac federation audit study --verify
-
     fcac federation audit study --export audit-2026.jsonl
     """
     from fcac.deployment import hub_audit
     from fcac.deployment.audit_log import AuditLog
     from fcac.deployment.settings import STATE
 
-    with PlainErrors():
+    with plain_errors():
         if export is not None:
             key = hub_audit.export(source, export)
             say(f"{export} holds the log; fingerprint of its key: {key}")
@@ -93,30 +81,25 @@ def audit(
 
 
 def backup(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="A hub's directory, a site's state or its bundle.", metavar="DIR", show_default=False),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.", show_default=False)],
+    folder: Annotated[Path, opt.argument("A hub's directory, a site's state or its bundle.", "DIR")], out: opt.NewFile
 ) -> None:
     """Write a hub, or a site's state, into one file that only you can read; what runs may go on running.
 
     It holds keys: keep it like them.
 
     [bold]Example[/bold]
-
     fcac federation backup study --out study-monday.tar.gz
     """
     from fcac.deployment.upkeep import backup as write
 
-    with PlainErrors(), audited(folder, "backup", to=str(out)):
+    with plain_errors(), audited(folder, "backup", to=str(out)):
         n_bytes = write(folder, out)
     say(f"{out}: {n_bytes / 1e6:.1f} MB, readable by you alone.")
 
 
 def restore(
-    archive: Annotated[Path, typer.Argument(help="A file written by backup.", metavar="FILE", show_default=False)],
-    to: Annotated[Path, typer.Option("--to", help="New or empty directory.", show_default=False)],
+    archive: Annotated[Path, opt.argument("A file written by backup.", "FILE")],
+    to: Annotated[Path, opt.option("New or empty directory.")],
 ) -> None:
     """Bring a back-up back, into a new directory.
 
@@ -124,12 +107,11 @@ def restore(
     ledger does not know of what was spent since, and the next round is refused until that is charged again.
 
     [bold]Example[/bold]
-
     fcac federation restore study-monday.tar.gz --to study
     """
     from fcac.deployment.upkeep import restore as bring_back
 
-    with PlainErrors():
+    with plain_errors():
         bring_back(archive, to)
     with audited(to, "restore", reason=str(archive)):
         say(f"{to} is as it was when the back-up was made.")
@@ -137,20 +119,16 @@ def restore(
         note("note: a round played since is missing from this ledger; 'fcac ledger' charges what it has cost")
 
 
-def address(
-    folder: _Folder,
-    new: Annotated[str, typer.Argument(help="host:port", metavar="ADDRESS", show_default=False)],
-) -> None:
+def address(folder: Folder, new: Annotated[str, opt.argument("host:port", "ADDRESS")]) -> None:
     """Note a new address of the hub: at the hub, with a new certificate, and in every site's bundle.
 
     Start the hub and the sites again afterwards. Sites that still reach the old address learn the new one themselves.
 
     [bold]Example[/bold]
-
     fcac federation address study hub.example:8443
     """
     from fcac.deployment.upkeep import move
 
-    with PlainErrors(), audited(folder, "address", address=new):
+    with plain_errors(), audited(folder, "address", address=new):
         old = move(folder, new)
     say(f"{folder}: {old} is now {new}.")

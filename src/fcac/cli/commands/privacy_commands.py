@@ -1,9 +1,10 @@
-"""``fcac ledger``: show what was spent of a privacy budget, state it for a privacy officer, repair an old copy."""
+"""``fcac ledger`` and ``audit``: what was spent of a privacy budget, and whether the mechanisms keep their promise."""
 
 from __future__ import annotations
 
 import json
 import secrets
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,69 +12,47 @@ import typer
 
 from fcac._text import counted
 from fcac.cli import options as opt
-from fcac.cli.terminal import BadUse, check_out, say
+from fcac.cli.terminal import BadUse, Progress, check_out, note, say
 
 if TYPE_CHECKING:
     from fcac.privacy import Ledger
     from fcac.privacy.receipts import Left
 
+# Runs per side against each planted fault, which are easier to find than nothing is to rule out.
+_FAULT_RUNS = 30
+
 
 def ledger(
-    path: Annotated[Path, typer.Argument(help="A ledger file.", metavar="PATH", show_default=False)],
-    site: Annotated[str | None, typer.Option("--site", help="Only this site.", show_default=False)] = None,
-    set_budget: Annotated[
-        float | None,
-        typer.Option(
-            "--set-budget", help="Change the budget; the change is recorded in the ledger.", show_default=False
-        ),
-    ] = None,
+    path: Annotated[Path, opt.argument("A ledger file.", "PATH")],
+    site: Annotated[str | None, opt.option("Only this site.")] = None,
+    set_budget: Annotated[float | None, opt.option("Change the budget; the change is recorded in the ledger.")] = None,
     statement: Annotated[
         Path | None,
-        typer.Option(
-            "--statement",
-            help="Write a privacy statement with this ledger's figures here: one HTML page to print.",
-            metavar="FILE",
-            show_default=False,
+        opt.option(
+            "Write a privacy statement with this ledger's figures here: one HTML page to print.", metavar="FILE"
         ),
     ] = None,
     people: Annotated[
         int | None,
-        typer.Option(
-            "--people",
-            help="For --statement: how many people (or rows) the data are about; delta is held against it.",
-            min=1,
-            show_default=False,
-        ),
+        opt.option("For --statement: how many people (or rows) the data are about; delta is held against it.", min=1),
     ] = None,
     people_overlap: Annotated[
         int | None,
-        typer.Option(
-            "--people-overlap",
-            help="For --statement: at how many sites one person may be, as the study assumes.",
-            min=1,
-            show_default=False,
-        ),
+        opt.option("For --statement: at how many sites one person may be, as the study assumes.", min=1),
     ] = None,
     recover: Annotated[
         Path | None,
-        typer.Option(
-            "--recover",
-            help="Charge what is missing here but has left, according to this model or state directory of a site; "
-            "makes the ledger anew if it is gone.",
+        opt.option(
+            "Charge what is missing here but has left, according to this model or state directory of a site; makes the "
+            "ledger anew if it is gone.",
             metavar="FILE",
-            show_default=False,
         ),
     ] = None,
     recover_round: Annotated[
         int | None,
-        typer.Option(
-            "--recover-round",
-            help="Charge every round of --site up to this one that is missing here, at --epsilon.",
-            min=1,
-            show_default=False,
-        ),
+        opt.option("Charge every round of --site up to this one that is missing here, at --epsilon.", min=1),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="For --recover-round.", show_default=False)] = None,
+    epsilon: Annotated[float | None, opt.option("For --recover-round.")] = None,
     force: opt.Force = False,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -82,17 +61,13 @@ def ledger(
     A ledger belongs to one owner of data: all releases count together, under whatever site name they were made.
 
     [bold]Examples[/bold]
-
     fcac ledger site.db
-
     fcac ledger site.db --statement statement.html
-
     fcac ledger site.db --set-budget 8
     """
     from fcac.privacy.receipts import what_left
 
-    if set_budget is not None and not 0 < set_budget < float("inf"):
-        raise BadUse(f"--set-budget must be a positive number, not {set_budget}")
+    opt.check_positive("set-budget", set_budget)
     found = None
     if recover is not None:
         if not recover.exists():
@@ -211,10 +186,7 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
     table.add_column("what", overflow="fold")
     table.add_column("adds up", overflow="fold")
-    adds_up = {
-        "all": "with everything",
-        "ids": "per person",
-    }
+    adds_up = {"all": "with everything", "ids": "per person"}
     for entry in entries:
         is_change = entry["rho"] == 0
         what = entry["what"] + ("" if entry["completed"] else " (not sent: interrupted)")
@@ -228,3 +200,117 @@ def _show_entries(entries: list[dict[str, Any]]) -> None:
             "" if is_change else adds_up[entry["counted"]],
         )
     Console(highlight=False, soft_wrap=False).print(table)
+
+
+def audit(
+    epsilon: Annotated[float, opt.option("The guarantee to test.")],
+    mechanism: Annotated[str, opt.option("release (what --epsilon of fit uses), local, or paper.")] = "release",
+    delta: Annotated[float, opt.option("For release.")] = 1e-6,
+    aggregation: Annotated[
+        str, opt.option("plain, or secure: attack what a hub with a colluding site sees.")
+    ] = "plain",
+    runs: Annotated[
+        int | None,
+        opt.option("Test runs per side and pair of data sets; 4,000, or 100 of secure aggregation.", min=100),
+    ] = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Attack the shipped code: try to distinguish neighbouring data sets better than the guarantee allows.
+
+    The exit code is 1 if the guarantee is broken.
+
+    [bold]Examples[/bold]
+    fcac audit --epsilon 8
+    fcac audit --epsilon 15 --mechanism paper --runs 1000   [dim]fails, as it should[/dim]
+    fcac audit --epsilon 4 --aggregation secure
+    """
+    opt.check_positive("epsilon", epsilon)
+    opt.one_of("mechanism", mechanism, "release", "local", "paper")
+    opt.one_of("aggregation", aggregation, "plain", "secure")
+    if aggregation == "secure":
+        if mechanism != "release":
+            raise BadUse("--aggregation secure sums releases only: leave out --mechanism")
+        _audit_aggregation(epsilon, delta, runs or 100, as_json)
+        return
+    from fcac.federation.sent_audit import sent_differences
+    from fcac.privacy import LocalNoise, NodeRelease, PaperLaplace, PrivacyWarning
+    from fcac.privacy import audit as run_audit
+
+    bounds = [[0.0, 1.0], [0.0, 1.0]]
+    tested: Any
+    if mechanism == "release":
+        tested = NodeRelease(epsilon, bounds, delta)
+    else:
+        tested = LocalNoise(epsilon, bounds) if mechanism == "local" else PaperLaplace(epsilon)
+    with Progress("attacking", "runs") as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)  # the verdict is clearer
+        result = run_audit(
+            tested,
+            n_runs=runs or 4_000,
+            progress=lambda done, in_all: progress(done, done / in_all),
+            also=sent_differences,
+        )
+    if as_json:
+        say(json.dumps(result.to_dict(), indent=2))
+    else:
+        _show_audit(result)
+    if not result.holds:
+        raise typer.Exit(1)
+
+
+def _audit_aggregation(epsilon: float, delta: float, runs: int, as_json: bool) -> None:
+    """Attack the protocol as shipped, then with planted faults, to show that each attack finds what it looks for."""
+    from fcac.aggregation.transcript_attacks import FAULTS, AggregationAudit, Fault, audit_aggregation
+    from fcac.privacy import NodeRelease
+
+    mechanism = NodeRelease(epsilon, [[0.0, 1.0], [0.0, 1.0]], delta)
+    found: dict[str, list[str]] = {}
+    # every side of every pair is played twice, once to choose the test
+    in_all = 4 * (runs + _FAULT_RUNS * len(FAULTS))
+    with Progress("attacking", "runs") as progress:
+
+        def attack_with(fault: Fault | None, n_runs: int, before: int) -> AggregationAudit:
+            return audit_aggregation(
+                mechanism, n_runs, fault, lambda done, _: progress(before + done, (before + done) / in_all)
+            )
+
+        result = attack_with(None, runs, 0)
+        for place, (name, fault) in enumerate(FAULTS.items()):
+            planted = attack_with(fault, _FAULT_RUNS, 4 * (runs + _FAULT_RUNS * place))
+            found[name] = [attack.name for attack in planted.attacks if not attack.holds]
+    missed = [name for name, attacks in found.items() if not attacks]
+    if as_json:
+        say(json.dumps({**result.to_dict(), "planted": found}, indent=2))
+    else:
+        say(f"A hub with one colluder among four sites, {runs:,} rounds per side:")
+        for attack in result.attacks:
+            say(f"  {attack.name}: {'holds' if attack.holds else 'FAILS'}: {attack.verdict}")
+        say("The same attacks on planted faults:")
+        for name, attacks in found.items():
+            say(f"  {name}: " + (f"found ({', '.join(attacks)})" if attacks else "NOT FOUND"))
+        if result.holds:
+            note("An audit can find a broken protocol; finding none is evidence, not proof. The proof is in the docs.")
+    if not result.holds or missed:
+        raise typer.Exit(1)
+
+
+def _show_audit(result: Any) -> None:
+    if result.interference:
+        say(result.verdict)
+        return
+    say(f"{result.n_runs:,} runs per side for each of {len(result.pairs)} pairs of neighbouring data sets.")
+    for pair in result.pairs:
+        shown = f"; {result.measure} at least {pair.mu_of_one:.2f}" if result.measure == "mu" else ""
+        alarms = f"{pair.true_alarms:.1%} true and {pair.false_alarms:.1%} false alarms"
+        say(f"  {pair.name}: distinguished with {alarms}{shown}")
+    say(f"Promised {result.measure} = {result.promised:.3g}; lower bound found {result.found:.3g}.")
+    say(result.verdict)
+    if result.measure == "mu":
+        from fcac.privacy.auditing import CANNOT_SEE, COVERS
+
+        for title, lines in (("It covers", COVERS), ("It cannot see", CANNOT_SEE)):
+            say(f"{title}:")
+            for line in lines:
+                say(f"  - {line}")
+    if result.holds:
+        note("An audit can find a broken guarantee; finding none is evidence, not proof. The proof is in the docs.")

@@ -16,36 +16,26 @@ if TYPE_CHECKING:
 
 def schema(
     data: opt.Data,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="File to write; by default the schema is printed.", show_default=False),
-    ] = None,
+    rows: opt.Rows,
+    out: Annotated[Path | None, opt.option("File to write; by default the schema is printed.", "--out", "-o")] = None,
     drop: opt.Drop = None,
-    site_column: opt.SiteColumn = None,
-    query: opt.Query = None,
-    read: opt.Read = None,
     suggestions: Annotated[
         bool,
-        typer.Option(
-            "--suggestions/--no-suggestions",
-            help="Write the ranges of the data as comments. They are private: delete them before sharing the file.",
-        ),
+        opt.option("Write the ranges of the data as comments. They are private: delete them before sharing the file."),
     ] = True,
     levels: Annotated[
         bool,
-        typer.Option(
+        opt.option(
+            "List the levels of categories that five rows or more have, so that reports can name them. They come from "
+            "the data: check that they are public before sharing the file.",
             "--levels",
-            help="List the levels of categories that five rows or more have, so that reports can name them. They come "
-            "from the data: check that they are public before sharing the file.",
         ),
     ] = False,
     check: Annotated[
         Path | None,
-        typer.Option(
-            "--check",
+        opt.option(
+            "Draft nothing: tell, with counts, how far the data fit this schema. Exit code 1 if they do not.",
             metavar="SCHEMA",
-            help="Draft nothing: tell, with counts, how far the data fit this schema. Exit code 1 if they do not.",
-            show_default=False,
         ),
     ] = None,
     force: opt.Force = False,
@@ -55,26 +45,22 @@ def schema(
     The file is TOML, for you to edit; all sites then use the same file.
 
     [bold]Examples[/bold]
-
     fcac schema table.csv --levels --out schema.toml   [dim]one table of your own[/dim]
-
     fcac schema clinics/ --out schema.toml
-
     fcac schema all.csv --site-column clinic --drop patient_id --no-suggestions
-
     fcac schema clinics/ --check schema.toml
     """
-    from fcac.tables import ReadOptions
+    from fcac.persistence import write_atomic
     from fcac.tables.draft import draft_schema
 
     if check is not None:
-        _check(data, check, ReadOptions.parse(read or [], query=query))
+        _check(data, check, rows.how())
         return
     if levels and not suggestions:
         raise BadUse("--levels reads the data, --no-suggestions does not: leave out one of the two")
     if out is not None:
         check_out(out, force)
-    apart = [name for name in (site_column, *(drop or [])) if name is not None]
+    apart = [name for name in (rows.site_column, *(drop or [])) if name is not None]
     with Progress("reading") as progress:
         text = draft_schema(
             data,
@@ -82,13 +68,11 @@ def schema(
             suggestions=suggestions,
             levels=levels,
             progress=progress,
-            options=ReadOptions.parse(read or [], query=query),
+            options=rows.how(),
         )
     if out is None:
         say(text)
         return
-    from fcac.persistence import write_atomic
-
     write_atomic(out, text.encode())
     say(f"Schema: {out}")
     note(
