@@ -37,10 +37,10 @@ def test_equal_seeds_equal_figures(method, own_set):
     first = trial("mine, eps 8", method, 0, own_set)
     assert first == trial("mine, eps 8", method, 0, own_set)
     assert set(first) == {"ARI", "AMI", "NMI", "clusters"}
-    if method.startswith(("NodeRelease", "no noise", "DP-Lloyd")):
+    if method.startswith(("NodeRelease", "no noise", "DP-Lloyd", "FedDP-KMeans (100", "summed Lloyd")):
         assert first["AMI"] > 0.8
     if method != private.NO_NOISE:
-        assert first != trial("mine, eps 0.1", method, 0, own_set)
+        assert first != trial("mine, eps 0.01", method, 0, own_set)
 
 
 def test_a_set_of_ones_own_needs_bounds(own_set, tmp_path):

@@ -13,8 +13,12 @@ LocalNoise
 the paper's noise
     The paper's Laplace noise and server, with a record's epsilon divided among the features. Its scale comes from the
     rows, so that this epsilon is no guarantee.
-DP-Lloyd, diffprivlib's k-means
-    See :class:`fcac.paper.rivals.DPLloyd`; diffprivlib has no delta.
+DP-Lloyd, summed Lloyd, FedDP-KMeans
+    See :class:`fcac.paper.rivals.DPLloyd`, :class:`~fcac.paper.rivals.SummedLloyd` and
+    :class:`~fcac.paper.rivals.FedDPKMeans`. "100 public rows": the server knows these in the clear, and they are not
+    among the private ones.
+diffprivlib's k-means
+    It has no delta.
 
 The noise comes from seeded generators with the scales of the secure ones, so that trials can be repeated. It protects
 nobody.
@@ -184,6 +188,26 @@ def _dp_lloyd(central: bool) -> Callable[[PrivateTable, float, int], Integers]:
     return labels
 
 
+def _summed_lloyd(table: PrivateTable, epsilon: float, seed: int) -> Integers:
+    from fcac.paper.rivals import SummedLloyd
+
+    k = len(np.unique(table.y))
+    return SummedLloyd(k, epsilon=epsilon, bounds=table.bounds, delta=DELTA, random_state=seed).fit(table.X).labels_
+
+
+def _feddp(n_public: int) -> Callable[[PrivateTable, float, int], Integers]:
+    def labels(table: PrivateTable, epsilon: float, seed: int) -> Integers:
+        from fcac.paper.rivals import FedDPKMeans
+
+        order = np.random.default_rng(seed).permutation(len(table.X))
+        public = table.X[order[:n_public]] if n_public else None
+        k = len(np.unique(table.y))
+        model = FedDPKMeans(k, public=public, epsilon=epsilon, bounds=table.bounds, delta=DELTA, random_state=seed)
+        return model.fit(table.X[order[n_public:]]).predict(table.X)
+
+    return labels
+
+
 # Run by a Python of its own: diffprivlib 0.6.6 cannot be imported beside scikit-learn 1.7 and later.
 _SCRIPT = """
 import sys, warnings
@@ -214,6 +238,9 @@ METHODS: dict[str, Callable[[PrivateTable, float, int], Integers]] = {
     "the paper's noise": _papers,
     "DP-Lloyd, per site (k given)": _dp_lloyd(central=False),
     "DP-Lloyd (central, k given)": _dp_lloyd(central=True),
+    "summed Lloyd (k given)": _summed_lloyd,
+    "FedDP-KMeans (k given)": _feddp(0),
+    "FedDP-KMeans (100 public rows, k given)": _feddp(100),
 }
 
 
@@ -307,6 +334,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(3.6 * len(curves) + 0.4, 3.9), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     colours = ["#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F5539", "#999999"]
+    colours += ["#882255", "#332288", "#117733"]
     for panel, (of, by_method) in zip(panels, curves.items(), strict=True):
         for colour, (method, points) in zip(colours, by_method.items(), strict=False):
             told, plain = method.endswith("k given)"), method == NO_NOISE

@@ -12,12 +12,14 @@ They use the features as they are, without scaling. All share one interface: ``f
 - :class:`MUFC`: sites send rounded seeds with counts, the server clusters points drawn from them; sites and rows can be
   forgotten (Pan, Sima, Prakash, Rana and Milenkovic, 2023).
 
-Two are not among the paper's rivals:
+The others are not among the paper's rivals:
 
 - :class:`FederatedMixture` finds the number of its Gaussian components by merging and deleting them, at the sites and
   once at the server (after Rao, Crowe, Marshall, Richardson and Kirk, 2026).
 - :class:`DPLloyd` is k-means under differential privacy, central or at every site, to compare private releases with
   (Blum, Dwork, McSherry and Nissim, 2005; Su et al., 2016).
+- :class:`SummedLloyd` is the same over secure sums of several sites (after Diaa, Humphries and Kerschbaum, 2025).
+- :class:`FedDPKMeans` starts private k-means from public rows at the server (Scott, Lampert and Saulpic, 2025).
 
 Each class gives its full reference. Where a paper leaves a choice open, the default here is the one whose results come
 closest to the numbers that the FCAC paper prints.
@@ -34,10 +36,12 @@ Examples
 """
 
 from fcac.paper.rivals.dp_lloyd import DPLloyd
+from fcac.paper.rivals.feddp_kmeans import FedDPKMeans
 from fcac.paper.rivals.federated_mixture import FederatedMixture
 from fcac.paper.rivals.fedfcm import FedFCM
 from fcac.paper.rivals.kfed import KFed
 from fcac.paper.rivals.kmeans import KMeansMerged
 from fcac.paper.rivals.mufc import MUFC
+from fcac.paper.rivals.summed_lloyd import SummedLloyd
 
-__all__ = ["MUFC", "DPLloyd", "FedFCM", "FederatedMixture", "KFed", "KMeansMerged"]
+__all__ = ["MUFC", "DPLloyd", "FedDPKMeans", "FedFCM", "FederatedMixture", "KFed", "KMeansMerged", "SummedLloyd"]
