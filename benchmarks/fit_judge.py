@@ -26,6 +26,7 @@ from benchmarks.judge.families import FAMILIES
 from benchmarks.judge.truth import Table, kept, read, table_of
 from numpy.typing import NDArray
 
+from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac.clusters import judge as product
 from fcac.clusters.evidence import COLUMNS
 
@@ -193,7 +194,7 @@ def measured(tables: list[Table], odds: list[list[NDArray[Any]]]) -> dict[str, A
     from sklearn.linear_model import LogisticRegression
 
     asked = {rate: asked_for(tables, odds, rate) for rate in RATES}
-    answers = [answer(table, of, asked[product.FALSE_SPLIT_RATE]) for table, of in zip(tables, odds, strict=True)]
+    answers = [answer(table, of, asked[FALSE_SPLIT_RATE]) for table, of in zip(tables, odds, strict=True)]
     borders = np.array([border for found in answers for border in found.borders])
     line = LogisticRegression(C=1e6).fit(borders[:, :1], borders[:, 1])
     slope, intercept = float(line.coef_[0, 0]), float(line.intercept_[0])

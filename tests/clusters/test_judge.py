@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from fcac import FCAC
+from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac.clusters import Communities, judge
 from fcac.clusters.cluster_tree import Tree, tree_of
-from fcac.clusters.judge import FALSE_SPLIT_RATE, Judge
+from fcac.clusters.judge import Judge
 from fcac.clusters.proposals import Hierarchy
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.search.exact import Searcher, build_lists

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import click
 
 from fcac.cli.options import argument, option
 from fcac.cli.terminal import say
-
-if TYPE_CHECKING:
-    from fcac.deployment.console.hooks import Hook
 
 Directory = Annotated[Path, argument("Directory of the federation.", "DIR")]
 Bundle = Annotated[Path, argument("The site's bundle.", "BUNDLE")]
@@ -51,28 +47,16 @@ def plain_errors() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
 
 
-def watch(directory: Path, port: int = 0, hooks: Sequence[Hook] = (), show: bool = True) -> None:
-    """Serve the console of a federation until Ctrl-C, and open it in the browser."""
-    from fcac.deployment.console import Console
+def show_console(directory: Directory, show: bool) -> None:
+    """Say where the console is, and its token, once; with `show`, open the page in the browser."""
+    from fcac.deployment.console import new_token
+    from fcac.deployment.settings import FederationSettings
 
-    served = Console(directory, port=port, hooks=list(hooks))
-    served.start()
-    say(f"Console: {served.address}")
-    say("Ctrl-C closes the console; the federation continues.")
-    door = directory / "server" / "console.html"
+    address = f"https://localhost:{FederationSettings.load(directory).join_port}/console"
+    say(f"Console, on the hub's machine: {address}")
+    # never part of an address or of a command line, which other accounts could read
+    say(f"Token, shown once: {new_token(directory)}")
     if show:
         import webbrowser
 
-        from fcac.deployment.certificates import write_private
-
-        # other accounts of this machine can read the browser's command line, but not this file
-        write_private(door, f'<meta http-equiv="refresh" content="0;url={served.address}">'.encode())
-        webbrowser.open(door.resolve().as_uri())
-    try:
-        while True:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        say("The console is closed.")
-    finally:
-        door.unlink(missing_ok=True)
-        served.close()
+        webbrowser.open(address)

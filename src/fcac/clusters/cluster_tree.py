@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac._typing import Booleans, Floats, Integers
 from fcac.clusters import judge
 from fcac.clusters.judge import Judge, Parting
@@ -223,7 +224,7 @@ def tree_of(
     points: Floats,
     mass: Floats,
     lists: NeighborLists,
-    false_split_rate: float = judge.FALSE_SPLIT_RATE,
+    false_split_rate: float = FALSE_SPLIT_RATE,
     at_least: int = 1,
 ) -> Tree:
     """Return the judged tree of nodes.

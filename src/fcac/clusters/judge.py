@@ -33,8 +33,6 @@ from fcac.clusters.proposals import MOST_ATOMS, Hierarchy, proposed
 from fcac.clusters.snn_graph import SNNEdges, dimension_of
 from fcac.search.exact import NeighborLists
 
-#: How often a table without clusters may come out as several, unless another rate is asked for.
-FALSE_SPLIT_RATE = 0.1
 # No single border counts for more: evidence that is overwhelming in one place must not pay for doubtful ones.
 MOST_ODDS = 6.0
 # Numbers of clusters up to this one are weighed against each other.
@@ -97,13 +95,6 @@ class Judge(NamedTuple):
         rate = np.clip(false_split_rate, self.rates[0], self.rates[-1])
         places = np.log(self.rates / (1 - self.rates))
         return float(np.interp(np.log(rate / (1 - rate)), places, self.asked))
-
-
-def check_rate(false_split_rate: float) -> float:
-    """Return a rate of false splits as a number, if it is one."""
-    if isinstance(false_split_rate, bool) or not 0 < false_split_rate < 1:
-        raise ValueError(f"false_split_rate must be a share between 0 and 1, such as 0.1; it is {false_split_rate!r}")
-    return float(false_split_rate)
 
 
 @kernel

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fcac._sites import site_order
+from fcac._split_rate import FALSE_SPLIT_RATE, check_rate
 from fcac._typing import Floats, Integers
 from fcac.clusters.bounded import MAX_READ, Given, Held, bounded
 from fcac.clusters.cluster_tree import Alternative, relabel_consecutive
 from fcac.clusters.column_metric import check_blocks, needs_map
-from fcac.clusters.judge import FALSE_SPLIT_RATE, check_rate
 from fcac.clusters.noisy_columns import read_columns
 from fcac.clusters.noisy_nodes import (
     Reading,

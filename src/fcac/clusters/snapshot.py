@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac._typing import Floats, Integers
 from fcac.clusters.cluster_tree import Tree, tree_of
 from fcac.clusters.column_metric import column_map, needs_map
-from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.clusters.latent_classes import latent_tree, levels_of
 from fcac.clusters.single_column import cutting_columns, join_single_columns, without
 from fcac.clusters.snn_graph import neighbours_for

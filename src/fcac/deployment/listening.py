@@ -8,6 +8,7 @@ displaces strangers, and a site, which needs a fraction of a second, gets in. Co
 from __future__ import annotations
 
 import contextlib
+import gc
 import ipaddress
 import resource
 import socket
@@ -18,6 +19,10 @@ from typing import Any
 
 Peer = tuple[str, int]
 
+_CONNECTIONS_A_COLLECTION = 32
+_QUEUE = 1024
+_MOST_DYING = 32
+
 
 @dataclass(frozen=True)
 class FrontLimits:
@@ -26,7 +31,9 @@ class FrontLimits:
     Parameters
     ----------
     pending : int
-        Connections without a complete request at one time.
+        Connections to the sites' port without a complete request at one time; each takes a quarter of a megabyte.
+    open_pending : int
+        The same for the open port.
     pending_per_address : int
         Of these, from one address (IPv6: from one /64 network). Loopback addresses may have all.
     head_seconds : float
@@ -43,8 +50,9 @@ class FrontLimits:
         Sustained rate of requests with one certificate.
     """
 
-    pending: int = 64
-    pending_per_address: int = 16
+    pending: int = 160
+    open_pending: int = 64
+    pending_per_address: int = 64
     head_seconds: float = 10.0
     body_seconds: float = 120.0
     open_body: int = 16_384
@@ -93,28 +101,39 @@ class Door(socket.socket):
     counts: Counter[str]
     _pending: dict[Peer, tuple[float, _Accepted]]
     _origins: Counter[str]
+    _dying: set[Peer]
 
     @classmethod
     def listen_on(cls, host: str, port: int, limits: FrontLimits, counts: Counter[str]) -> Door:
         """Return a socket that listens on this address."""
         door = cls(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         door.limits, door.counts, door._pending, door._origins = limits, counts, {}, Counter()
+        door._dying = set()
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             door.bind((host, port))
             door.setblocking(False)
-            door.listen(512)
+            door.listen()
         except OSError:
             door.close()
             raise
         return door
 
+    def listen(self, backlog: int = 0) -> None:
+        """Listen; whatever the event loop asks for, a burst must not fill the queue, for then callers wait seconds."""
+        super().listen(_QUEUE)
+
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept the next connection within the limits; those beyond are closed."""
         while True:
+            if len(self._dying) >= _MOST_DYING:
+                raise BlockingIOError  # the event loop tries again when it has closed some: they still take memory
             handle, address = self._accept()  # type: ignore[attr-defined]
             connection = _Accepted(self.family, self.type, self.proto, fileno=handle)
             self.counts["connections"] += 1
+            if not self.counts["connections"] % _CONNECTIONS_A_COLLECTION:
+                # a closed connection leaves cycles with large buffers, which Python takes for a few small objects
+                gc.collect()
             peer, home = (str(address[0]), int(address[1])), origin(str(address[0]))
             if self._origins[home] >= self.limits.pending_per_address and not is_local(peer[0]):
                 self.counts["connections_refused"] += 1
@@ -122,14 +141,14 @@ class Door(socket.socket):
                 continue
             if len(self._pending) >= self.limits.pending:
                 self._make_room()
-            connection.door, connection.peer = self, peer
+            connection.door, connection.peer, connection.home = self, peer, home
             self._pending[peer] = (time.monotonic(), connection)
             self._origins[home] += 1
             return connection, address
 
     def _make_room(self) -> None:
         greediest = self._origins.most_common(1)[0][0]
-        oldest = next(peer for peer in self._pending if origin(peer[0]) == greediest)
+        oldest = next(peer for peer, (_, connection) in self._pending.items() if connection.home == greediest)
         self._hang_up(oldest, "connections_displaced")
 
     def close_overdue(self) -> None:
@@ -138,10 +157,16 @@ class Door(socket.socket):
         for peer in [peer for peer, (since, _) in self._pending.items() if since < horizon]:
             self._hang_up(peer, "connections_timed_out")
 
+    def closed(self, peer: Peer) -> None:
+        """Note that a connection is closed."""
+        self.settle(peer)
+        self._dying.discard(peer)
+
     def settle(self, peer: Peer) -> None:
-        """Note that a connection is no longer pending: it has sent a request, or is closed."""
-        if self._pending.pop(peer, None) is not None:
-            home = origin(peer[0])
+        """Note that a connection is no longer pending: it has sent a request."""
+        known = self._pending.pop(peer, None)
+        if known is not None:
+            home = known[1].home
             self._origins[home] -= 1
             if not self._origins[home]:
                 del self._origins[home]
@@ -149,6 +174,7 @@ class Door(socket.socket):
     def _hang_up(self, peer: Peer, why: str) -> None:
         connection = self._pending[peer][1]
         self.settle(peer)
+        self._dying.add(peer)
         self.counts[why] += 1
         # the event loop notices and closes it
         with contextlib.suppress(OSError):
@@ -160,11 +186,12 @@ class _Accepted(socket.socket):
 
     door: Door | None = None
     peer: Peer = ("", 0)
+    home: str = ""
 
     def close(self) -> None:
         """Close, and no longer count."""
         if self.door is not None:
-            self.door.settle(self.peer)
+            self.door.closed(self.peer)
         super().close()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcac import persistence
-from fcac.clusters.judge import FALSE_SPLIT_RATE, check_rate
+from fcac._split_rate import FALSE_SPLIT_RATE, check_rate
 from fcac.tables.schema import Schema
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fcac import persistence
+from fcac._split_rate import FALSE_SPLIT_RATE, check_rate
 from fcac._text import plain
-from fcac.clusters.judge import FALSE_SPLIT_RATE, check_rate
 from fcac.deployment import aggregated_study, certificates
 from fcac.deployment.hub import Hub
 from fcac.deployment.outbox import Outbox

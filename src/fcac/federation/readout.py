@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._sites import SiteName, site_order
+from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac._typing import Booleans, Floats, Integers
 from fcac.clusters.bounded import MAX_READ
-from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.clusters.tracking import Move
 from fcac.codebook import Codebook
 from fcac.codebook.coarse import coarse_codebook

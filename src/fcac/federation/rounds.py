@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fcac._sites import SiteName, order_key
-from fcac.clusters.judge import FALSE_SPLIT_RATE
+from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac.clusters.tracking import Change, Move
 from fcac.federation.contribution import Contribution
 from fcac.federation.server import Server

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._sites import SiteName, order_key, plain_site
+from fcac._split_rate import FALSE_SPLIT_RATE, check_rate
 from fcac._text import counted
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network
-from fcac.clusters.judge import FALSE_SPLIT_RATE, check_rate
 from fcac.codebook import Codebook
 from fcac.federation import readouts
 from fcac.federation.contribution import Contribution

@@ -13,8 +13,8 @@ from sklearn.utils._param_validation import HasMethods, Integral, Interval, Real
 from sklearn.utils.validation import check_is_fitted
 
 from fcac._sites import SiteName, plain_site, site_order
+from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac._typing import Integers
-from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.codebook import Codebook
 from fcac.federation import Server, Site
 from fcac.federation.condenser import Condenser

@@ -1,29 +1,30 @@
-"""The console: what it shows, who may look, what its buttons do, and whom it tells."""
+"""The console: what it shows, who may look, and what its buttons do."""
 
 from __future__ import annotations
 
-import http.server
+import http.client
 import json
+import re
 import shutil
-import threading
-import urllib.error
-import urllib.request
+import ssl
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from fcac.deployment import metrics
 from fcac.deployment.audit_log import AuditLog, verify
-from fcac.deployment.console import Console
-from fcac.deployment.console.hooks import Hook, news
+from fcac.deployment.console import new_token
 from fcac.deployment.facts import facts
 from fcac.deployment.hub import Hub
+from fcac.deployment.processes import ServerProcess, free_port
 from fcac.deployment.settings import STATE, FederationSettings
 from fcac.deployment.study import init
 from fcac.federation import Contribution
 from fcac.tables.schema import Schema
 from testing.commands import fcac
-from testing.waiting import wait_until
+from testing.waiting import PATIENCE
 
 
 def nodes(shift=0.0):
@@ -41,7 +42,7 @@ def study(tmp_path):
     schema = tmp_path / "schema.toml"
     schema.write_text(Schema(["x", "y"]).to_toml())
     study = tmp_path / "study"
-    init(study, ["north", "south", "west"], schema, name="Tide <script>", address="127.0.0.1:9")
+    init(study, ["north", "south", "west"], schema, name="Tide <script>", address=f"127.0.0.1:{free_port()}")
     settings = FederationSettings.load(study)
     hub = Hub(study / STATE, settings)
     for site in ("north", "south"):
@@ -51,31 +52,42 @@ def study(tmp_path):
     return study
 
 
+class Served(NamedTuple):
+    """A hub's service with a console, and the token of whoever watches it."""
+
+    root: Path
+    port: int
+    token: str
+
+    @property
+    def word(self):
+        """What the page of the token's holder is given for its buttons."""
+        page = ask(self, "/console", cookie=self.token)[1]
+        return re.search('name="fcac-token" content="([0-9a-f]+)"', page)[1]
+
+
 @pytest.fixture
 def console(study):
-    running = Console(study)
-    running.start()
-    yield running
-    running.close()
+    server = ServerProcess(study)
+    server.start()
+    yield Served(study, server.settings.join_port, new_token(study))
+    server.stop()
 
 
-def ask(console, path, *, token=None, cookie=None, host=None, body=None, button=None):
-    headers = {}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
+def ask(console, path, *, cookie=None, host="localhost", body=None, button=None, kind="application/json"):
+    context = ssl.create_default_context(cafile=str(console.root / "ca" / "ca.crt"))
+    connection = http.client.HTTPSConnection("127.0.0.1", console.port, timeout=PATIENCE, context=context)
+    headers = {"Host": f"{host}:{console.port}", "Content-Type": kind}
     if cookie:
         headers["Cookie"] = f"fcac_console={cookie}"
-    if host:
-        headers["Host"] = host
     if button:
         headers["X-Fcac-Token"] = button
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{console.port}{path}", data=data, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        connection.request("GET" if body is None else "POST", path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer.headers
+    finally:
+        connection.close()
 
 
 @pytest.mark.slow
@@ -107,32 +119,48 @@ def test_metrics(study):
 
 @pytest.mark.slow
 def test_only_those_with_the_token_get_in(console):
-    for path in ("/", "/facts", "/metrics", "/report", "/events", "/assets/console.js"):
-        assert ask(console, path)[0] == 401
-        assert ask(console, path, token="wrong")[0] == 401
-    assert ask(console, "/?token=wrong")[0] == 401
-    assert ask(console, "/facts", token=console.token)[0] == 200
-    assert ask(console, "/facts", token=console.token, host="evil.example:80")[0] == 403
-    status, page = ask(console, f"/?token={console.token}")  # sets the cookie, which urllib does not keep
-    assert status == 401
-    assert "open the address" in page
-    assert ask(console, "/", cookie=console.token)[0] == 200
-    assert ask(console, "/assets/../server.py", token=console.token)[0] == 404
-    assert ask(console, "/report", token=console.token)[0] == 200
+    assert ask(console, "/console")[0] == 401
+    for path in ("facts", "report", "events", "console.js"):
+        assert ask(console, f"/console/{path}")[0] == 401
+        assert ask(console, f"/console/{path}", cookie="wrong")[0] == 401
+        assert ask(console, f"/console/{path}?token={console.token}")[0] == 401
+    form = {"kind": "application/x-www-form-urlencoded"}
+    assert ask(console, "/console/enter", body="token=wrong", **form)[0] == 401
+    status, _, headers = ask(console, "/console/enter", body=f"token={console.token}", **form)
+    assert status == 303
+    assert all(word in headers["Set-Cookie"] for word in ("HttpOnly", "Secure", "SameSite=Strict", "Path=/console"))
+    assert console.token not in headers["Location"]
+    assert ask(console, "/console/facts", cookie=console.token)[0] == 200
+    assert ask(console, "/console/facts", cookie=console.token, host="evil.example")[0] == 401
+    assert ask(console, "/console", cookie=console.token, host="evil.example")[0] == 403
+    assert ask(console, "/console/../server.py", cookie=console.token)[0] == 404
+    status, _, headers = ask(console, "/console/report", cookie=console.token)
+    assert status == 200
+    assert headers["Content-Security-Policy"].startswith("sandbox allow-scripts; default-src 'none'")
 
 
 @pytest.mark.slow
-def test_buttons_need_the_token_of_the_page(console, study):
-    assert ask(console, "/revoke", cookie=console.token, body={"site": "south"})[0] == 403
-    assert ask(console, "/revoke", button=console.token, body={"site": "south"})[0] == 403
-    both = {"cookie": console.token, "button": console.token}
-    status, said = ask(console, "/revoke", body={"site": "nobody"}, **both)
+def test_a_token_is_kept_as_a_hash_and_ends_with_the_next(console):
+    kept = (console.root / "server" / "console.hash").read_text()
+    assert console.token not in kept
+    assert (console.root / "server" / "console.hash").stat().st_mode & 0o077 == 0
+    assert ask(console, "/console/facts", cookie=console.token)[0] == 200
+    fresh = new_token(console.root)
+    assert ask(console, "/console/facts", cookie=console.token)[0] == 401
+    assert ask(console, "/console/facts", cookie=fresh)[0] == 200
+
+
+@pytest.mark.slow
+def test_buttons_need_the_word_of_the_page(console, study):
+    assert ask(console, "/console/revoke", cookie=console.token, body='{"site": "south"}')[0] == 403
+    assert ask(console, "/console/revoke", button=console.word, body='{"site": "south"}')[0] == 401
+    both = {"cookie": console.token, "button": console.word}
+    status, said, _ = ask(console, "/console/revoke", body='{"site": "nobody"}', **both)
     assert status == 400
     assert "no such site" in said
-    assert ask(console, "/stop", body={}, **both)[0] == 400
-    assert ask(console, "/run", body={"rounds": 0}, **both)[0] == 400
-    assert ask(console, "/run", body=[1], **both)[0] == 400
-    assert ask(console, "/revoke", body={"site": "south"}, **both)[0] == 200
+    for action, body in (("stop", "{}"), ("run", '{"rounds": 0}'), ("run", "[1]"), ("run", "{")):
+        assert ask(console, f"/console/{action}", body=body, **both)[0] == 400
+    assert ask(console, "/console/revoke", body='{"site": "south"}', **both)[0] == 200
     assert FederationSettings.load(study).members["south"].status == "revoked"
     log = AuditLog(study / STATE)
     assert [entry["command"] for entry in log.entries()] == ["console: revoke"]
@@ -141,70 +169,34 @@ def test_buttons_need_the_token_of_the_page(console, study):
 
 @pytest.mark.slow
 def test_what_happens_is_pushed(console, study):
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{console.port}/events", headers={"Authorization": f"Bearer {console.token}"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as stream:
-        first = json.loads(stream.readline().decode().removeprefix("data: "))
-        assert first["rounds_closed"] == 1
-        hub = Hub(study / STATE, FederationSettings.load(study))
-        hub.receive("north", contribution("north", 2, 0.01))
-        hub.close_round()
-        while True:
-            line = stream.readline().decode()
-            if line.startswith("data: ") and json.loads(line[6:])["rounds_closed"] == 2:
-                break
+    context = ssl.create_default_context(cafile=str(study / "ca" / "ca.crt"))
+    connection = http.client.HTTPSConnection("localhost", console.port, timeout=PATIENCE, context=context)
+    connection.request("GET", "/console/events", headers={"Cookie": f"fcac_console={console.token}"})
+    stream = connection.getresponse()
+    first = json.loads(stream.readline().decode().removeprefix("data: "))
+    assert first["rounds_closed"] == 1
+    hub = Hub(study / STATE, FederationSettings.load(study))
+    hub.receive("north", contribution("north", 2, 0.01))
+    hub.close_round()
+    while True:
+        line = stream.readline().decode()
+        if line.startswith("data: ") and json.loads(line[6:])["rounds_closed"] == 2:
+            break
+    # whoever is put out no longer hears anything
+    new_token(study)
+    while stream.readline():
+        pass
+    connection.close()
 
 
 @pytest.mark.slow
-def test_hooks_are_told(study, tmp_path):
-    told = []
-
-    class Listener(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.HTTPServer(("127.0.0.1", 0), Listener)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    written = tmp_path / "told.json"
-    hooks = [Hook(f"http://127.0.0.1:{server.server_address[1]}/"), Hook(f"tee {written}"), Hook("no-such-command")]
-    console = Console(study, hooks=hooks)
-    console.start()
-    try:
-        Hub(study / STATE, FederationSettings.load(study)).receive("west", b"nonsense again")
-        wait_until(lambda: bool(told) and written.exists() and written.stat().st_size > 0)
-    finally:
-        console.close()
-        server.shutdown()
-        server.server_close()
-    assert told[0]["event"] == "contribution rejected"
-    assert json.loads(written.read_text())["site"] == "west"
-
-
-def test_hooks_stay_on_this_machine():
-    with pytest.raises(ValueError, match="is not this machine"):
-        Hook("https://example.org/hook")
-    assert Hook("https://example.org/hook", elsewhere=True).is_address
-    with pytest.raises(ValueError, match="give a command"):
-        Hook(" ")
-
-
-def test_news():
-    site = {"site": "a", "presence": "here", "rejected": 0, "privacy": {"spent": 1.0, "budget": 4.0}}
-    before = {"sites": [site], "lineage": [], "n_changes": 0}
-    after = {
-        "sites": [site | {"presence": "away", "privacy": {"spent": 3.5, "budget": 4.0}}],
-        "lineage": [{"kind": "born", "cluster": 3, "round": 2}, {"kind": "grew", "cluster": 1, "round": 2}],
-        "n_changes": 2,
-    }
-    assert [item["event"] for item in news(before, after)] == ["site away", "budget low", "cluster born"]
-    assert news(None, after) == []
-    assert news(after, after) == []
+def test_the_command_shows_a_token_once(study, capfd):
+    said = fcac(capfd, "federation", "console", study, "--no-open")
+    token = re.search(r"Token, shown once: (\S+)", said)[1]
+    assert "/console" in said
+    assert len(token) == 32
+    assert not any(token in path.read_text("utf-8", "replace") for path in study.rglob("*") if path.is_file())
+    assert [entry["command"] for entry in AuditLog(study / STATE).entries()] == ["console"]
 
 
 @pytest.mark.slow
@@ -213,16 +205,21 @@ def test_in_a_browser(console, study):
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is in the extra 'dev'")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 390, "height": 800})
+        # the study's own authority is none that browsers know
+        page = browser.new_page(viewport={"width": 390, "height": 800}, ignore_https_errors=True)
         wrong = []
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on(
             "request",
-            lambda request: "127.0.0.1" in request.url or request.url.startswith("data:") or wrong.append(request.url),
+            lambda request: (
+                "//localhost:" in request.url or request.url.startswith("data:") or wrong.append(request.url)
+            ),
         )
-        page.goto(console.address)
+        page.goto(f"https://localhost:{console.port}/console")
+        page.get_by_label("The token").fill(console.token)
+        page.get_by_role("button", name="Enter").click()
         page.wait_for_selector("#sites tr", timeout=120_000)
-        assert "token" not in page.url
+        assert console.token not in page.url
         assert page.inner_text("#name") == "Tide <script>"
         assert page.locator("#sites tr").count() == 3
         # nothing but the table of sites may be wider than a phone

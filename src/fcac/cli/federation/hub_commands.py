@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fcac._text import counted, listed
 from fcac.cli import options as opt
-from fcac.cli.federation_options import Directory, audited, plain_errors, watch
+from fcac.cli.federation_options import Directory, audited, plain_errors, show_console
 from fcac.cli.terminal import BadUse, note, say
 
 
@@ -222,34 +222,20 @@ def status(
 
 def console(
     directory: Directory,
-    port: Annotated[int, opt.option("Port on this machine; 0 takes a free one.", min=0, max=65535)] = 0,
-    hook: Annotated[
-        list[str] | None,
-        opt.option(
-            "Command, or address on this machine, to notify when a site is away, a contribution is rejected, a budget "
-            "is low, or a cluster is born, merged or dies (repeatable)."
-        ),
-    ] = None,
-    hook_elsewhere: Annotated[
-        bool, opt.option("Allow hooks that are addresses of other machines.", "--hook-elsewhere")
-    ] = False,
     show: Annotated[bool, opt.option("Open it in the browser.", "--open/--no-open")] = True,
 ) -> None:
-    """Watch a federation in the browser, at the hub: rounds, sites, events, clusters; start and stop rounds.
+    """Watch a federation in the browser, on the hub's machine: rounds, sites, events, clusters; start and stop rounds.
 
-    It listens on this machine only. The address holds a token; whoever has it can press the buttons. Programs read
-    [bold]/facts[/bold] (JSON) and [bold]/metrics[/bold] (Prometheus) with the token as bearer.
+    The hub's service has the console on its open port, for callers on its own machine. This makes a new token for it
+    and shows it once; whoever has it can press the buttons, and those who came in with an older one are out.
 
     [bold]Examples[/bold]
     fcac federation console study
-    fcac federation console study --port 8900 --no-open --hook ./tell-us.sh
+    fcac federation console study --no-open
     """
     from fcac.deployment import processes
-    from fcac.deployment.console.hooks import Hook
 
-    try:
-        hooks = [Hook(target, hook_elsewhere) for target in hook or []]
-    except ValueError as error:
-        raise BadUse(f"--{error}") from None
-    with plain_errors(), processes.stopped_by_signals():
-        watch(directory, port, hooks, show)
+    with plain_errors(), audited(directory, "console"):
+        show_console(directory, show)
+    if not processes.is_running(directory):
+        note(f"note: no hub serves {directory} yet: start fcac federation server {directory}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
 from fcac.cli import options as opt
-from fcac.cli.federation_options import Directory, plain_errors, watch
+from fcac.cli.federation_options import Directory, plain_errors, show_console
 from fcac.cli.terminal import say
 
 
@@ -36,12 +38,20 @@ def rehearse(
     watched = sys.stdout.isatty() if console is None else console
     folder = Path(tempfile.mkdtemp(prefix="fcac-rehearsal-")) if out is None else out
     with plain_errors(), stopped_by_signals():
-        root = play(folder, sites, rounds, say, epsilon=epsilon, while_running=watch if watched else None)
+        root = play(folder, sites, rounds, say, epsilon=epsilon, while_running=_watch if watched else None)
         say("")
         for line in describe(root):
             say(line)
     say("")
     say(f"Everything is stopped. Report: {root / 'state' / 'report.html'}; settings: {root / 'federation.toml'}.")
+
+
+def _watch(root: Path) -> None:
+    """Open the console, and go on until Ctrl-C."""
+    show_console(root, True)
+    say("Ctrl-C ends the rehearsal.")
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.pause()
 
 
 def flower(

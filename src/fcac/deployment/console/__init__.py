@@ -1,5 +1,5 @@
 """A live console of a federation in the browser: what happens, and buttons for what the commands can do."""
 
-from fcac.deployment.console.web import Console
+from fcac.deployment.console.pages import Console, new_token
 
-__all__ = ["Console"]
+__all__ = ["Console", "new_token"]

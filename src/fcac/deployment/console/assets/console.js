@@ -63,7 +63,7 @@ function showSites(sites) {
       button.setAttribute("aria-label", `Revoke ${site.site}`);
       button.addEventListener("click", () => {
         if (window.confirm(`Block the key of ${site.site}? What it has contributed stays in the model.`)) {
-          act("/revoke", { site: site.site });
+          act("/console/revoke", { site: site.site });
         }
       });
       action.append(button);
@@ -103,7 +103,7 @@ function show(facts) {
   if (facts.model && facts.rounds_closed !== shownRound) {
     shownRound = facts.rounds_closed;
     byId("report-section").hidden = false;
-    byId("report").src = `/report?round=${facts.rounds_closed}`;
+    byId("report").src = `/console/report?round=${facts.rounds_closed}`;
   }
 }
 
@@ -123,11 +123,11 @@ async function act(path, body) {
 
 byId("play").addEventListener("submit", (event) => {
   event.preventDefault();
-  act("/run", { rounds: Number(byId("rounds").value) });
+  act("/console/run", { rounds: Number(byId("rounds").value) });
 });
-byId("stop").addEventListener("click", () => act("/stop", {}));
+byId("stop").addEventListener("click", () => act("/console/stop", {}));
 
-const stream = new EventSource("/events");
+const stream = new EventSource("/console/events");
 stream.addEventListener("open", () => { byId("link").textContent = "live"; });
 stream.addEventListener("error", () => { byId("link").textContent = "not connected, trying again"; });
 stream.addEventListener("message", (event) => show(JSON.parse(event.data)));
