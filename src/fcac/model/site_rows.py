@@ -21,23 +21,8 @@ from fcac.tables.schema import Schema
 class SiteRows(Mapping[SiteName, Any]):
     """The rows of each site, cut out of a table only when that site's turn has come.
 
-    Parameters
-    ----------
-    X : table, or dict of site name to table
-    groups : array-like, str or None
-        Site of each row, or the name of the column that holds it.
-    estimator : FCAC
-        Named in messages.
-    names : sequence of str, optional
-        Columns that the model has learned, in their order; by default those of the first table.
-    schema : Schema, optional
-        What X came through; then X holds its features, and NaN is a gap.
-
-    Attributes
-    ----------
-    n_features : int
-    feature_names : list of str or None
-    table : the rows as passed, without a column of sites, columns in order
+    `names` are the columns that the model has learned, in their order; by default those of the first table. NaN is a
+    gap where X came through a schema.
     """
 
     def __init__(
