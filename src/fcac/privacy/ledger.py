@@ -159,7 +159,7 @@ class Ledger(LedgerFile):
                 if mark is not None and self._under_other_ids(connection, mark, part):
                     raise LedgerError(
                         f"site {site}: exactly these rows were released with other record ids before, which do not "
-                        "tell people apart then. Nothing was drawn. Name the column in which a person has one id for good"
+                        "tell people apart then. Nothing was drawn. Name the column in which people keep their ids"
                     )
             number = insert(
                 connection, site=site, round=round, rho=float(rho), what=what, counted=counted, part=part,
