@@ -252,16 +252,18 @@ def measure(folder: Path, requests: int) -> dict[str, Any]:
     from fcac.deployment import invitations, study
     from fcac.deployment.presence import counters
     from fcac.deployment.processes import ServerProcess
+    from fcac.deployment.rehearsal import join_here
     from fcac.deployment.settings import STATE
 
     (folder / "schema.toml").write_text(SCHEMA)
-    root = study.init(folder / "study", ["north"], folder / "schema.toml", address=f"{HUB}:8443")
+    root = study.init(folder / "study", folder / "schema.toml", address=f"{HUB}:8443")
+    join_here(root, "north", folder / "north")
     token = invitations.invite(root, "east").token
     server = ServerProcess(root)
     server.start()
     assert server.process is not None
     begin_mb = peak_mb(server.process.pid)
-    strangers, honest = Strangers(root, 8443, 8444, token), Honest(root, root / "bundles" / "north", 8443, 8444)
+    strangers, honest = Strangers(root, 8443, 8444, token), Honest(root, folder / "north", 8443, 8444)
     ended = threading.Event()
     # in processes of their own: honest callers do not share an interpreter with them
     flood = [multiprocessing.Process(target=nuisance, args=(strangers, range(i, requests, 3))) for i in range(3)]

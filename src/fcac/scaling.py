@@ -34,16 +34,7 @@ _SUMMED_FROM = 20_000
 
 
 class Columns(NamedTuple):
-    """What the scale of features is decided from.
-
-    Attributes
-    ----------
-    mean, variance : ndarrays of shape (d,)
-    low : ndarray of shape (d,)
-        Smallest value.
-    middle : ndarray of shape (d,), or None
-        Width of the middle half, where it was asked for.
-    """
+    """What the scale of features is decided from; `middle` is the width of the middle half, where it was asked for."""
 
     mean: Floats
     variance: Floats
@@ -52,18 +43,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, means: Floats, weights: Floats, squares: Floats | None = None, scale: str = "auto") -> Columns:
-        """Return what is known of the columns from weighted means of rows.
-
-        Parameters
-        ----------
-        means : ndarray of shape (n, d)
-        weights : ndarray of shape (n,) or (n, d)
-            Records behind each mean; behind each value of it, if there are gaps.
-        squares : ndarray of shape (n, d), optional
-            Sum of squared deviations of the records from their means.
-        scale : str
-            For which scale: the middle half is known for "robust" only.
-        """
+        """Return what is known of the columns from weighted means of rows, and sums of squared deviations from them."""
         if weights.ndim == 1:
             mean, variance = moments(means, weights)
             total, low = weights.sum(), means.min(axis=0)
@@ -79,18 +59,11 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """How columns were made comparable.
+    """How columns were made comparable: the factor of each feature in a distance, and a sentence that says why.
 
-    Attributes
-    ----------
-    kind : {"none", "standard", "robust", "noise", "columns", "levels"}
-        Columns as they are; divided by their spread; divided by the width of their middle half; measured in units of
-        the noise that was added to them; where there are categories, each column brought to one scale; or, where there
-        is nothing but levels, clusters found without distances.
-    factors : ndarray of shape (d,)
-        What each feature is multiplied with in a distance.
-    sentence : str
-        What was done and why, without a full stop.
+    The `kind` is "none", "standard" (divided by spread), "robust" (by the width of the middle half), "noise" (in units
+    of the noise that was added), "columns" (with categories, each column brought to one scale) or "levels" (clusters
+    found without distances).
     """
 
     kind: str
@@ -109,20 +82,10 @@ def check_scale(scale: Any) -> str:
 
 
 def scaling_of(columns: Columns, scale: str = "auto") -> Scaling:
-    """Return the scale of every column.
+    """Return the scale of every column; "auto" divides by spread if columns are in different units.
 
     Spreads are rounded to powers of the root of two, so that a few new nodes hardly ever change the metric.
 
-    Parameters
-    ----------
-    columns : Columns
-    scale : {"auto", "none", "standard", "robust"}
-        "auto" divides columns by their spread if they are in different units, see :mod:`fcac.scaling`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.scaling import Columns, scaling_of
     >>> rng = np.random.default_rng(0)
     >>> ages = rng.normal([50, 40_000], [15, 15_000], size=(500, 2))
     >>> print(scaling_of(Columns.of(ages, np.ones(500))))

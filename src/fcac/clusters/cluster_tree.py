@@ -36,23 +36,12 @@ class Alternative(NamedTuple):
 
 @dataclass
 class Tree:
-    """A hierarchy whose borders have been judged.
+    """A hierarchy whose borders have been judged: log-odds that the two sides of an inner node are different clusters.
 
-    Attributes
-    ----------
-    hierarchy : Hierarchy
-    odds : ndarray of shape (n_atoms - 1,)
-        Log-odds that the two sides of an inner node are different clusters, beyond what is asked of a border.
-    parted : ndarray of shape (n_atoms - 1,)
-        The inner nodes that the found clusters part.
-    by_number : ndarray
-        Log-odds of the best cut into 1, 2, ... clusters, all borders together; empty where only one cut is known.
-    others : list of (Hierarchy, ndarray)
-        Other hierarchies of the same nodes and their odds, for users who ask for a number of clusters.
-    sure : ndarray, optional
-        Probability of every cluster, where the odds of borders do not tell it.
-    probable : ndarray, optional
-        The same of 1, 2, ... clusters.
+    `parted` are the inner nodes that the found clusters part. `by_number` are log-odds of the best cut into 1, 2, ...
+    clusters, empty where only one cut is known. `others` are further hierarchies with their odds, for users who ask for
+    a number of clusters. `sure`, of every cluster, and `probable`, of every number, are given where the odds of borders
+    do not tell them.
     """
 
     hierarchy: Hierarchy
@@ -227,22 +216,10 @@ def tree_of(
     false_split_rate: float = FALSE_SPLIT_RATE,
     at_least: int = 1,
 ) -> Tree:
-    """Return the judged tree of nodes.
+    """Return the judged tree of distinct points, in the coordinates in which distances are measured.
 
     Of the three hierarchies that are proposed, each is cut by the same odds, and the one whose clusters agree most with
-    the others' is taken.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        Distinct, in the coordinates in which distances are measured.
-    mass : ndarray of shape (n,)
-        Records at each point.
-    lists : NeighborLists
-    false_split_rate : float, default=0.1
-        How often a table without clusters may come out as several.
-    at_least : int, default=1
-        How many clusters one must be able to ask for, where there are so many points.
+    the others' is taken. `at_least` is how many clusters one must be able to ask for, where there are so many points.
     """
     if len(points) < 3 or not lists[0].shape[1]:
         # nothing can be measured on two points

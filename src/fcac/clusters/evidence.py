@@ -44,21 +44,9 @@ COLUMNS = (
 class Nodes(NamedTuple):
     """Nodes and their neighbour graph: what evidence is taken from.
 
-    Attributes
-    ----------
-    points : ndarray of shape (n, d)
-    mass : ndarray of shape (n,)
-        Records behind each node.
-    near : ndarray of shape (n, k)
-    lengths : ndarray of shape (n, m)
-        Distances to the first m neighbours.
-    graph : scipy.sparse.csr_matrix of shape (n, n)
-    at_edges : ndarray
-        Log density at the middle of each edge, in the order of ``graph.data``.
-    at_nodes : ndarray of shape (n,)
-        Log density around each node.
-    dimension : float
-        Of the surface the nodes lie on.
+    `near` and `lengths` are neighbours and distances to the first few; `at_edges` is the log density at the middle of
+    each edge, in the order of ``graph.data``, `at_nodes` that around each node; `dimension` is that of the surface the
+    nodes lie on.
     """
 
     points: Floats

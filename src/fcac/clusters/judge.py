@@ -42,19 +42,10 @@ MOST_NUMBER = 60
 class Judge(NamedTuple):
     """Boosted trees, and how their sums are read.
 
-    Attributes
-    ----------
-    base : float
-    feature, left, right : ndarray of shape (n_trees, n_nodes)
-        Column that a node looks at, -1 for a leaf, and where it goes on.
-    threshold, value : ndarray of shape (n_trees, n_nodes)
-        A row goes left up to the threshold; what a leaf adds.
-    rates, asked : ndarray
-        Shares of tables without clusters that are split, and the log-odds to ask of every border for that.
-    slope, intercept : float
-        From log-odds beyond what is asked to calibrated ones, for borders of the default cut.
-    warmth, doubt : float
-        From sums of log-odds to probabilities of numbers of clusters; see :func:`number_probabilities`.
+    A node of a tree looks at column `feature` (-1: a leaf) and goes left up to the threshold; a leaf adds its value.
+    `rates` are shares of tables without clusters that are split, `asked` the log-odds to ask of every border for that.
+    `slope` and `intercept` calibrate log-odds beyond what is asked; `warmth` and `doubt`: see
+    :func:`number_probabilities`.
     """
 
     base: float
@@ -112,18 +103,7 @@ def _sums(rows: Any, base: float, feature: Any, threshold: Any, left: Any, right
 def examined(
     points: Floats, mass: Floats, lists: NeighborLists, most: int = MOST_ATOMS
 ) -> tuple[list[Hierarchy], list[Floats]]:
-    """Return the proposed hierarchies of nodes and the evidence about their inner nodes.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        Distinct, in the coordinates in which distances are measured.
-    mass : ndarray of shape (n,)
-        Records at each point.
-    lists : NeighborLists
-    most : int
-        Atoms of a hierarchy.
-    """
+    """Return the proposed hierarchies of nodes, of at most `most` atoms, and the evidence about their inner nodes."""
     near, squared = lists
     middle, farthest = squared[:, 1], squared[:, 2]
     dimension = dimension_of(middle, farthest, near.shape[1])
@@ -215,16 +195,9 @@ def part_of_atoms(left: Any, right: Any, parted: Any) -> Any:
 
 
 class Parting(NamedTuple):
-    """The default cut of one hierarchy, and what cuts into other numbers of parts are worth.
+    """The default cut of one hierarchy: the inner nodes it parts, and the part of every atom.
 
-    Attributes
-    ----------
-    parted : ndarray of shape (n_atoms - 1,)
-        Which inner nodes the cut parts.
-    of_atom : ndarray of shape (n_atoms,)
-        Part of every atom.
-    by_number : ndarray
-        Sum of gains of the best cut into 1, 2, ... parts; the number of the default cut has the largest.
+    `by_number` is the sum of gains of the best cut into 1, 2, ... parts; the number of the default cut has the largest.
     """
 
     parted: Any
@@ -243,16 +216,10 @@ class Parting(NamedTuple):
 
 
 def number_probabilities(by_number: Floats, warmth: float, doubt: float) -> Floats:
-    """Return the probability of 1, 2, ... clusters.
+    """Return the probability of 1, 2, ... clusters, from the sum of log-odds of the best cut into each number.
 
-    Parameters
-    ----------
-    by_number : ndarray
-        Sum of log-odds of the best cut into each number.
-    warmth : float
-        What they are divided by: evidence about the borders of one table is not independent.
-    doubt : float
-        Probability that the evidence misleads altogether; then any number may be true, smaller ones rather.
+    The sums are divided by `warmth`: evidence about the borders of one table is not independent. With probability
+    `doubt` the evidence misleads altogether; then any number may be true, smaller ones rather.
     """
     weights = np.exp((by_number - by_number.max()) / warmth)
     blind = np.where(np.isfinite(by_number), 1.0 / np.arange(1, len(by_number) + 1), 0.0)
@@ -264,14 +231,8 @@ def chosen(cuts: list[Parting], shared: Any) -> int:
     """Return which hierarchy's cut is taken: the one that agrees most with the others, by the adjusted Rand index.
 
     But where the first, that of the graph, has one cluster, so does the answer, and a cut into more than twice as many
-    parts is not taken: hierarchies of distances break off rows far out one by one.
-
-    Parameters
-    ----------
-    cuts : list of Parting
-        The best cut of each hierarchy.
-    shared : mapping of (int, int) to ndarray
-        Nodes that each atom of one hierarchy shares with each atom of another.
+    parts is not taken: hierarchies of distances break off rows far out one by one. `shared` counts the nodes that atoms
+    of two hierarchies share.
     """
     if not cuts[0].parted.any():
         return 0

@@ -43,16 +43,9 @@ _WHOLE = 1e-6
 
 
 class Levels(NamedTuple):
-    """Distinct rows of a table that holds levels only.
+    """Distinct rows of a table that holds levels only: shares of levels in the rows behind each point.
 
-    Attributes
-    ----------
-    shares : ndarray of shape (n, m)
-        Share of every level in the rows behind each point; those of one column add up to one.
-    mass : ndarray of shape (n,)
-        Rows behind each point.
-    n_free : int
-        Parameters of a class: levels of each column but one.
+    Shares of one column add up to one. `n_free` is the number of parameters of a class: levels of each column but one.
     """
 
     shares: Floats
@@ -73,15 +66,6 @@ def levels_of(points: Floats, mass: Floats, blocks: Sequence[Block] | None) -> L
 
     Columns of two values are told by these, also where a point is the mean of several rows. Neighbouring ones of which
     exactly one is set in every row are one category.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        Distinct rows, or means of rows.
-    mass : ndarray of shape (n,)
-        Rows behind each point.
-    blocks : sequence of Block, optional
-        The columns, if they are known.
     """
     if blocks is not None and any(block.kind != "category" for block in blocks):
         return None
@@ -131,18 +115,8 @@ def _widths(shares: Floats) -> list[int]:
 
 
 def latent_tree(table: Levels, n_clusters: int | None = None) -> Tree:
-    """Return latent classes as a tree over the points.
+    """Return latent classes as a tree over the points; of so many clusters, if that is known.
 
-    Parameters
-    ----------
-    table : Levels
-    n_clusters : int, optional
-        Number of clusters, if it is known.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.clusters.latent_classes import latent_tree, levels_of
     >>> rng = np.random.default_rng(0)
     >>> group = rng.integers(2, size=600)
     >>> yes = rng.random((600, 8)) < np.where(group, 0.8, 0.2)[:, None]

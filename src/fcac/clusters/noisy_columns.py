@@ -64,18 +64,7 @@ class _Spectrum(NamedTuple):
 def read_columns(
     graph: Fitted, noise: Mapping[Any, Noise], blocks: Sequence[Block], n_clusters: int | None = None
 ) -> Fitted:
-    """Return the reading of noisy nodes of a mixed table: by shared factors if that is clearer, else by the graph.
-
-    Parameters
-    ----------
-    graph : Fitted
-        The nodes with their graph.
-    noise : mapping of sites to (deviation of positions, deviation of counts)
-    blocks : sequence of Block
-        The columns behind the features.
-    n_clusters : int, optional
-        Number of clusters, if it is known.
-    """
+    """Return the reading of noisy nodes of a mixed table: by shared factors if that is clearer, else by the graph."""
     n = len(graph.points)
     if not _FEWEST <= n <= _MOST:
         return graph
@@ -100,21 +89,9 @@ def read_columns(
 def shared_factors(nodes: Floats, variance: Floats, weights: Floats, blocks: Sequence[Block]) -> Floats | None:
     """Return the matrix from features to scores of the factors that columns share; None if they share nothing.
 
-    Parameters
-    ----------
-    nodes, variance : ndarray of shape (n, d)
-        Noisy means of rows, and the variance of their noise.
-    weights : ndarray of shape (n,)
-        How many rows each stands for.
-    blocks : sequence of Block
-        The columns.
+    `variance` is that of the nodes' noise, `weights` the rows each stands for. Two columns that tell the same groups,
+    and one that tells nothing:
 
-    Examples
-    --------
-    Two columns that tell the same groups, and one that tells nothing:
-
-    >>> import numpy as np
-    >>> from fcac.clusters.noisy_columns import shared_factors
     >>> from fcac.tables.blocks import Block
     >>> rng = np.random.default_rng(0)
     >>> group = rng.integers(2, size=200)
@@ -148,19 +125,8 @@ def shared_factors(nodes: Floats, variance: Floats, weights: Floats, blocks: Seq
 def ward_groups(points: Floats, weights: Floats, n_groups: int, *, more: bool = False) -> Groups:
     """Return groups by Ward's method, consolidated by k-means; finer and coarser ones by Ward's method inside them.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, r)
-    weights : ndarray of shape (n,)
-    n_groups : int
-        At most n.
-    more : bool, default=False
-        Whether groups that are clearly two are split.
+    With `more`, groups that are clearly two are split.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fcac.clusters.noisy_columns import ward_groups
     >>> ward_groups(np.array([[0.0], [0.1], [5.0], [5.2], [9.0]]), np.ones(5), 3).labels.tolist()
     [0, 0, 1, 1, 2]
     """

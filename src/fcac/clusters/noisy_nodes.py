@@ -39,18 +39,10 @@ Noise = tuple[Floats, Floats]
 
 @dataclass(frozen=True)
 class Reading:
-    """Noisy nodes of all sites, denoised.
+    """Noisy nodes of all sites, denoised: where they are most likely to be, and what merging found.
 
-    Attributes
-    ----------
-    held : dict of sites to (places, counts)
-        Where nodes are most likely to be, in the units of the data; counts as they were sent.
-    scales : ndarray of shape (d,)
-        Factor of every feature that makes the noise alike in all: the public ranges of features, in effect.
-    groups : Groups
-        What merging found, for all nodes, sites in order.
-    sources : list
-        The arrays this was made from, to see whether it still holds.
+    `scales` makes the noise alike in all features; `sources` are the arrays this was made from, to see whether it still
+    holds.
     """
 
     held: dict[Any, tuple[Floats, Floats]]
@@ -80,16 +72,7 @@ def noise_prevails(held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any
 
 
 def read_noisy(sites: list[Any], held: Mapping[Any, tuple[Floats, Floats]], noise: Mapping[Any, Noise]) -> Reading:
-    """Denoise the nodes of all sites.
-
-    Parameters
-    ----------
-    sites : list
-        The sites, in the order of their nodes.
-    held : mapping of sites to (nodes, counts)
-    noise : mapping of sites to (deviation of positions, deviation of counts)
-        A site that is missing here has sent exact nodes.
-    """
+    """Denoise the nodes of all sites; a site without an entry in `noise` has sent exact nodes."""
     nodes = np.concatenate([held[s][0] for s in sites])
     counts = np.concatenate([held[s][1] for s in sites])
     deviation, count_deviation = deviations(sites, held, noise)
@@ -117,14 +100,7 @@ def reliable_counts(counts: Floats, deviation: Floats) -> Floats:
 
 
 def choose_tree(reading: Reading, now: Fitted) -> Tree:
-    """Return the tree of clusters: that of the graph of denoised nodes if it is firm, else that of the groups.
-
-    Parameters
-    ----------
-    reading : Reading
-    now : Fitted
-        The denoised nodes, with their neighbours found.
-    """
+    """Return the tree of clusters: that of the graph of denoised nodes if it is firm, else that of the groups."""
     groups = reading.groups
     if len(now.points) >= _FEWEST:
         graph = now.tree()

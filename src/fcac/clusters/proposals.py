@@ -39,16 +39,9 @@ CORE = 3
 
 
 class Hierarchy(NamedTuple):
-    """A binary tree over atoms, which are small groups of nodes.
+    """A binary tree over atoms, which are small groups of nodes; `left` and `right` are children, -1 for atoms.
 
     Inner node ``n_atoms + t`` was made by merge t, so that children come before parents and the root is last.
-
-    Attributes
-    ----------
-    atom_of : ndarray of shape (n,)
-        Atom of each node.
-    left, right : ndarray of shape (2 * n_atoms - 1,)
-        Children; -1 for atoms.
     """
 
     atom_of: Integers
@@ -80,18 +73,7 @@ class Hierarchy(NamedTuple):
 def proposed(
     points: Floats, near: NDArray[Any], lengths: Floats, graph: sparse.csr_matrix, most: int = MOST_ATOMS
 ) -> list[Hierarchy]:
-    """Return the three hierarchies of some nodes.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-    near : ndarray of shape (n, k)
-    lengths : ndarray of shape (n, m)
-        Distances to the first m neighbours.
-    graph : scipy.sparse.csr_matrix of shape (n, n)
-    most : int
-        Atoms of a hierarchy.
-    """
+    """Return the three hierarchies of some nodes, of at most `most` atoms."""
     atoms = _atoms(search := Search(graph), len(points), most)
     p = int(atoms.max()) + 1
     sizes = np.bincount(atoms, minlength=p).astype(np.float64)

@@ -30,24 +30,8 @@ class Fitted:
     """The nodes as they were at one fit, and everything found from them.
 
     Nodes at the same place, as several sites may send them, are one point of the graph with the records of all.
-
-    Parameters
-    ----------
-    held : mapping of sites to (nodes, counts)
-    sites : list
-        The sites, in the order of their nodes.
-    scales : Scaling or str, default="auto"
-        Factor of every feature in the distance, where it is known, or how it is found from the nodes.
-    blocks : sequence of Block, optional
-        The columns behind the features; with categories among them, distances are measured through a map.
-    map : ndarray of shape (d, r), optional
-        Matrix from features to the coordinates in which distances are measured, where it is known.
-    noised : bool, default=False
-        Whether noise was added to the nodes, so that means of columns say less.
-    wanted : int, optional
-        Number of clusters, if it is known.
-    false_split_rate : float, default=0.1
-        How often nodes without clusters may come out as several.
+    `scales` and `map` are given where they are known; with categories among the blocks, distances are measured through
+    a map. Means of columns say less where noise was added.
     """
 
     def __init__(

@@ -69,15 +69,8 @@ class Condenser(ABC):
 class ReservoirCondenser(Condenser):
     """A bounded number of nodes around a uniform sample of the rows; see :class:`fcac.nodes.Reservoir`.
 
-    Parameters
-    ----------
-    max_nodes : int, default=4000
-        Most nodes a site holds and sends.
-    min_rows : int, default=1
-        Fewest rows that a node which is sent may stand for; small clusters suffer. It protects nobody: rows may be
-        one person's, and two totals, subtracted, show a single row.
-    scale : {"auto", "none", "standard", "robust"}, default="auto"
-        How columns are made comparable when a row looks for its node: as the server does.
+    `min_rows`, the fewest rows that a node which is sent may stand for, protects nobody: rows may be one person's, and
+    two totals, subtracted, show a single row.
     """
 
     max_nodes: int = MAX_NODES
@@ -136,18 +129,7 @@ class _NextRound:
 
 @dataclass(frozen=True)
 class AgingCondenser(Condenser):
-    """A reservoir for every round; rows count by their age. See :mod:`fcac.nodes.aging`.
-
-    Parameters
-    ----------
-    forgetting : Forgetting
-    max_nodes : int, default=4000
-        Most nodes that a site sends, and that it holds of one round.
-    min_rows : int, default=1
-        As in `ReservoirCondenser`; rows count by their age here too.
-    scale : str, default="auto"
-        As in `ReservoirCondenser`.
-    """
+    """A reservoir for every round; rows count by their age. See :mod:`fcac.nodes.aging`."""
 
     forgetting: Forgetting
     max_nodes: int = MAX_NODES
@@ -241,11 +223,8 @@ class _Learning:
 class CAPlusCondenser(Condenser):
     """The paper's CA+: nodes grow as the data ask for, without a bound.
 
-    Parameters
-    ----------
-    sample_rows : int, default=0
-        Rows that are kept beside the network, for novelty with a rate of false alarms. A state that began without them
-        goes on without them.
+    With `sample_rows`, rows are kept beside the network, for novelty with a rate of false alarms; a state that began
+    without them goes on without them.
     """
 
     sample_rows: int = 0

@@ -46,19 +46,7 @@ def material(latest: dict[SiteName, Contribution], n_features: int) -> Material:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The server after one round.
-
-    Attributes
-    ----------
-    round : int
-        Rounds closed so far.
-    nodes, counts, labels, edges
-        As the server had them.
-    cluster_rows : dict of cluster to rows
-        Rows that the sites' nodes in each cluster stood for.
-    flow : dict of (cluster before, cluster now) to rows
-        Where the rows known at the snapshot before are now; empty for the first snapshot.
-    """
+    """The server after one round; `flow` counts rows by (cluster at the snapshot before, cluster now)."""
 
     round: int
     nodes: Floats
@@ -78,15 +66,8 @@ class Snapshot:
 class Event:
     """Something that happened to clusters: born, grew, shrank, merged, split or died.
 
-    Attributes
-    ----------
-    round : int
-        Rounds closed when it was seen.
-    kind : str
-    before, after : tuple of int
-        Clusters concerned, as they were numbered before and are since.
-    rows : tuple of int
-        Rows behind them before and after; (0, 0) where not told.
+    The clusters concerned are numbered as they were before and are since; `rows` are those behind them, (0, 0) where
+    not told.
     """
 
     round: int
@@ -99,9 +80,6 @@ class Event:
 def rounds_to_show(n_rounds: int, most: int = MAX_SHOWN) -> list[int]:
     """First, last, and evenly spaced rounds between.
 
-    Examples
-    --------
-    >>> from fcac.federation.replay import rounds_to_show
     >>> rounds_to_show(3), rounds_to_show(24)
     ([1, 2, 3], [1, 6, 10, 15, 19, 24])
     """
@@ -129,7 +107,7 @@ def replay(server: Server) -> list[Snapshot] | None:
 def _played(server: Server, shown: Sequence[int]) -> Iterator[tuple[int, Server]]:
     again = server.blank()
     for number, batch in enumerate(server.log, start=1):
-        again.absorb(batch)
+        again.learn(batch)
         if number in shown:
             # the last one is read off the server itself, whatever path led to it
             yield number, server if number == server.n_rounds else again

@@ -33,14 +33,8 @@ def first_server(
 ) -> Server:
     """Return the server of a model before its first round; the only place where one is made.
 
-    Parameters
-    ----------
-    kind : str
-    seed : int
-    schema : Schema or None
-        How tables become rows: the server measures distances by what the columns mean. None: rows are plain numbers.
-    n_clusters, max_nodes, scale, false_split_rate : optional
-        As of :class:`~fcac.federation.Server`.
+    It measures distances by what the columns of the schema mean; without one, rows are plain numbers. The rest is as in
+    :class:`~fcac.federation.Server`.
     """
     return Server(kind, seed, n_clusters, None if schema is None else schema.blocks, max_nodes, scale, false_split_rate)
 
@@ -145,7 +139,7 @@ class Round:
         try:
             try:
                 sent = sorted(engine.contribute(number), key=lambda item: (order_key(item.site), item.round))
-                accepted = server.absorb(sent)
+                accepted = server.learn(sent)
             except BaseException:
                 engine.take_back()
                 raise

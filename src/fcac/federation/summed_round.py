@@ -58,17 +58,8 @@ def tolerance_for(n_sites: int, wanted: int | None) -> int:
 class PooledRows:
     """What the sites of one owner do in every step of a round: charge once for all, add up, draw each its noise.
 
-    A person with rows at several of them is one person: their rows share one weight, and they are charged once.
-
-    Parameters
-    ----------
-    mechanism : NodeRelease
-    prepared : mapping of name to Prepared
-        The sites' rows of this round, checked: those of one site or, in one process, of all.
-    account : Account, optional
-        What these sites have released so far. A ledger that does not know its receipts is refused.
-    payer : str, optional
-        Name in the ledger; that of the site if there is one.
+    A person with rows at several of them is one person: their rows share one weight, and they are charged once, under
+    the name of `payer` or that of the only site. A ledger that does not know the receipts of `account` is refused.
     """
 
     def __init__(
@@ -154,22 +145,10 @@ def _batch(parts: Sequence[Prepared]) -> Any:
 class Summed(Engine):
     """Sums the sites' rows step by step under secure aggregation; one contribution comes of it.
 
-    Parameters
-    ----------
-    sites : dict of name to Site
-        Holds what was released so far under the name :data:`~fcac.aggregation.pooled.POOLED`; the sites themselves
-        keep nothing. It is changed.
-    data : mapping of name to rows
-        Every site in it takes part; an empty table is fine.
-    privacy : NodeRelease
-    tolerance : int, optional
-        Sites that may vanish or collude; a tenth by default.
-    progress : callable, optional
-        Called with the number of steps that are over.
-    record_ids
-        As of :class:`~fcac.federation.in_process.InProcess`.
-    fault : callable, optional
-        Called with site, stage, step and answer; returns the answer, or None if it is lost and the site is gone.
+    Every site in `data` takes part; an empty table is fine. What was released so far stands in `sites` under the name
+    :data:`~fcac.aggregation.pooled.POOLED`. Of the sites, `tolerance` may vanish or collude, a tenth by default.
+    `fault` is called with site, stage, step and answer, and returns the answer, or None if it is lost and the site is
+    gone.
     """
 
     def __init__(

@@ -59,18 +59,7 @@ def engine_of(
     weights: Mapping[SiteName, Floats] | None = None,
     trails: Mapping[SiteName, Trail] | None = None,
 ) -> Engine:
-    """Return the engine of sites in this process, or that of their sum.
-
-    Parameters
-    ----------
-    model : FCAC
-    sites : dict of name to Site
-        The sites so far; new ones are added.
-    condenser : Condenser
-        How new sites condense.
-    data, record_ids, weights, trails
-        As of :class:`~fcac.federation.in_process.InProcess`.
-    """
+    """Return the engine of sites in this process, or that of their sum; new sites are added to `sites`."""
     if is_summed(model):
         from fcac.federation.summed_round import Summed
 

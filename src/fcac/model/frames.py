@@ -29,15 +29,7 @@ def as_schema(given: Any) -> Schema:
 
 
 def encoded(X: Any, groups: Any, schema: Schema) -> tuple[Any, Any]:
-    """Return rows as features, and the site of each row.
-
-    Parameters
-    ----------
-    X : frame of pandas or polars, Arrow table, or dict of site to such tables
-    groups : array-like, str or None
-        Site of each row, or the name of the column that holds it.
-    schema : Schema
-    """
+    """Return rows as features, and the site of each; `groups` are the sites, or the name of their column."""
     if is_dict_of_sites(X):
         return {site: features(table, schema, f"site {site}: ") for site, table in X.items()}, groups
     X = arrow_if_polars(X)
@@ -47,17 +39,7 @@ def encoded(X: Any, groups: Any, schema: Schema) -> tuple[Any, Any]:
 
 
 def features(X: Any, schema: Schema, where: str = "", *, note: bool = False) -> Floats:
-    """Return the rows of one table as features; gaps are NaN.
-
-    Parameters
-    ----------
-    X : table
-    schema : Schema
-    where : str
-        Named in an error.
-    note : bool
-        Warn of values that the schema has no level for.
-    """
+    """Return the rows of one table as features, gaps NaN; `note` warns of levels unknown to the schema."""
     if column_names(X) is None:
         raise TypeError(f"{where}with a schema, X must be a frame of pandas or polars, or an Arrow table")
     found = schema.convert(as_batch(X))
@@ -83,13 +65,7 @@ def are_tables(X: Any) -> bool:
 def guessed(X: Any, groups: Any, told: Mapping[str, Any] | None) -> tuple[Schema | None, dict[str, str]]:
     """Return a guess of what the columns of X mean, and the reason for each; None for numbers as they are.
 
-    Parameters
-    ----------
-    X : table, or dict of site name to table
-    groups : array-like, str or None
-        If it is the name of a column, that one is no feature.
-    told : mapping of name to kind, dict of settings, or Column, optional
-        What is known of some columns.
+    `told` says what is known of some: a kind, settings, or a Column. A column that `groups` names is no feature.
     """
     parts = [arrow_if_polars(part) for part in (X.values() if is_dict_of_sites(X) else [X])]
     if not are_tables(X) or not any(len(part) for part in parts):

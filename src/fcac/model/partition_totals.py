@@ -131,18 +131,8 @@ def play_release(
     *,
     keep_schema: bool,
 ) -> FCAC:
-    """Play the next round of a model with the release of rows that are elsewhere.
-
-    Parameters
-    ----------
-    model : FCAC
-        Fitted (the round is its next) or not (it is its first).
-    plan : Plan
-    batch : BatchElsewhere
-        All rows of the round.
-    schema : Schema
-    keep_schema : bool
-        As in :func:`fcac.model.partitions.play`.
+    """Play the next round of a model with the release of rows that are elsewhere; see
+    :func:`fcac.model.partitions.play`.
     """
     mechanism = check_release(model, schema, plan.site_column)
     before = model.sites_.get(WHOLE) if hasattr(model, "server_") else None

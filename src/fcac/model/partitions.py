@@ -36,19 +36,10 @@ WHOLE: SiteName = 0
 
 @dataclass(frozen=True)
 class Plan:
-    """What a worker has to know in order to condense a partition.
+    """What a worker has to know in order to condense a partition: settings of `FCAC`, and the schema as TOML.
 
-    Attributes
-    ----------
-    server, max_nodes, forgetting, scale
-        As in `FCAC`.
-    schema : str
-        The schema as TOML.
-    site_column : str or None
-        Column that names the site of each row; the rows of a site come one after the other.
-    round : int
-    weight_column : str or None
-        Column that says how many rows each row stands for.
+    With a `site_column`, the rows of a site come one after the other; `weight_column` says how many rows each row
+    stands for.
     """
 
     server: str
@@ -78,15 +69,7 @@ class Plan:
 class Condensed(NamedTuple):
     """What has become of the rows of a site, or of a partition of it.
 
-    Attributes
-    ----------
-    site : str or int
-    state : bytes
-        A site's state, or that of a reservoir of this round's rows where partitions are to be merged.
-    n_rows, n_dropped : int
-        Rows learned, and rows that the schema drops for their gaps.
-    n_nodes : int
-        Nodes that the rows were condensed to.
+    `state` is that of the site, or of a reservoir of this round's rows where partitions are to be merged.
     """
 
     site: SiteName
@@ -122,20 +105,10 @@ def plan_for(model: FCAC, schema: Schema, site_column: str | None, weight_column
 def condense(
     plan: Plan, batches: Iterable[pa.RecordBatch], before: Mapping[SiteName, bytes] | None = None
 ) -> Iterator[Condensed]:
-    """Condense the rows of a partition.
+    """Condense the rows of a partition: yield one state for each site, or one in all without sites.
 
-    Parameters
-    ----------
-    plan : Plan
-    batches : iterable of pyarrow.RecordBatch
-        With sites, all rows of a site must be in one partition, one after the other.
-    before : mapping of site to bytes, optional
-        States of the sites before this round.
-
-    Yields
-    ------
-    Condensed
-        One for each site; without sites, one in all, and none if there are no rows.
+    All rows of a site must be in one partition, one after the other; `before` holds the states of sites before this
+    round.
     """
     schema = _schema(plan.schema)
     closed: set[SiteName] = set()
@@ -265,23 +238,9 @@ def states_of(model: FCAC, plan: Plan) -> dict[SiteName, bytes]:
 
 
 def play(model: FCAC, plan: Plan, condensed: Iterable[Condensed], schema: Schema, *, keep_schema: bool) -> FCAC:
-    """Play the next round of a model with rows that were condensed elsewhere.
+    """Play the next round of a model with rows that were condensed elsewhere, and return the model.
 
-    Parameters
-    ----------
-    model : FCAC
-        Fitted (the round is its next) or not (it is its first).
-    plan : Plan
-    condensed : iterable of Condensed
-        One for each site. A repeated one counts once.
-    schema : Schema
-    keep_schema : bool
-        Whether the schema was given, and stays with the model; otherwise only its names do.
-
-    Returns
-    -------
-    FCAC
-        The same model.
+    A repeated site counts once. With `keep_schema` the schema stays with the model; otherwise only its names do.
     """
     found = {item.site: item.state for item in condensed if item.state}
     if not found:
@@ -341,16 +300,7 @@ class Labels(NamedTuple):
 
 
 def label(model: Any, schema: Schema, batch: pa.RecordBatch, alpha: float | None = None) -> Labels:
-    """Label a batch of rows.
-
-    Parameters
-    ----------
-    model : FCAC
-    schema : Schema
-    batch : pyarrow.RecordBatch
-    alpha : float, optional
-        Rate of false alarms; see :meth:`fcac.FCAC.is_novel`.
-    """
+    """Label a batch of rows, and say which are novel; see :meth:`fcac.FCAC.is_novel`."""
     converted = converted_rows(schema, batch)
     n, kept = batch.num_rows, converted.kept
     places = np.arange(n) if kept is None else np.flatnonzero(kept)

@@ -38,15 +38,9 @@ _MAX_LISTED = 6
 
 @dataclass(frozen=True)
 class Caution:
-    """One thing to know before relying on the clusters.
+    """One thing to know before relying on the clusters; a `serious` one puts their number itself in doubt.
 
-    Attributes
-    ----------
-    kind : str
-        A short name that programs can look for, such as "few-rows".
-    text : str
-    serious : bool
-        Whether the number of clusters itself is in doubt.
+    `kind` is a short name that programs can look for, such as "few-rows".
     """
 
     kind: str
@@ -66,23 +60,8 @@ class Alternative:
 class Verdict:
     """What was found, in a line, and how far to trust it.
 
-    Attributes
-    ----------
-    n_clusters : int
-    n_rows : int
-        Under privacy about as many.
-    probability : float or None
-        Of this number of clusters; None where the server cannot tell.
-    alternatives : tuple of Alternative
-        Other numbers of clusters, the most probable first.
-    cautions : tuple of Caution
-        The most serious first.
-    of_cluster : dict of cluster id to float
-        How sure each cluster is, between 0 and 1; empty where the server cannot tell.
-    asked : bool
-        Whether the number was asked for, not found.
-    noised : bool
-        Whether rows were counted with noise.
+    The most serious cautions and the most probable alternatives come first. Under privacy `n_rows` is about as many.
+    `probability` is None, and `of_cluster` (how sure each cluster is) empty, where the server cannot tell.
     """
 
     n_clusters: int
@@ -146,19 +125,8 @@ def verdict_of(
 ) -> Verdict:
     """Return the verdict on what a server found.
 
-    Parameters
-    ----------
-    server : Server
-    schema : Schema, optional
-        What turned tables into rows.
-    names : sequence of str, optional
-        Names of the features, where there is no schema.
-    n_read, n_dropped : int
-        Rows that were read, and rows that were left out for gaps; 0 if it is not known.
-    n_judged, n_novel : int
-        Rows that were compared with the model, and how many of them are unlike anything it learned.
-    noisy : sequence of int
-        Clusters whose size is uncertain because of noise that protects records.
+    Of `n_read` rows, `n_dropped` were left out for gaps; of `n_judged` that were compared with the model, `n_novel` are
+    unlike anything it learned. Noise that protects records makes the sizes of the clusters `noisy` uncertain.
     """
     d = server.n_features or 0
     known = material(server.latest(), d)

@@ -22,17 +22,7 @@ class LabelSearch:
     of the way from the anchor to the nearest point of another label, no point of another label can be the nearest
     (triangle inequality). Rows of which that cannot be said are searched. The labels are those of the search, always.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    labels : ndarray of shape (n,)
-        Label of each of its points.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> from fcac.search.exact import Searcher
-    >>> from fcac.search.nearest_label import LabelSearch
     >>> search = LabelSearch(Searcher(np.array([[0.0], [1.0], [9.0]])), np.array([4, 4, 7]))
     >>> search.of(np.array([[0.4], [8.0]])).tolist()
     [4, 7]

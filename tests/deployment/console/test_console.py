@@ -20,10 +20,10 @@ from fcac.deployment.facts import facts
 from fcac.deployment.hub import Hub
 from fcac.deployment.processes import ServerProcess, free_port
 from fcac.deployment.settings import STATE, FederationSettings
-from fcac.deployment.study import init
 from fcac.federation import Contribution
 from fcac.tables.schema import Schema
 from testing.commands import fcac
+from testing.federation_study import make_study
 from testing.waiting import PATIENCE
 
 
@@ -41,8 +41,8 @@ def study(tmp_path):
     """A study of three sites, without Flower: one round is closed, and something bad has been sent."""
     schema = tmp_path / "schema.toml"
     schema.write_text(Schema(["x", "y"]).to_toml())
-    study = tmp_path / "study"
-    init(study, ["north", "south", "west"], schema, name="Tide <script>", address=f"127.0.0.1:{free_port()}")
+    address = f"127.0.0.1:{free_port()}"
+    study = make_study(tmp_path, ["north", "south", "west"], schema, name="Tide <script>", address=address)
     settings = FederationSettings.load(study)
     hub = Hub(study / STATE, settings)
     for site in ("north", "south"):
