@@ -64,7 +64,7 @@ class _Tally:
         self.rejected += event == "rejected"
         self.missed += event in ("no reply", "failed") and entry.get("kind") != "model"
         if event in _ANSWERS:
-            self.heard = max(self.heard, str(entry["time"]))
+            self.heard = str(entry["time"])
         if event == "accepted" and "privacy" in entry:
             self.privacy = entry["privacy"]
 
@@ -133,7 +133,8 @@ class Observer:
         found = []
         for name in in_reading_order(settings.members):
             here, tally, status = seen.get(name), self._tallies.get(name, _Tally()), settings.members[name].status
-            heard = max(tally.heard, "" if here is None else here.time)
+            # the newer one is not the one with the later stamp: clocks are put right
+            heard = tally.heard if here is None else here.time
             found.append(
                 {
                     "site": name,

@@ -32,9 +32,9 @@ class Heard(NamedTuple):
     open: bool = False
 
     def is_here(self, now: datetime | None = None) -> bool:
-        """Return whether the site has called within the last minute."""
+        """Return whether the site has called within the last minute; a stamp from the future says nothing."""
         age = (now or datetime.now(UTC)) - datetime.fromisoformat(self.time)
-        return age.total_seconds() < AWAY_SECONDS
+        return abs(age.total_seconds()) < AWAY_SECONDS
 
 
 class Presence:
