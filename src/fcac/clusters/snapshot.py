@@ -19,7 +19,7 @@ from fcac.novelty import is_novel, reach_from_spacing
 from fcac.scaling import Columns, Scaling, scaling_of
 from fcac.search.exact import NeighborLists, Searcher, build_lists, distinct
 from fcac.search.nearest_label import LabelSearch
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 
 # What is said of tables with categories.
 _BY_COLUMN = "each column brought to one scale; a category counts by what it shares with other columns"
