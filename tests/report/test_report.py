@@ -25,8 +25,8 @@ from fcac.report import render_report, snapshot, write_report
 from fcac.report.charts import N_STYLES, PALETTE, ClusterStyle
 from fcac.report.clustering import adjusted_rand
 from fcac.report.dots import MIN_ROWS, condense
+from fcac.report.layout import fit_projection
 from fcac.report.page import environment, page
-from fcac.report.projection import fit_projection
 from fcac.report.report_data import gather
 from testing.data import blobs
 

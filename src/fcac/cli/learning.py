@@ -23,11 +23,11 @@ _MOST_SITES = 5
 
 def load_model(path: Path) -> Any:
     """Read a model file; every error names the file."""
-    from fcac.model import models
+    from fcac.model import storage
 
     if not path.is_file():
         raise RequestError(f"there is no model file {path}")
-    return models.load(path)
+    return storage.load(path)
 
 
 def schema_of(model: Any) -> Schema | None:

@@ -27,7 +27,7 @@ from fcac.clusters.noisy_nodes import (
 from fcac.clusters.snapshot import Fitted
 from fcac.clusters.tracking import Change, match_clusters
 from fcac.codebook import Codebook
-from fcac.codebook.coarse import coarse_codebook, reaching
+from fcac.codebook.codebook import coarse_codebook, reaching
 from fcac.novelty import is_novel
 from fcac.scaling import Scaling, check_scale
 from fcac.search.gaps import without_gaps

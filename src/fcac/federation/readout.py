@@ -15,7 +15,7 @@ from fcac.clusters.bounded import MAX_READ
 from fcac.clusters.judge import FALSE_SPLIT_RATE
 from fcac.clusters.tracking import Move
 from fcac.codebook import Codebook
-from fcac.codebook.coarse import coarse_codebook
+from fcac.codebook.codebook import coarse_codebook
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.scaling import Scaling

@@ -486,7 +486,7 @@ class FCAC(FittedFederation):
         ----------
         path : path-like
         """
-        from fcac.model.models import save
+        from fcac.model.storage import save
 
         save(self, path)
 

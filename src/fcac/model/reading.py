@@ -21,8 +21,7 @@ from fcac.codebook import Codebook
 from fcac.federation import Server, Site, readouts
 from fcac.federation.asking import calibrate, samples_of
 from fcac.federation.replay import rows_by_cluster
-from fcac.model.columns import in_order, warn_of_names, without_column
-from fcac.model.frames import features
+from fcac.model.frames import features, in_order, warn_of_names, without_column
 from fcac.model.lineage import STRUCTURAL, Lineage, rows_of
 from fcac.model.row_labels import Places, labels_by_trail
 from fcac.model.run_log import Run

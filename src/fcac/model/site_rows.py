@@ -13,7 +13,7 @@ from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
 from fcac.exceptions import OpenNodes
-from fcac.model.columns import in_order, take_site_column
+from fcac.model.frames import in_order, take_site_column
 from fcac.privacy.mechanism import NodeMechanism
 from fcac.tables.schema import Schema
 
