@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
 
 from fcac._rows import Rows
 from fcac._text import counted
 from fcac._typing import Floats, Integers
 from fcac.art.network import Network, Rules
-from fcac.novelty import Calibration, is_novel
+from fcac.novelty import Calibration, is_novel, reach_of_means
+from fcac.search.exact import nearest
 from fcac.search.gaps import without_gaps
 from fcac.tables.schema import Schema, schema_in
 
 if TYPE_CHECKING:
     from fcac.search.exact import Searcher
-from sklearn.cluster import KMeans
-
-from fcac.novelty import reach_of_means
-from fcac.search.exact import nearest
 
 # What a network accepts as a bandwidth at least; next to any real bandwidth it is nothing.
 _NO_WIDTH = 1e-170

@@ -1,4 +1,6 @@
-"""The paper's continual-learning experiment: three Gaussians arrive at two sites over three rounds.
+"""The demo's two parts: the paper's continual-learning experiment, and patients of three clinics under privacy.
+
+In the first, three Gaussians arrive at two sites over three rounds.
 
 Site 1 and site 2 first both see a part of Gaussian A; then each sees more of A and meets a Gaussian of its own (B at
 site 1, C at site 2); at last each sees only the rest of its own. Nothing is learned twice and nothing may be forgotten.

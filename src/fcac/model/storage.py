@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import platform
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fcac import persistence
+from fcac._version import __version__
 from fcac.federation import Server, Site
 from fcac.federation.condenser import CA_PLUS, AgingCondenser, Condenser, ReservoirCondenser, condenser_for
 from fcac.model.lineage import (
@@ -22,13 +28,6 @@ from fcac.tables.schema import schema_in
 
 if TYPE_CHECKING:
     from fcac.model.fcac import FCAC
-import os
-import platform
-from importlib import import_module
-from pathlib import Path
-
-from fcac import persistence
-from fcac._version import __version__
 
 _FIRST = ("server", "privacy", "n_clusters", "n_jobs", "random_state")
 

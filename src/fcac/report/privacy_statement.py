@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,11 +12,9 @@ from fcac._sites import SiteName, in_reading_order
 from fcac._text import listed
 from fcac.federation import Contribution
 from fcac.federation.log import Entry
-from fcac.privacy import Ledger, mechanisms, statements
+from fcac.privacy import mechanisms, statements
 from fcac.privacy.mechanism import AnyMechanism
-from fcac.privacy.officer_sheet import officer_sheet
 from fcac.privacy.zcdp import up
-from fcac.report.page import fill
 from fcac.tables.shown_column import ShownColumn
 
 _MAX_BOUNDS = 20
@@ -326,12 +323,3 @@ def _bounds_in_words(bounds: list[Any], columns: Sequence[ShownColumn]) -> str:
 
 def _not_promised(described: dict[str, Any]) -> list[str]:
     return [str(line) for line in described.get("not_promised", [])]
-
-
-def ledger_statement(ledger: Ledger, n_people: int | None = None, overlap: int | None = None) -> str:
-    """Return the statement as one HTML document; see :func:`fcac.privacy.officer_sheet.officer_sheet`."""
-    return fill(
-        "ledger_statement.html",
-        day=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        sheet=officer_sheet(ledger, n_people, overlap),
-    )
