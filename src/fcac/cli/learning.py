@@ -73,7 +73,7 @@ def learn_and_save(
 ) -> None:
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
-    from fcac.model.run_log import Run
+    from fcac.model.storage import Run
 
     check_records(model.privacy, record_id)
     started = time.monotonic()

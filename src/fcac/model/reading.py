@@ -21,11 +21,11 @@ from fcac.codebook import Codebook
 from fcac.federation import Server, Site, readouts
 from fcac.federation.asking import calibrate, samples_of
 from fcac.federation.replay import rows_by_cluster
+from fcac.model.assembly import Places, labels_by_trail
 from fcac.model.frames import features
 from fcac.model.lineage import STRUCTURAL, Lineage, rows_of
-from fcac.model.row_labels import Places, labels_by_trail
-from fcac.model.run_log import Run
 from fcac.model.site_rows import in_order, is_dict_of_sites, warn_of_names, without_column
+from fcac.model.storage import Run
 from fcac.model.summary import Summary, summary_of
 from fcac.model.verdict import Verdict, verdict_of
 from fcac.nodes import Trail

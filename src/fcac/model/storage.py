@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,6 @@ from fcac.model.lineage import (
     moves_to_json,
     told_before_latest,
 )
-from fcac.model.run_log import Run
 from fcac.novelty import Calibration, MeasuredNovelty
 from fcac.persistence.format import pack_many, unpack_many
 from fcac.tables.schema import schema_in
@@ -232,3 +233,34 @@ def _plain_params(model: Any) -> dict[str, Any]:
     for name, value in model._storable_params().items():
         plain[name] = value.item() if isinstance(value, np.generic) else value
     return plain
+
+
+@dataclass(frozen=True)
+class Run:
+    """One round, as the command that played it saw it: rows read, and rows among them that were left out.
+
+    `dropped_for` is, for each column whose gaps make the schema drop a row, how many rows had such a gap.
+    """
+
+    round: int
+    rows_read: int
+    rows_dropped: int = 0
+    dropped_for: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as JSON values: what would be the same in another run of the same command."""
+        return {**asdict(self), "dropped_for": dict(self.dropped_for)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Run:
+        """Rebuild a run; raise ValueError if its values mean nothing."""
+        counts = [values["round"], values["rows_read"], values["rows_dropped"], *values["dropped_for"].values()]
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise ValueError("the counts of rows in this file are not counts")
+        why = {str(name): count for name, count in values["dropped_for"].items()}
+        return cls(
+            round=counts[0],
+            rows_read=counts[1],
+            rows_dropped=counts[2],
+            dropped_for=why,
+        )

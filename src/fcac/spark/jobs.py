@@ -1,4 +1,6 @@
-"""Fit, update and predict as Spark jobs."""
+"""Fit, update and predict as Spark jobs, and `NodeRelease` there: executors add up, the driver adds noise to the sum,
+once.
+"""
 
 from __future__ import annotations
 
