@@ -130,7 +130,9 @@ def test_small_sites_find_the_clusters_together():
     """Forty sites of one to twenty rows: alone, none of them could say anything."""
     rows, truth = _rows(420)
     site = np.repeat(np.arange(40), 1 + np.arange(40) % 20)
-    model = FCAC(privacy=_mechanism(), aggregation="secure:t=2", random_state=0).fit(rows, groups=site)
+    model = FCAC(privacy=_mechanism(), aggregation="secure:t=2", random_state=0).fit(
+        rows, groups=site, public_groups=True
+    )
     labels = model.predict(rows)
     assert model.n_clusters_ >= 2
     assert np.mean([np.bincount(labels[truth == k]).max() / (truth == k).sum() for k in range(3)]) > 0.8

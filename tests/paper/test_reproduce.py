@@ -117,6 +117,21 @@ def test_tables_are_written(digits_dir, tmp_path) -> None:
     assert r"\begin{tabular}" in (out / "tables.tex").read_text()
 
 
+@pytest.mark.slow
+def test_federated_trials_count_what_sites_send(digits_dir) -> None:
+    """Five sites of 120 rows: ten centres of 64 features each, all rows, the root of 120 micro-clusters, nodes."""
+    from fcac.paper import federated
+
+    told = {"k-FED (k given)": 5 * 10 * 64, "MUFC (k given)": 5 * 10 * 65, "k-means of all rows (k given)": 600 * 64}
+    for method, numbers in (told | {"merged micro-clusters": 5 * 10 * 64}).items():
+        figures = federated.trial("toy-digits, iid", method, 0, digits_dir)
+        assert figures["MB sent"] == pytest.approx(8 * numbers / 1e6, rel=0.06 if method.startswith("MUFC") else 0.02)
+        assert set(figures) >= {"ARI", "AMI", "clusters", "CPU s"}
+        assert figures["clusters"] == 10 or method not in told
+    ours = federated.trial("toy-digits, non-iid", "FCAC of the paper", 0, digits_dir)
+    assert ours["MB sent"] > 0
+
+
 def test_paper_cells_come_out_to_the_digit_from_stored_trials(tmp_path) -> None:
     """A cell whose trials average to the paper's figures is counted as equal."""
     paper = beside_paper.paper_tables()["non-iid"]["phoneme"]

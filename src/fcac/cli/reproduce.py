@@ -32,6 +32,8 @@ app = typer.Typer(
 
       fcac reproduce private --quick
 
+      fcac reproduce federated --quick --data-dir data
+
       fcac reproduce networks --quick --data-dir data
     """,
 )
@@ -215,6 +217,21 @@ def private(
     typer.echo(f"picture: {out / 'epsilon.png'}")
 
 
+def federated(comparison: Comparison, out: Out = Path("out/federated")) -> None:
+    """Compare federated clusterers on the paper's sets: those told the number of clusters, and those that find it.
+
+    Example: fcac reproduce federated --quick --data-dir data
+    """
+    from fcac.paper import federated as trials
+    from fcac.paper.config import Config
+    from fcac.paper.grid import SCENARIOS
+
+    def in_both_scenarios(config: Config) -> Config:
+        return replace(config, sets=tuple(trials.name_in(name, s) for name in config.sets for s in SCENARIOS))
+
+    _compare("federated", trials.trial, comparison, out, prepare=in_both_scenarios)
+
+
 def continual(comparison: Comparison, out: Out = Path("out/continual")) -> None:
     """Measure forgetting: class after class and drifting streams, with a picture.
 
@@ -238,11 +255,12 @@ def everything(paper: Paper, out: Out = Path("out")) -> None:
         play(Grid(**vars(paper)), out / name)
     for name, compare in (("one-table", one_table), ("continual", continual), ("private", private)):
         compare(Comparison(quick=paper.quick), out=out / name)
+    federated(Comparison(quick=paper.quick, data_dir=paper.data_dir), out / "federated")
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "figures": figures, "tables": tables, "privacy": privacy, "quality": quality, "networks": networks,
-    "one-table": one_table, "private": private, "continual": continual, "all": everything,
+    "one-table": one_table, "private": private, "federated": federated, "continual": continual, "all": everything,
 }  # fmt: skip
 for _name, _command in _COMMANDS.items():
     app.command(_name)(spread(_command))

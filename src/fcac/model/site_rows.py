@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fcac._rows import Rows, arrow_if_polars, column_names, is_arrow, is_missing, is_sparse
 from fcac._sites import SiteName, plain_site, site_order
 from fcac._typing import Floats
-from fcac.exceptions import OpenNodes
+from fcac.exceptions import OpenNodes, PrivacyError
 from fcac.privacy.mechanism import NodeMechanism
 from fcac.tables.schema import Schema
 
@@ -203,14 +203,14 @@ def rows_by_site(
     return {name: np.concatenate(blocks) for name, blocks in rows.items()}, ids or None
 
 
-def warn_of_open_names() -> None:
-    """Say, to who calls `fit`, that names of sites leave without noise."""
-    warnings.warn(
-        "groups: the names of sites come from the rows, and leave without noise. Where it is not public which sites "
-        "there are, do not name sites; where it is, give X as a dict of sites, which says so",
-        OpenNodes,
-        stacklevel=4,
-    )
+def check_public_names(privacy: Any, groups: Any, public: bool) -> None:
+    """Refuse names of sites that would leave without noise, though they come from the rows, unless they are public."""
+    if groups is not None and not public and getattr(privacy, "guarantee", "none") != "none":
+        raise PrivacyError(
+            "groups: the names of sites come from the rows, and leave without noise; nothing was charged. If it is "
+            "public which sites there are, and which have rows in a round, say so: public_groups=True. If it is not, "
+            "leave groups out"
+        )
 
 
 def warn_of_open_nodes(n_sites: int) -> None:

@@ -62,7 +62,9 @@ def trial(cell: Cell, number: int, data_dir: str | None) -> dict[str, float]:
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = _model(cell, number, y)
+        model = model_of(cell.method, len(np.unique(y)), number)
+        if cell.method == "FedFCM":
+            model.init = stream_after_split(cell.dataset, cell.scenario, number, y)
         model.fit(_noised(sites, cell, number))
         seconds = time.perf_counter() - start
         labels = model.predict(X)
@@ -119,40 +121,39 @@ def _noised(sites: dict[int, NDArray[np.float64]], cell: Cell, number: int) -> d
     return {site: noise.perturb(rows) for site, rows in sites.items()}
 
 
-def _model(cell: Cell, number: int, y: NDArray[np.int64]) -> Any:
-    n_classes = len(np.unique(y))
-    if cell.method == "FCAC":
+def model_of(method: str, n_classes: int, number: int) -> Any:
+    """Return the model of a method for a trial; FedFCM gets its first centres from :func:`stream_after_split`."""
+    if method == "FCAC":
         from fcac.model.fcac import FCAC
 
         return FCAC(server="cae-fc", random_state=0, n_jobs=1)
-    if cell.method == "communities":
+    if method == "communities":
         from fcac.model.fcac import FCAC
 
         return FCAC(server="communities", random_state=0, n_jobs=1)
-    if cell.method == "communities (k given)":
+    if method == "communities (k given)":
         from fcac.model.fcac import FCAC
 
         return FCAC(server="communities", n_clusters=n_classes, random_state=0, n_jobs=1)
-    if cell.method in INSIDE:
+    if method in INSIDE:
         from fcac.model.fcac import FCAC
         from fcac.paper.networks import inside
 
-        name = INSIDE[cell.method]
+        name = INSIDE[method]
         return FCAC(site=inside.NetworkCondenser(inside.INSIDE[name]), server=name, random_state=0, n_jobs=1)
     from fcac.paper import rivals
 
-    if cell.method == MIXTURE:
+    if method == MIXTURE:
         return rivals.FederatedMixture(random_state=number)
+    if method == "merged micro-clusters":
+        return rivals.MergedMicroClusters(random_state=number)
     known = {
         "k-means": rivals.KMeansMerged,
         "k-FED": rivals.KFed,
         "FedFCM": rivals.FedFCM,
         "MUFC": rivals.MUFC,
     }
-    model = known[cell.method](n_clusters=n_classes, random_state=number)
-    if cell.method == "FedFCM":
-        model.init = stream_after_split(cell.dataset, cell.scenario, number, y)
-    return model
+    return known[method](n_clusters=n_classes, random_state=number)
 
 
 def stream_after_split(dataset: str, scenario: str, number: int, y: NDArray[np.int64]) -> np.random.RandomState:

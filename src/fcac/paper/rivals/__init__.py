@@ -16,6 +16,8 @@ The others are not among the paper's rivals:
 
 - :class:`FederatedMixture` finds the number of its Gaussian components by merging and deleting them, at the sites and
   once at the server (after Rao, Crowe, Marshall, Richardson and Kirk, 2026).
+- :class:`MergedMicroClusters` sends many small clusters, which the server merges by density until it sees where to stop
+  (from known parts, after the design of Zhang, Qiu, Liao and Zhang, 2026).
 - :class:`DPLloyd` is k-means under differential privacy, central or at every site, to compare private releases with
   (Blum, Dwork, McSherry and Nissim, 2005; Su et al., 2016).
 - :class:`SummedLloyd` is the same over secure sums of several sites (after Diaa, Humphries and Kerschbaum, 2025).
@@ -41,7 +43,18 @@ from fcac.paper.rivals.federated_mixture import FederatedMixture
 from fcac.paper.rivals.fedfcm import FedFCM
 from fcac.paper.rivals.kfed import KFed
 from fcac.paper.rivals.kmeans import KMeansMerged
+from fcac.paper.rivals.micro_clusters import MergedMicroClusters
 from fcac.paper.rivals.mufc import MUFC
 from fcac.paper.rivals.summed_lloyd import SummedLloyd
 
-__all__ = ["MUFC", "DPLloyd", "FedDPKMeans", "FedFCM", "FederatedMixture", "KFed", "KMeansMerged", "SummedLloyd"]
+__all__ = [
+    "MUFC",
+    "DPLloyd",
+    "FedDPKMeans",
+    "FedFCM",
+    "FederatedMixture",
+    "KFed",
+    "KMeansMerged",
+    "MergedMicroClusters",
+    "SummedLloyd",
+]

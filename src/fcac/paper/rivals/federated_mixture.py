@@ -47,6 +47,8 @@ class FederatedMixture(CentroidClusterer):
         Posterior means of the components.
     n_clusters_ : int
         Number of components found.
+    bytes_sent_ : int
+        What all sites sent, at eight bytes a number.
     n_sent_ : int
         Number of components that all sites sent together.
     n_iter_ : int
@@ -122,6 +124,7 @@ class FederatedMixture(CentroidClusterer):
         )
         everything = Components(*(np.concatenate(parts) for parts in zip(*(s.parts() for s in sent), strict=True)))
         self.n_sent_, self.n_iter_ = len(everything.n), max(n_iter)
+        self.bytes_sent_ = 8 * (len(sent) + self.n_sent_) * (1 + 2 * X.shape[1])  # first the sites' overall sums
         self._prior, self._components = prior, merge_components(everything, prior)
         self.n_clusters_ = len(self._components.n)
         return Posterior.of(self._components, prior).mean

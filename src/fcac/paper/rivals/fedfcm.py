@@ -44,6 +44,8 @@ class FedFCM(CentroidClusterer):
     cluster_centers_ : ndarray of shape (n_clusters, d)
     labels_ : ndarray of shape (n,)
         Nearest centre of each row given to ``fit``, which is also the one it belongs to most.
+    bytes_sent_ : int
+        What all sites sent, at eight bytes a number.
     n_iter_ : int
         Largest number of iterations that a site needed in one round.
     n_rounds_ : int
@@ -130,6 +132,7 @@ class FedFCM(CentroidClusterer):
             centers = _divided(weighted, support, instead=before)
             if np.linalg.norm(centers - before) < self.tol:
                 break
+        self.bytes_sent_ = 8 * self.n_rounds_ * len(table.rows) * (centers.size + len(centers))
         return centers
 
     def _first_centers(self, shape: tuple[int, int], base: int) -> Points:

@@ -49,6 +49,8 @@ class KFed(CentroidClusterer):
         What each site sent.
     labels_ : ndarray of shape (n,)
         Nearest centre of each row given to ``fit``.
+    bytes_sent_ : int
+        What all sites sent, at eight bytes a number.
     n_iter_ : int
         Lloyd iterations at the server.
     n_features_in_ : int
@@ -81,6 +83,7 @@ class KFed(CentroidClusterer):
         }
         sent = list(self.site_centers_.values())
         everything = np.concatenate(sent)
+        self.bytes_sent_ = 8 * everything.size
         start = _server_start(sent[0], everything, self.n_clusters)
         centers, self.n_iter_ = lloyd(everything, start, self.max_iter)
         return centers

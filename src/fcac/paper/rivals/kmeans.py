@@ -25,6 +25,8 @@ class KMeansMerged(CentroidClusterer):
 
     Attributes
     ----------
+    bytes_sent_ : int
+        What all sites sent, at eight bytes a number.
     n_iter_ : int
         Iterations of the run that was kept.
 
@@ -55,6 +57,7 @@ class KMeansMerged(CentroidClusterer):
         return "n_clusters", "max_iter", "n_init"
 
     def _find_centers(self, table: SiteTable, base: int) -> Points:
+        self.bytes_sent_ = 8 * table.X.size
         centers, self.n_iter_ = kmeans(
             table.X,
             self.n_clusters,

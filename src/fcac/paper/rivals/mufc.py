@@ -105,6 +105,8 @@ class MUFC(CentroidClusterer):
     bin_width_ : float
     labels_ : ndarray of shape (n,)
         Nearest centre of each row given to ``fit`` and not forgotten since.
+    bytes_sent_ : int
+        What all sites sent, at eight bytes a number.
     n_iter_ : int
         Iterations of the server's run that was kept.
     n_features_in_ : int
@@ -227,6 +229,7 @@ class MUFC(CentroidClusterer):
         rounded = {site: np.round(self._X[share.rows[share.seeds]] / width) * width for site, share in shares.items()}
         generator = server_stream(self._base)
         sent = np.concatenate(list(rounded.values()))
+        self.bytes_sent_ = 8 * (sent.size + len(sent))
         points = np.repeat(sent, np.concatenate(list(counts.values())), axis=0)
         points += width * (generator.random(points.shape, dtype=points.dtype.type) - 0.5)
         centers, self.n_iter_ = kmeans(
