@@ -22,6 +22,7 @@ from fcac.deployment.hub import Hub
 from fcac.deployment.outbox import OutboxWire
 from fcac.deployment.presence import counters, read
 from fcac.deployment.processes import ServerProcess, free_port
+from fcac.deployment.rehearsal import join_here
 from fcac.deployment.settings import STATE, FederationSettings, SiteSettings
 from fcac.deployment.site_link import SiteLink
 from fcac.deployment.wire import CONTRIBUTE, CONTRIBUTION, DONE, Reply, Request
@@ -75,10 +76,12 @@ async def measure(n_sites: int) -> dict[str, Any]:
         folder = Path(name)
         (folder / "schema.toml").write_text(SCHEMA)
         names = [f"s{i:03d}" for i in range(n_sites)]
-        root = study.init(folder / "study", names, folder / "schema.toml", address=f"127.0.0.1:{free_port()}")
+        root = study.init(folder / "study", folder / "schema.toml", address=f"127.0.0.1:{free_port()}")
+        for one in names:
+            join_here(root, one, folder / "bundles" / one)
         server = ServerProcess(root)
         server.start()
-        sites = [asyncio.create_task(site(root / "bundles" / one, one, i)) for i, one in enumerate(names)]
+        sites = [asyncio.create_task(site(root.parent / "bundles" / one, one, i)) for i, one in enumerate(names)]
         try:
             while sum(heard.open for heard in read(root / STATE).values()) < n_sites:
                 await asyncio.sleep(0.2)

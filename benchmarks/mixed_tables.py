@@ -101,7 +101,9 @@ def hospitals(seeds: int) -> None:
             said.append(f"codebook at sites {ami(group, fetched):.3f}")
             public = public_schema(schema)
             release = NodeRelease(4, public.require_bounds())
-            private = FCAC(random_state=0, privacy=release).fit(table, groups="hospital", schema=public)
+            private = FCAC(random_state=0, privacy=release).fit(
+                table, groups="hospital", schema=public, public_groups=True
+            )
             said.append(f"NodeRelease eps=4 {ami(group, private.labels_):.3f} ({private.n_clusters_})")
             plain = table.drop(columns=["patient_id", "hospital", "admitted"])
             said.append(f"k-means told k {ami(group, usual(plain, 3)):.3f}")

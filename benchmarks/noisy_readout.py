@@ -114,7 +114,7 @@ def one_seed(data: Data, epsilon: float, seed: int) -> dict[str, float]:
 
     for kind in ("communities", "cae-fc"):
         server = Server(kind, random_state=0)
-        server.absorb(sent)
+        server.learn(sent)
         found[kind] = ami(server.predict(data.X))
         if kind == "communities":
             found["clusters"] = float(server.n_clusters)
@@ -143,7 +143,7 @@ def no_noise(data: Data, seed: int) -> dict[str, float]:
     for kind, condenser in (("communities", "reservoir"), ("cae-fc", "ca-plus")):
         sites = [Site(str(number), condenser=condenser_for(condenser)) for number in range(len(parts))]
         server = Server(kind, random_state=0)
-        server.absorb([site.contribute(data.X[part]) for site, part in zip(sites, parts, strict=True)])
+        server.learn([site.contribute(data.X[part]) for site, part in zip(sites, parts, strict=True)])
         found[kind] = float(adjusted_mutual_info_score(data.y, server.predict(data.X)))
     return found
 

@@ -79,7 +79,7 @@ def measure_private(
     # bounds must have a width; some pixels are always zero
     low, high = X.min(axis=0), X.max(axis=0)
     privacy = NodeRelease(2.0, np.column_stack([low, np.maximum(high, low + 1e-3)]))
-    model = FCAC(server=server, random_state=0, privacy=privacy).fit(X, groups=site)
+    model = FCAC(server=server, random_state=0, privacy=privacy).fit(X, groups=site, public_groups=True)
     far, _ = strange(kind, X, fresh, rng)
 
     def shares() -> tuple[float, float]:
@@ -90,7 +90,7 @@ def measure_private(
         found.append([])
         for _ in range(n_draws):
             try:
-                model.calibrate_novelty(X, site, epsilon=epsilon)
+                model.calibrate_novelty(X, site, epsilon=epsilon, public_groups=True)
             except PrivacyError:  # hidden by noise
                 found[-1].append((float("nan"), float("nan")))
             else:

@@ -188,7 +188,7 @@ def quality(private: bool, n_sites: int, attack: Attack | None, limited: bool, n
         if attack is not None:
             batch[-1] = attack(batch[-1], X, np.random.default_rng(1000 + run))
         server = Server("communities", run)
-        server.absorb(at_the_hub(batch, bounds, Limits()) if limited else batch)
+        server.learn(at_the_hub(batch, bounds, Limits()) if limited else batch)
         rows = np.concatenate(parts[:-1])
         found.append(adjusted_mutual_info_score(y[rows], server.predict(X[rows])))
     return float(np.mean(found))

@@ -89,11 +89,13 @@ def main() -> None:
 
 def _as_site(folder: Path, schema: Path, table: Path) -> None:
     from fcac.deployment import study
+    from fcac.deployment.rehearsal import join_here
     from fcac.deployment.site_setup import site_settings, store_settings
 
-    root = study.init(folder / f"study-{os.getpid()}", ["north"], schema)
+    root = study.init(folder / f"study-{os.getpid()}", schema)
+    bundle = join_here(root, "north", folder / f"bundle-{os.getpid()}")
     state = folder / f"state-{os.getpid()}"
-    settings = site_settings(root / "bundles" / "north", str(table), state, epsilon=1.0, budget=4.0, delta=1e-6)
+    settings = site_settings(bundle, str(table), state, epsilon=1.0, budget=4.0, delta=1e-6)
     stored = store_settings(settings)
     measured("fcac federation site, one round", [sys.executable, "-c", AS_SITE, str(stored)])
 

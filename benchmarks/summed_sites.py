@@ -31,12 +31,15 @@ import numpy as np
 
 # everything that a site loads, before the first fork; no channel is opened and no noise drawn in this process
 import fcac.deployment.pooled_agent  # noqa: F401
+from fcac.aggregation import RosterFile, SigningKey
 from fcac.aggregation.pooled import POOLED
+from fcac.aggregation.roster import usual_tolerance
 from fcac.deployment import study
-from fcac.deployment.aggregated_study import summing_for
+from fcac.deployment.aggregated_study import SITE_KEY_FILE, offered, summing_for
 from fcac.deployment.hub import Hub
 from fcac.deployment.presence import counters
 from fcac.deployment.processes import ServerProcess, free_port, last_words, stopped_by_signals, wait_until
+from fcac.deployment.rehearsal import join_here
 from fcac.deployment.settings import FederationSettings
 from fcac.deployment.site_link import SiteLink
 from fcac.deployment.site_setup import site_settings, store_settings
@@ -77,9 +80,12 @@ class Sites:
 
     def start(self, name: str) -> None:
         """Start a site as a process of its own."""
-        bundle, state = self.root / "bundles" / name, self.folder / f"state-{name}"
+        bundle, state = self.root.parent / "bundles" / name, self.folder / f"state-{name}"
         settings = site_settings(bundle, self.folder / f"data-{name}", state, epsilon=EPSILON, budget=self.budget)
         path = store_settings(settings)
+        roster, public = RosterFile(state), SigningKey.at(bundle / SITE_KEY_FILE).public
+        if roster.offer(offered(self.root) or b"", name, public) and roster.offered is not None:
+            roster.agree(roster.offered.code)
         pid = os.fork()
         if pid:
             self.pids[name] = pid
@@ -224,11 +230,13 @@ def main() -> int:
         folder = Path(place)
         (folder / "schema.toml").write_text(SCHEMA)
         names = [f"site-{i:03d}" for i in range(given.sites)]
-        summing = summing_for(len(names), EPSILON, DELTA, None, None)
+        summing = summing_for(EPSILON, DELTA, usual_tolerance(len(names)), None)
         root = study.init(
-            folder / "study", names, folder / "schema.toml", address=f"127.0.0.1:{free_port()}",
+            folder / "study", folder / "schema.toml", address=f"127.0.0.1:{free_port()}",
             timeout=given.timeout, wait=given.timeout, summing=summing,
         )  # fmt: skip
+        for name in names:
+            join_here(root, name, folder / "bundles" / name)
         sites, server = Sites(root, folder, names, given.rows, 1000.0), ServerProcess(root)
         rng = np.random.default_rng(given.seed)
         try:

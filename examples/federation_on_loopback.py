@@ -19,7 +19,7 @@ def main(folder: Path) -> None:
     """Set up, play two rounds, label rows at a site, and keep the report."""
     with tempfile.TemporaryDirectory() as place:
         root = rehearse(Path(place), n_sites=3, rounds=2, say=print)
-        words = "federation label study/bundles/site-1 --data site-1-tables --state site-1-state --out labels.csv"
+        words = "federation label bundles/site-1 --data site-1-tables --state site-1-state --out labels.csv"
         print(f"$ fcac {words}", flush=True)
         subprocess.run([sys.executable, "-m", "fcac", *words.split()], cwd=place, check=True, timeout=600)
         shutil.copy(root / "state" / "report.html", folder / "report.html")

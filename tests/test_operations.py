@@ -19,7 +19,7 @@ from testing.connect_proxy import ConnectProxy
 from testing.data import blobs, write_csv
 from testing.waiting import PATIENCE
 
-from fcac.deployment import invitations, study  # isort: skip
+from fcac.deployment import invitations  # isort: skip
 from fcac.deployment.hub import Hub  # isort: skip
 from fcac.deployment.settings import STATE, FederationSettings  # isort: skip
 from fcac.deployment.site_agent import SiteAgent  # isort: skip
@@ -46,8 +46,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("operations")
     (folder / "schema.toml").write_text(federation_study.SCHEMA)
     address = f"127.0.0.1:{free_port()}"
-    root = study.init(folder / "study", ["north", "south"], folder / "schema.toml", address=address)
-    shutil.copytree(root / "bundles" / "north", folder / "north")
+    root = federation_study.make_study(folder, ["north", "south"], folder / "schema.toml", address=address)
+    shutil.copytree(root.parent / "bundles" / "north", folder / "north")
     write_csv(folder / "rows.csv", blobs(300, 1), header=True)
     settings = site_settings(folder / "north", folder / "rows.csv", folder / "state-north", epsilon=1.0, budget=4.0)
     store_settings(settings)

@@ -66,7 +66,7 @@ def test_entry_point(tmp_path):
     assert run("sh", program, "nonsense", cwd=tmp_path, env=env).returncode == 2
     (tmp_path / "schema.toml").write_text(Schema(["x"]).to_toml())
     made = run(
-        "sh", program, "fcac", "federation", "init", "study", "--sites", "north", "--schema", "schema.toml",
+        "sh", program, "fcac", "federation", "init", "study", "--schema", "schema.toml",
         "--address", "127.0.0.1:9", cwd=tmp_path, env=env,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
@@ -110,7 +110,7 @@ def test_the_images_steps_without_docker(tmp_path):
     (tmp_path / "schema.toml").write_text(Schema(["x"]).to_toml())
     env["PATH"] = f"{prefix}/bin:{env['PATH']}"
     entry = prefix / "bin" / "fcac-entrypoint"
-    init = ["fcac", "federation", "init", "study", "--sites", "north", "--schema", "schema.toml"]
+    init = ["fcac", "federation", "init", "study", "--schema", "schema.toml"]
     made = run(entry, *init, "--address", "127.0.0.1:9", cwd=tmp_path, env=env)
     assert made.returncode == 0, made.stderr
     assert run(entry, "healthy", cwd=tmp_path, env=env).returncode == 0

@@ -11,8 +11,8 @@ from fcac.clusters import Communities
 from fcac.clusters.noisy_columns import shared_factors, ward_groups
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
-from fcac.tables.blocks import Block
 from fcac.tables.column import Column
+from fcac.tables.kind import Block
 from fcac.tables.schema import Schema
 from testing.tables import hospital, mixed
 
@@ -120,7 +120,7 @@ def test_a_hospitals_table_is_clustered_from_private_releases() -> None:
     schema = Schema(columns, bounds_are_public=True)
     table, group = hospital(7)
     release = NodeRelease(4, schema.require_bounds(), sampler=InsecureTestSampler(7))
-    model = FCAC(random_state=0, privacy=release).fit(table, groups="hospital", schema=schema)
+    model = FCAC(random_state=0, privacy=release).fit(table, groups="hospital", schema=schema, public_groups=True)
     assert model.n_clusters_ == 3
     assert ami(group, model.labels_) > 0.85
 

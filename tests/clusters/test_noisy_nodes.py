@@ -121,7 +121,7 @@ def test_a_release_reaches_the_server_with_its_deviations() -> None:
     assert all(item.deviation is not None and item.deviation.shape == item.nodes.shape for item in sent)
 
     server = Server("communities")
-    server.absorb([Contribution.from_bytes(item.to_bytes()) for item in sent])
+    server.learn([Contribution.from_bytes(item.to_bytes()) for item in sent])
     from sklearn.metrics import adjusted_mutual_info_score
 
     assert adjusted_mutual_info_score(truth, server.predict(rows)) > 0.95
@@ -130,8 +130,8 @@ def test_a_release_reaches_the_server_with_its_deviations() -> None:
     np.testing.assert_array_equal(server.export().predict(rows), server.predict(rows))
     assert [item == back for item, back in zip(server.log[0], again.log[0], strict=True)] == [True] * 3
     later = sites[0].contribute(rows[:500])
-    again.absorb([later])
-    server.absorb([later])
+    again.learn([later])
+    server.learn([later])
     np.testing.assert_array_equal(again.node_labels, server.node_labels)
     server.forget("a")
     assert server.sites == ["b", "c"]

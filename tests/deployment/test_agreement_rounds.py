@@ -68,7 +68,7 @@ def test_sites_agree_pay_and_then_play_rounds_with_the_agreed_schema(tmp_path: P
     assert (age.scaling, ward.categories) == ("standard", ("x", "y"))
     assert agreed.bounds_are_public
     for name in "ab":
-        assert Schema.load(made.root / "bundles" / name / "schema.toml") == agreed
+        assert Schema.load(made.root.parent / "bundles" / name / "schema.toml") == agreed
         assert ledger(made, name).spent() == pytest.approx(1.0, abs=1e-6)
         assert [entry["what"] for entry in ledger(made, name).entries()] == [
             "agreement: coarse counts of 2 columns",
@@ -163,7 +163,7 @@ def test_consent_covers_the_outcome_and_nothing_else(tmp_path: Path) -> None:
     Policy(columns=tuple(described(Schema.from_toml(OPEN)))).save(made.state("a"))
     play(made)
     assert Policy.load(made.state("a")).columns == tuple(described(made.settings.schema))
-    assert "standard" in (made.root / "bundles" / "a" / "schema.toml").read_text()
+    assert "standard" in (made.root.parent / "bundles" / "a" / "schema.toml").read_text()
 
 
 def test_a_schema_that_changes_what_was_settled_is_not_taken(tmp_path: Path) -> None:

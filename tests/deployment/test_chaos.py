@@ -30,7 +30,7 @@ from fcac.deployment.site_setup import site_settings
 from fcac.federation import Contribution
 from fcac.privacy import Ledger
 from testing.data import blobs, write_csv
-from testing.federation_study import SCHEMA, Study, assert_no_secret, memory_of
+from testing.federation_study import SCHEMA, Study, assert_no_secret, make_study, memory_of
 from testing.hostile_client import ask
 from testing.waiting import PATIENCE, wait_until
 
@@ -51,8 +51,8 @@ class Chaos:
         self.names = [f"s{number:02d}" for number in range(n_sites)]
         (folder / "schema.toml").write_text(SCHEMA)
         address = f"127.0.0.1:{free_port()}"
-        self.root = study.init(
-            folder / "study", self.names, folder / "schema.toml", address=address, timeout=PATIENCE, wait=PATIENCE
+        self.root = make_study(
+            folder, self.names, folder / "schema.toml", address=address, timeout=PATIENCE, wait=PATIENCE
         )
         settings = self.root / "federation.toml"
         # what counts here is that every row arrives: no cap may scale it
@@ -69,7 +69,7 @@ class Chaos:
         return int(name[1:]) % 2 == 1
 
     def _site(self, name: str) -> SiteProcess:
-        data, bundle = self.folder / f"data-{name}", self.root / "bundles" / name
+        data, bundle = self.folder / f"data-{name}", self.root.parent / "bundles" / name
         data.mkdir()
         privacy = {"epsilon": 0.5, "budget": BUDGET} if self.private(name) else {}
         return SiteProcess(bundle, site_settings(bundle, data, self.folder / f"state-{name}", **privacy))
@@ -247,7 +247,7 @@ def test_a_hundred_rounds_cost_alike(tmp_path: Path) -> None:
     """200 virtual sites: the deliveries of the last round cost at most 1.2 times those of an early one."""
     names = [f"s{number:04d}" for number in range(200)]
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    root = study.init(tmp_path / "study", names, tmp_path / "schema.toml")
+    root = make_study(tmp_path, names, tmp_path / "schema.toml")
     hub = Hub(root / STATE, FederationSettings.load(root))
     spent = []
     for number in range(1, 101):

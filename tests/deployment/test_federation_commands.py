@@ -15,11 +15,12 @@ from fcac.cli.consent import OPEN, consent
 from fcac.cli.terminal import BadUse
 from fcac.deployment import study as study_directory
 from fcac.deployment.audit_log import AuditLog
+from fcac.deployment.rehearsal import join_here
 from fcac.deployment.settings import FederationSettings, Limits, SiteSettings
 from fcac.deployment.site_setup import remember_state, site_settings, state_of, store_settings
-from fcac.model import models
+from fcac.model import storage
 from testing.data import blobs, write_csv
-from testing.federation_study import SCHEMA, Study
+from testing.federation_study import SCHEMA, Study, make_study
 
 
 @pytest.fixture
@@ -31,47 +32,41 @@ def schema(tmp_path: Path) -> Path:
 
 def test_init_makes_everything(tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "study"
-    arguments = ["--sites", "north, south", "--schema", str(schema), "--address", "hub.example:8443"]
+    arguments = ["--schema", str(schema), "--address", "hub.example:8443"]
     assert run(["federation", "init", str(root), *arguments]) == 0
     assert "fcac federation server" in capsys.readouterr().out
     settings = FederationSettings.load(root)
-    assert settings.active == ["north", "south"]
+    assert settings.active == []
     assert settings.address == "hub.example:8443"
     assert settings.limits == Limits()
-    bundle = root / "bundles" / "north"
-    assert {path.name for path in bundle.iterdir()} == {
-        "bundle.toml", "ca.crt", "node.crt", "node.key", "schema.toml",
-    }  # fmt: skip
-    assert stat.S_IMODE((bundle / "node.key").stat().st_mode) == 0o600
-    assert not list(root.glob("bundles/*/ca.key"))
+    # the hub's own keys, and no site's
+    assert {path.name for path in root.rglob("*.key")} == {"audit.key", "ca.key", "server.key"}
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in root.rglob("*.key"))
     assert run(["federation", "init", str(root), *arguments]) == 1
     assert "already contains a federation" in capsys.readouterr().err
 
 
 def test_init_of_a_summed_study(tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "study"
-    arguments = ["--sites", "a,b,c,d", "--schema", str(schema), "--aggregation", "secure", "--epsilon", "2"]
+    arguments = ["--schema", str(schema), "--aggregation", "secure", "--epsilon", "2"]
     assert run(["federation", "init", str(root), *arguments]) == 0
     told = capsys.readouterr()
-    assert "--epsilon 2" in told.out
+    assert "fcac federation sites NAME" in told.out
     summing = FederationSettings.load(root).summing
     assert summing is not None
     assert (summing.epsilon, summing.tolerance, summing.least) == (2.0, 1, 4)
-    assert stat.S_IMODE((root / "bundles" / "a" / "summing.key").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--sites", "a,a"], "no name twice"),
-        (["--sites", ""], "at least one name"),
-        (["--sites", "../a"], "letters, digits"),
-        (["--sites", "a", "--address", "nowhere"], "host:port"),
-        (["--sites", "a", "--server", "magic"], "server must be one of"),
-        (["--sites", "a,b,c,d", "--aggregation", "secure"], "needs --epsilon"),
-        (["--sites", "a,b,c", "--aggregation", "secure", "--epsilon", "1"], "3 sites cannot"),
-        (["--sites", "a,b,c,d", "--aggregation", "safe"], "plain or secure"),
-        (["--sites", "a,b,c,d", "--epsilon", "1"], "belong to --aggregation secure"),
+        (["--sites", "a,b"], "No such option"),  # nobody makes keys for another
+        (["--address", "nowhere"], "host:port"),
+        (["--server", "magic"], "server must be one of"),
+        (["--aggregation", "secure"], "needs --epsilon"),
+        (["--aggregation", "secure", "--epsilon", "1", "--tolerance", "2", "--least", "4"], "needs at least 7"),
+        (["--aggregation", "safe"], "plain or secure"),
+        (["--epsilon", "1"], "belong to --aggregation secure"),
     ],
 )
 def test_init_says_what_is_wrong(
@@ -95,18 +90,18 @@ def test_a_site_does_not_start_undecided(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     study = Study(tmp_path, names="a")
-    command = ["federation", "site", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
+    command = ["federation", "site", str(study.root.parent / "bundles" / "a"), "--data", str(study.data("a"))]
     assert run([*command, "--state", str(tmp_path / "fresh"), *arguments]) != 0
     assert words in capsys.readouterr().err
 
 
 def test_a_site_does_not_start_with_epsilon_and_no_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plain.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
-    root = study_directory.init(tmp_path / "study", ["a"], tmp_path / "plain.toml")
+    root = make_study(tmp_path, ["a"], tmp_path / "plain.toml")
     command = [
         "federation",
         "site",
-        str(root / "bundles" / "a"),
+        str(root.parent / "bundles" / "a"),
         "--data",
         str(tmp_path),
         "--epsilon",
@@ -123,7 +118,7 @@ def test_a_state_made_without_privacy_cannot_go_on_with_it(tmp_path: Path, capsy
     study = Study(tmp_path, names="a")
     study.give({"a": blobs(50, 1)})
     study.play()
-    command = ["federation", "site", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
+    command = ["federation", "site", str(study.root.parent / "bundles" / "a"), "--data", str(study.data("a"))]
     assert run([*command, "--state", str(study.state("a")), "--epsilon", "1", "--budget", "5"]) == 1
     assert "give it an empty state" in capsys.readouterr().err
 
@@ -144,10 +139,10 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
     rows = tmp_path / "fresh.csv"
     write_csv(rows, blobs(40, 9))
     out = tmp_path / "labels.parquet"
-    label = ["federation", "label", str(study.root / "bundles" / "a"), "--data", str(rows), "--out", str(out)]
+    label = ["federation", "label", str(study.root.parent / "bundles" / "a"), "--data", str(rows), "--out", str(out)]
     assert run([*label, "--state", str(study.state("a"))]) == 0
     labels = pyarrow.parquet.read_table(out)["label"].to_pylist()
-    book = models.load(study.state("a") / "model.fcac")
+    book = storage.load(study.state("a") / "model.fcac")
     assert labels == book.predict(blobs(40, 9)).tolist()
     write_csv(tmp_path / "usual.csv", blobs(500, 10, spread=3.0))
     more = ["--state", str(study.state("a")), "--force", "--usual", str(tmp_path / "usual.csv"), "--alpha", "0.1"]
@@ -155,21 +150,24 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
     novel = pyarrow.parquet.read_table(out)["novel"].to_pylist()
     assert novel == book.calibrated(blobs(500, 10, spread=3.0)).is_novel(blobs(40, 9), alpha=0.1).tolist()
 
-    for command, words in (("forget", "is forgotten"), ("add", "takes part"), ("revoke", "is revoked")):
+    for command, words in (("forget", "is forgotten"), ("add", "takes part again"), ("revoke", "is revoked")):
         assert run(["federation", command, root, "b"]) == 0
         assert words in capsys.readouterr().out
     assert study.settings.members["b"].status == "revoked"
     assert run(["federation", "forget", root, "nobody"]) == 1
     assert "the sites are a, b, c" in capsys.readouterr().err
-    assert run(["federation", "add", root, "b"]) == 0
-    assert run(["federation", "add", root, "d"]) == 0
-    assert study.settings.active == ["a", "b", "c", "d"]
+    for site, why in (("a", "already takes part"), ("b", "was revoked: invite it"), ("d", "is new here: invite it")):
+        assert run(["federation", "add", root, site]) == 1
+        assert why in capsys.readouterr().err
+    assert study.settings.active == ["a", "c"]
+    join_here(study.root, "b", tmp_path / "again")
+    assert study.settings.active == ["a", "b", "c"]
 
 
 def test_labels_need_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(tmp_path, names="a")
     study.give({"a": blobs(10, 1)})
-    label = ["federation", "label", str(study.root / "bundles" / "a"), "--data", str(study.data("a"))]
+    label = ["federation", "label", str(study.root.parent / "bundles" / "a"), "--data", str(study.data("a"))]
     assert run([*label, "--out", str(tmp_path / "labels.csv")]) == 1
     assert "no model has arrived yet" in capsys.readouterr().err
 
@@ -179,7 +177,7 @@ def test_hand_made_changes_survive_add_and_revoke(tmp_path: Path) -> None:
     path = study.root / "federation.toml"
     path.write_text(path.read_text().replace("max_node_share = 1.0", "max_node_share = 0.4  # agreed in May\n# "))
     study_directory.revoke(study.root, "a")
-    study_directory.add(study.root, "d")
+    join_here(study.root, "d", tmp_path / "bundles" / "d")
     assert "# agreed in May" in path.read_text()
     assert study.settings.limits.max_node_share == 0.4
     assert study.settings.active == ["b", "c", "d"]
@@ -217,8 +215,8 @@ def test_a_site_says_what_is_wrong_before_it_starts(
     tmp_path: Path, schema: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    root = study_directory.init(tmp_path / "study", ["a"], schema)
-    bundle, data = root / "bundles" / "a", tmp_path / "rows.csv"
+    root = make_study(tmp_path, ["a"], schema)
+    bundle, data = root.parent / "bundles" / "a", tmp_path / "rows.csv"
     data.write_text("x,y,who\n1,2,me\n")
     site = ["federation", "site", str(bundle), "--data", str(data), "--state", str(tmp_path / "state")]
     for extra, code, words in (
@@ -260,8 +258,8 @@ def test_what_leaves_without_noise_has_to_be_typed(
 
 
 def test_a_bundle_is_not_trusted(tmp_path: Path, schema: Path) -> None:
-    root = study_directory.init(tmp_path / "study", ["a"], schema)
-    bundle = root / "bundles" / "a"
+    root = make_study(tmp_path, ["a"], schema)
+    bundle = root.parent / "bundles" / "a"
     good = (bundle / "bundle.toml").read_text()
     for old, new, words in (
         ('site = "a"', 'site = "../../a"', "site name"),

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from fcac import persistence
-from fcac.deployment import status_lines, study
+from fcac.deployment import status_lines
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Member
 from fcac.federation import Contribution, Server
 from fcac.tables.schema import Schema
 from testing.data import nodes_and_counts
+from testing.federation_study import make_study
 
 pytestmark = pytest.mark.slow
 
@@ -155,7 +156,7 @@ def test_closing_a_round_costs_what_is_current(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.usefixtures("_no_report")
 def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
-    root = study.init(tmp_path / "study", names(5), tmp_path / "schema.toml")
+    root = make_study(tmp_path, names(5), tmp_path / "schema.toml")
     hub = Hub(root / "state", FederationSettings.load(root))
     for number in (1, 2, 3):
         play(hub, number)

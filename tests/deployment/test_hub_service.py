@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from testing.federation_study import SCHEMA, memory_of
+from testing.federation_study import SCHEMA, make_study, memory_of
 from testing.hostile_client import ask
 from testing.waiting import PATIENCE, wait_until
 
@@ -37,7 +37,7 @@ LIMITS = FrontLimits(pending=40, head_seconds=3.0, requests_per_second=50.0)
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("service")
     (folder / "schema.toml").write_text(SCHEMA)
-    root = study.init(folder / "study", list("abcd"), folder / "schema.toml", address=f"127.0.0.1:{free_port()}")
+    root = make_study(folder, list("abcd"), folder / "schema.toml", address=f"127.0.0.1:{free_port()}")
     server = ServerProcess(root, limits=LIMITS)
     server.start()
     assert server.process is not None
@@ -64,7 +64,7 @@ def open_port(root: Path, method: str, path: str, body: bytes | None = None, **h
 
 
 def test_a_message_waits_and_its_reply_is_delivered_once(root: Path) -> None:
-    bundle = root / "bundles" / "a"
+    bundle = root.parent / "bundles" / "a"
     wire = OutboxWire(hub(root))
     replies = wire.exchange({"a": b"a question"}, PATIENCE)
     arrived: list[tuple[str, bytes | None]] = []
@@ -75,7 +75,7 @@ def test_a_message_waits_and_its_reply_is_delivered_once(root: Path) -> None:
     # whoever was cut off gets it again; a reply to something else is not taken
     assert ask(bundle, "GET", "/work")[1:] == (letter, data)
     assert ask(bundle, "POST", "/reply", b"x", **{"X-Fcac-Letter": "0" * 32})[0] == 410
-    assert ask(root / "bundles" / "b", "POST", "/reply", b"x", **{"X-Fcac-Letter": letter})[0] == 410
+    assert ask(root.parent / "bundles" / "b", "POST", "/reply", b"x", **{"X-Fcac-Letter": letter})[0] == 410
     assert ask(bundle, "POST", "/reply", b"an answer", **{"X-Fcac-Letter": letter})[0] == 204
     waiting.join(PATIENCE)
     assert arrived == [("a", b"an answer")]
@@ -85,11 +85,11 @@ def test_a_message_waits_and_its_reply_is_delivered_once(root: Path) -> None:
 def test_a_reply_survives_the_run_that_waited_for_it(root: Path) -> None:
     outbox = Outbox(hub(root).store)
     names = outbox.put({"a": b"asked before the run was killed"}, PATIENCE)
-    status, letter, _ = ask(root / "bundles" / "a", "GET", "/work")
+    status, letter, _ = ask(root.parent / "bundles" / "a", "GET", "/work")
     assert (status, letter) == (200, names["a"])
-    assert ask(root / "bundles" / "a", "POST", "/reply", b"kept", **{"X-Fcac-Letter": letter})[0] == 204
+    assert ask(root.parent / "bundles" / "a", "POST", "/reply", b"kept", **{"X-Fcac-Letter": letter})[0] == 204
     # the answer of the hub was lost, and the site sends it again
-    assert ask(root / "bundles" / "a", "POST", "/reply", b"kept", **{"X-Fcac-Letter": letter})[0] == 204
+    assert ask(root.parent / "bundles" / "a", "POST", "/reply", b"kept", **{"X-Fcac-Letter": letter})[0] == 204
     wire = OutboxWire(hub(root))
     assert list(wire.exchange({"a": b"asked before the run was killed"}, PATIENCE)) == [("a", b"kept")]
     assert list(wire.late()) == []
@@ -116,18 +116,18 @@ def test_only_sites_of_the_study_are_served(root: Path, tmp_path: Path) -> None:
         old.wrap_socket(plain, server_hostname=host)
     # the right authority, but a key that the study does not know
     stranger = tmp_path / "stranger"
-    shutil.copytree(root / "bundles" / "a", stranger)
+    shutil.copytree(root.parent / "bundles" / "a", stranger)
     (stranger / "node.key").unlink()
     request = certificates.make_key(stranger / "node.key", "a")
     (stranger / "node.crt").write_text(certificates.sign_site(root / "ca", "a", request))
     for method, path in (("GET", "/work"), ("POST", "/reply"), ("GET", "/bundle"), ("POST", "/renew")):
         assert ask(stranger, method, path, b"")[0] == 403
     for path in ("/", "/join", "/metrics", "/../ca/ca.key"):
-        assert ask(root / "bundles" / "a", "GET", path)[0] == 404
+        assert ask(root.parent / "bundles" / "a", "GET", path)[0] == 404
 
 
 def test_two_processes_cannot_use_one_key(root: Path) -> None:
-    bundle = root / "bundles" / "b"
+    bundle = root.parent / "bundles" / "b"
     first = threading.Thread(target=lambda: ask(bundle, "GET", "/work", **{"X-Fcac-Instance": "one"}), daemon=True)
     first.start()
     wait_until(lambda: presence.read(root / STATE).get("b", presence.Heard("", 0, "")).open)
@@ -138,20 +138,20 @@ def test_two_processes_cannot_use_one_key(root: Path) -> None:
 
 def test_a_site_changes_its_key(root: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "c"
-    shutil.copytree(root / "bundles" / "c", bundle)
+    shutil.copytree(root.parent / "bundles" / "c", bundle)
     before = (bundle / "node.key").read_bytes()
     refresh(bundle, renew=True)
     assert (bundle / "node.key").read_bytes() != before
     # until the new key was used, both are good: the site may have died before it was told
-    assert ask(root / "bundles" / "c", "GET", "/bundle")[0] == 200
+    assert ask(root.parent / "bundles" / "c", "GET", "/bundle")[0] == 200
     assert ask(bundle, "GET", "/bundle")[0] == 200
-    wait_until(lambda: ask(root / "bundles" / "c", "GET", "/bundle")[0] == 403, every=0.2)
+    wait_until(lambda: ask(root.parent / "bundles" / "c", "GET", "/bundle")[0] == 403, every=0.2)
     assert ask(bundle, "GET", "/bundle")[0] == 200
 
 
 def test_a_revoked_site_is_out_at_once(root: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "d"
-    shutil.copytree(root / "bundles" / "d", bundle)
+    shutil.copytree(root.parent / "bundles" / "d", bundle)
     assert ask(bundle, "GET", "/bundle")[0] == 200
     study.revoke(root, "d")
     wait_until(lambda: ask(bundle, "GET", "/bundle")[0] == 403, every=0.2)
@@ -210,7 +210,7 @@ def test_a_flood_of_strangers_keeps_nobody_out(root: Path) -> None:
                     slow = stack.enter_context(context.wrap_socket(plain, server_hostname=host))
                     slow.sendall(b"POST /join HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n{")
         begin = time.monotonic()
-        assert ask(root / "bundles" / "a", "GET", "/bundle")[0] == 200
+        assert ask(root.parent / "bundles" / "a", "GET", "/bundle")[0] == 200
         assert open_port(root, "GET", "/health")[0] == 200
         assert time.monotonic() - begin < 60  # no waiting until the flood has timed out, on a busy machine
         assert memory_of(pid) < max(before + 120, 250)

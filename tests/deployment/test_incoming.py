@@ -11,10 +11,10 @@ from fcac.deployment.hub import Hub
 from fcac.deployment.incoming import check_statement
 from fcac.deployment.settings import FederationSettings, Member
 from fcac.deployment.status_lines import describe
-from fcac.deployment.study import init
 from fcac.federation import Contribution
 from fcac.privacy import LocalNoise, NodeRelease, mechanisms
 from fcac.tables.schema import Schema
+from testing.federation_study import make_study
 
 ESCAPE = "\x1b]0;owned\x07\x1b[31m"
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_shown_is_rejected_and_status_still_works(tmp_path: Path,
 
 def test_a_journal_of_an_earlier_version_cannot_kill_status(tmp_path: Path) -> None:
     (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\n")
-    root = init(tmp_path / "study", ["a"], tmp_path / "schema.toml")
+    root = make_study(tmp_path, ["a"], tmp_path / "schema.toml")
     hub = Hub(root / "state", FederationSettings.load(root))
     hub.note("accepted", site="a", round=1, bytes=10, nodes=1, privacy={"mechanism": "NodeRelease", "spent": "x"})
     assert any("not readable" in line for line in describe(root))
@@ -68,7 +68,7 @@ def test_a_journal_of_an_earlier_version_cannot_kill_status(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_counts_that_do_not_fit_the_history_are_shown(tmp_path: Path) -> None:
     (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\n")
-    root = init(tmp_path / "study", list("abcd"), tmp_path / "schema.toml")
+    root = make_study(tmp_path, list("abcd"), tmp_path / "schema.toml")
     hub = Hub(root / "state", FederationSettings.load(root))
     for name in "abcd":
         assert hub.receive(name, Contribution(name, 1, [[0.0], [1.0]], [30, 20]).to_bytes()).outcome == "accepted"

@@ -20,7 +20,7 @@ SCHEMA = "fcac_schema = 1\n[columns]\nx = {}\n"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    return study.init(tmp_path / "study", [], tmp_path / "schema.toml", address="hub.example:8443")
+    return study.init(tmp_path / "study", tmp_path / "schema.toml", address="hub.example:8443")
 
 
 def spoken(key: str) -> str:

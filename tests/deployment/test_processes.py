@@ -25,6 +25,7 @@ from fcac.codebook import Codebook
 from fcac.deployment import certificates, invitations, processes, study
 from fcac.deployment.hub import Hub
 from fcac.deployment.processes import ServerProcess, SiteProcess, free_port, last_words, wait_until
+from fcac.deployment.rehearsal import join_here
 from fcac.deployment.running import run_rounds
 from fcac.deployment.settings import FederationSettings, SiteSettings
 from fcac.deployment.site_agent import load_model
@@ -34,7 +35,7 @@ from fcac.federation import Contribution
 from testing.commands import fcac
 from testing.compare import assert_same_server
 from testing.data import blobs, write_csv
-from testing.federation_study import SCHEMA, Reference, assert_no_secret, hostile, memory_of
+from testing.federation_study import SCHEMA, Reference, assert_no_secret, hostile, make_study, memory_of
 from testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
@@ -46,9 +47,9 @@ class Deployment:
     def __init__(self, folder: Path, names: str, timeout: float = PATIENCE) -> None:
         (folder / "schema.toml").write_text(SCHEMA)
         self.folder = folder
-        self.root = study.init(
-            folder / "study",
-            list(names),
+        self.root = make_study(
+            folder,
+            names,
             folder / "schema.toml",
             address=f"127.0.0.1:{free_port()}",
             server="cae-fc",
@@ -68,7 +69,7 @@ class Deployment:
     def start_site(self, name: str, bundle: Path | None = None, label: str | None = None) -> SiteProcess:
         label = label or name
         (self.folder / f"data-{label}").mkdir(exist_ok=True)
-        bundle = bundle or self.root / "bundles" / name
+        bundle = bundle or self.root.parent / "bundles" / name
         settings = site_settings(bundle, self.folder / f"data-{label}", self.folder / f"state-{label}")
         site = SiteProcess(bundle, settings)
         site.start()
@@ -129,7 +130,7 @@ def test_sites_and_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         # two who must stay out: one with a key nobody registered, one who trusts another authority
         stranger, misled = tmp_path / "stranger", tmp_path / "misled"
         for bundle in (stranger, misled):
-            shutil.copytree(made.root / "bundles" / "a", bundle)
+            shutil.copytree(made.root.parent / "bundles" / "a", bundle)
         (tmp_path / "other-ca").mkdir()
         certificates.make_authority(tmp_path / "other-ca", "study")
         (stranger / "node.key").unlink()
@@ -162,12 +163,11 @@ def test_sites_and_rounds_with_tls_and_keys(tmp_path: Path) -> None:
         a_new_certificate_is_used_without_a_restart(made)
         assert_no_secret(made.folder)
 
-        shutil.copytree(made.root / "bundles" / "b", tmp_path / "kept")  # revoke deletes the hub's own copy
         study.revoke(made.root, "b")
         process = made.sites["b"].process
         assert process is not None
         process.wait(PATIENCE)  # the hub notices, throws the site out, and its process ends
-        again = made.start_site("b", tmp_path / "kept").process
+        again = made.start_site("b").process
         assert again is not None
         assert again.wait(PATIENCE) != 0
         assert "refuses this site's key" in last_words(made.sites["b"].log_path, made.sites["b"].log_start)
@@ -383,7 +383,7 @@ def test_faults_on_real_processes(tmp_path: Path) -> None:
         assert made.hub.snapshot().server.sites == ["a", "b"]
 
         # round 3: c is back, d joins late, and the hub is killed before c has answered
-        study.add(made.root, "d")
+        join_here(made.root, "d", made.folder / "bundles" / "d")
         assert made.server is not None
         keeper = made.start_site("c")
         assert wait_until(keeper.is_connected, PATIENCE)
@@ -416,7 +416,7 @@ def start_hostile(made: Deployment, name: str, file: Path) -> None:
     state = made.folder / f"state-{name}"
     state.mkdir()
     settings = SiteSettings(name, str(made.folder), str(state), str(made.folder / "schema.toml"))
-    site = SiteProcess(made.root / "bundles" / name, settings)
+    site = SiteProcess(made.root.parent / "bundles" / name, settings)
     script = Path(__file__).parents[1] / "testing" / "hostile_client.py"
     with site.log_path.open("wb") as log:
         site.process = subprocess.Popen(

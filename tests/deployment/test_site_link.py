@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from testing.data import blobs, write_csv
-from testing.federation_study import SCHEMA
+from testing.federation_study import SCHEMA, make_study
 from testing.waiting import wait_until
 
-from fcac.deployment import study  # isort: skip
 from fcac.exceptions import FederationError  # isort: skip
 from fcac.deployment.processes import ServerProcess, SiteProcess, free_port  # isort: skip
 from fcac.deployment.running import run_rounds  # isort: skip
@@ -24,13 +23,13 @@ from fcac.deployment.site_setup import site_settings, store_settings  # isort: s
 def root(tmp_path: Path) -> Path:
     (tmp_path / "schema.toml").write_text(SCHEMA)
     address = f"127.0.0.1:{free_port()}"
-    return study.init(tmp_path / "study", ["a"], tmp_path / "schema.toml", address=address)
+    return make_study(tmp_path, ["a"], tmp_path / "schema.toml", address=address)
 
 
 def node(root: Path, said: list[str]) -> SiteLink:
     (root.parent / "data").mkdir(exist_ok=True)
-    settings = site_settings(root / "bundles" / "a", root.parent / "data", root.parent / "state")
-    return SiteLink(root / "bundles" / "a", settings, store_settings(settings), said.append)
+    settings = site_settings(root.parent / "bundles" / "a", root.parent / "data", root.parent / "state")
+    return SiteLink(root.parent / "bundles" / "a", settings, store_settings(settings), said.append)
 
 
 def test_a_site_says_when_the_hub_is_away_and_back(root: Path) -> None:
@@ -46,7 +45,7 @@ def test_a_site_says_when_the_hub_is_away_and_back(root: Path) -> None:
 
 
 def test_a_bundle_without_a_key_is_refused(root: Path) -> None:
-    (root / "bundles" / "a" / "node.key").unlink()
+    (root.parent / "bundles" / "a" / "node.key").unlink()
     with pytest.raises(FederationError, match=r"has no node\.key"):
         node(root, [])
 
@@ -71,8 +70,8 @@ def test_a_site_is_small_and_listens_on_nothing(root: Path) -> None:
     (folder / "data").mkdir()
     write_csv(folder / "data" / "rows.csv", blobs(300, 1), header=True)
     server = ServerProcess(root)
-    settings = site_settings(root / "bundles" / "a", folder / "data", folder / "state", epsilon=1.0, budget=9.0)
-    site = SiteProcess(root / "bundles" / "a", settings)
+    settings = site_settings(root.parent / "bundles" / "a", folder / "data", folder / "state", epsilon=1.0, budget=9.0)
+    site = SiteProcess(root.parent / "bundles" / "a", settings)
     try:
         server.start()
         site.start()

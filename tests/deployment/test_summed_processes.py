@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from fcac.aggregation.pooled import POOLED
-from fcac.deployment import study
 from fcac.deployment.aggregated_study import summing_for
 from fcac.deployment.hub import Hub
 from fcac.deployment.processes import ServerProcess, SiteProcess, free_port
@@ -24,7 +23,7 @@ from fcac.deployment.settings import FederationSettings
 from fcac.deployment.site_setup import site_settings
 from fcac.privacy import Ledger
 from testing.data import write_csv
-from testing.federation_study import SCHEMA
+from testing.federation_study import SCHEMA, agree_to_sites, make_study
 from testing.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.slow
@@ -42,14 +41,14 @@ def _kill(process: subprocess.Popen[bytes] | None) -> None:
 def test_everything_is_killed_within_a_round(tmp_path: Path) -> None:
     """Run, hub and a site are killed in the middle of a step; started again, they finish the same attempt."""
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    root = study.init(
-        tmp_path / "study",
-        list(NAMES),
+    root = make_study(
+        tmp_path,
+        NAMES,
         tmp_path / "schema.toml",
         address=f"127.0.0.1:{free_port()}",
         timeout=PATIENCE,
         wait=PATIENCE,
-        summing=summing_for(len(NAMES), 4.0, 1e-6, 1, 4),
+        summing=summing_for(4.0, 1e-6, 1, 4),
     )
     server = ServerProcess(root)
     sites: list[SiteProcess] = []
@@ -61,8 +60,9 @@ def test_everything_is_killed_within_a_round(tmp_path: Path) -> None:
             rng = np.random.default_rng(number)
             rows = rng.normal(rng.choice([-4.0, 4.0], size=(12, 1)), 0.5, size=(12, 2))
             write_csv(data / "rows.csv", rows, header=True)
-            bundle, state = root / "bundles" / name, tmp_path / f"state-{name}"
+            bundle, state = root.parent / "bundles" / name, tmp_path / f"state-{name}"
             site = SiteProcess(bundle, site_settings(bundle, data, state, epsilon=4.0, budget=8.0))
+            agree_to_sites(root, name, state)
             site.start()
             sites.append(site)
         command = [sys.executable, "-m", "fcac", "federation", "run", str(root), "--rounds", "1"]

@@ -6,13 +6,14 @@ import pytest
 from fcac.aggregation import Roster, SigningKey
 from fcac.aggregation.messages import REQUEST, Message, as_bits
 from fcac.aggregation.pooled import POOLED
-from fcac.deployment import certificates, invitations, wire
+from fcac.deployment import invitations, wire
 from fcac.deployment import study as studies
 from fcac.deployment.aggregated_study import read_roster, summing_for
 from fcac.deployment.conversation import Conversation
 from fcac.deployment.hub import Hub
 from fcac.deployment.pooled_agent import PooledAgent
 from fcac.deployment.pooled_hub import PooledHub
+from fcac.deployment.rehearsal import join_here
 from fcac.deployment.settings import STATE, FederationSettings, SiteSettings
 from fcac.deployment.site_agent import SiteAgent, load_model
 from fcac.deployment.site_setup import site_settings
@@ -35,7 +36,7 @@ def _rows(n, seed=0):
 
 @pytest.fixture
 def summed(tmp_path):
-    summing = summing_for(len(NAMES), 4.0, 1e-6, 1, 4)
+    summing = summing_for(4.0, 1e-6, 1, 4)
     made = Study(tmp_path, NAMES, server="communities", summing=summing, epsilon=4.0, budget=20.0)
     made.give({name: _rows(30, i) for i, name in enumerate(NAMES)})
     return made
@@ -284,7 +285,7 @@ def test_a_site_is_revoked_while_a_round_is_open(summed, monkeypatch):
 def test_with_record_ids_people_are_counted_and_charged(tmp_path):
     """The unit is a person: four rows of one person count as one, and people who have spent all are left out."""
     made = Study(
-        tmp_path, NAMES, server="communities", summing=summing_for(5, 8.0, 1e-6, 1, 4), epsilon=8.0, budget=8.0,
+        tmp_path, NAMES, server="communities", summing=summing_for(8.0, 1e-6, 1, 4), epsilon=8.0, budget=8.0,
         record_id="who",
     )  # fmt: skip
 
@@ -323,9 +324,9 @@ def test_forget_revoke_and_add(summed):
     summed.play()
     with pytest.raises(ValueError, match="cannot be unsummed"):
         studies.forget(summed.root, "a")
-    studies.add(summed.root, "f")
+    bundle = join_here(summed.root, "f", summed.folder / "bundles" / "f")
     assert read_roster(summed.root).names == [*NAMES, "f"]
-    assert SigningKey.at(summed.root / "bundles" / "f" / "summing.key").public == read_roster(summed.root).keys["f"]
+    assert SigningKey.at(bundle / "summing.key").public == read_roster(summed.root).keys["f"]
     summed.play()
     assert "site f is new" in _log(summed, "a")
     studies.revoke(summed.root, "a")
@@ -337,11 +338,11 @@ def test_forget_revoke_and_add(summed):
 
 def test_the_sites_must_agree_to_the_studys_epsilon(tmp_path):
     with pytest.raises(ValueError, match="sums its sites at epsilon = 1"):
-        Study(tmp_path, NAMES, server="communities", summing=summing_for(5, 1.0, 1e-6, 1, 4), epsilon=2.0)
+        Study(tmp_path, NAMES, server="communities", summing=summing_for(1.0, 1e-6, 1, 4), epsilon=2.0)
     with pytest.raises(ValueError, match="needs --epsilon"):
-        summing_for(5, None, 1e-6, None, None)
-    with pytest.raises(ValueError, match="3 sites cannot"):
-        summing_for(3, 1.0, 1e-6, None, None)
+        summing_for(None, 1e-6, None, None)
+    with pytest.raises(ValueError, match="needs at least 7"):
+        summing_for(1.0, 1e-6, 2, 4)
 
 
 def test_a_restored_ledger_stops_the_round(summed):
@@ -357,9 +358,7 @@ def test_a_restored_ledger_stops_the_round(summed):
 
 
 def test_the_budget_ends_the_rounds(tmp_path):
-    made = Study(
-        tmp_path, NAMES, server="communities", summing=summing_for(5, 4.0, 1e-6, 1, 4), epsilon=4.0, budget=4.0
-    )
+    made = Study(tmp_path, NAMES, server="communities", summing=summing_for(4.0, 1e-6, 1, 4), epsilon=4.0, budget=4.0)
     made.give({name: _rows(20, i) for i, name in enumerate(NAMES)})
     made.play()
     made.play()
@@ -383,7 +382,7 @@ def test_a_summed_study_of_mixed_columns_measures_like_a_plain_one(tmp_path):
     """Categories count by what they share with other columns, whether sites are summed or not."""
     wards = np.array(["ear", "medicine", "surgery"])
     for kind in ("plain", "summed"):
-        summing = summing_for(len(NAMES), 8.0, 1e-6, 1, 4) if kind == "summed" else None
+        summing = summing_for(8.0, 1e-6, 1, 4) if kind == "summed" else None
         (tmp_path / kind).mkdir()
         made = Study(
             tmp_path / kind, NAMES, server="communities", summing=summing, schema=MIXED, epsilon=8.0, budget=20.0
@@ -406,19 +405,11 @@ def test_a_summed_study_of_mixed_columns_measures_like_a_plain_one(tmp_path):
 def test_sites_that_joined_make_their_keys_and_agree_to_the_list(tmp_path, capfd):
     """Nobody makes a key for another, and nothing is summed before every operator has agreed to the same list."""
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    summing = summing_for(0, 4.0, 1e-6, None, None)
-    root = studies.init(tmp_path / "study", [], tmp_path / "schema.toml", timeout=0.2, wait=0.0, summing=summing)
+    summing = summing_for(4.0, 1e-6, None, None)
+    root = studies.init(tmp_path / "study", tmp_path / "schema.toml", timeout=0.2, wait=0.0, summing=summing)
     codes, settings = set(), {}
     for name in "abcd":
-        bundle = tmp_path / name
-        bundle.mkdir()
-        invitation = invitations.invite(root, name)
-        request = certificates.make_key(bundle / "node.key", name)
-        public = SigningKey.at(bundle / "summing.key").public.hex()
-        asked = {"site": name, "token": invitation.token, "request": request, "summing": public}
-        invitations.ask(root, asked)
-        invitations.accept(root, name)
-        invitations.write_bundle(bundle, studies.bundle_files(root, name), name)
+        join_here(root, name, tmp_path / name)
         (tmp_path / f"data-{name}").mkdir()
         write_csv(tmp_path / f"data-{name}" / "rows.csv", _rows(12, ord(name)), header=True)
     assert not list(root.rglob("summing.key"))

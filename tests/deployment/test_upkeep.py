@@ -17,13 +17,13 @@ from fcac.deployment.settings import STATE, FederationSettings
 from fcac.federation import Contribution
 from testing.commands import fcac
 from testing.data import blobs
-from testing.federation_study import SCHEMA, Study
+from testing.federation_study import SCHEMA, Study, make_study
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "schema.toml").write_text(SCHEMA)
-    return study.init(tmp_path / "study", ["a", "b"], tmp_path / "schema.toml", address="127.0.0.1:9")
+    return make_study(tmp_path, ["a", "b"], tmp_path / "schema.toml", address="127.0.0.1:9")
 
 
 def graded(findings: list[upkeep.Finding]) -> dict[str, str]:
@@ -50,7 +50,7 @@ def test_the_doctor_at_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     made = Study(tmp_path, "a", epsilon=1.0, budget=4.0)
-    bundle = made.root / "bundles" / "a"
+    bundle = made.root.parent / "bundles" / "a"
     findings = upkeep.examine(bundle, made.state("a"))
     found = graded(findings)
     assert found["certificate"] == found["authority"] == found["schema"] == found["permissions"] == "ok"
@@ -113,8 +113,8 @@ def test_a_new_address(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert FederationSettings.load(root).address == "hub.example:8443"
     assert (root / "server" / "server.crt").read_bytes() != before
     assert study.bundle_files(root, "a")["bundle.toml"].count("hub.example:8443") == 1
-    fcac(capfd, "federation", "address", root / "bundles" / "a", "hub.example:8443")
-    assert study.read_bundle(root / "bundles" / "a")["address"] == "hub.example:8443"
+    fcac(capfd, "federation", "address", root.parent / "bundles" / "a", "hub.example:8443")
+    assert study.read_bundle(root.parent / "bundles" / "a")["address"] == "hub.example:8443"
     assert "host:port" in fcac(capfd, "federation", "address", root, "nowhere", code=1)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Member
-from fcac.federation import Contribution, Site
+from fcac.federation import Contribution, Server, Site
 from fcac.federation.admission import admit
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
@@ -81,6 +81,24 @@ def test_what_no_release_produces_is_refused(change, reason: str) -> None:
     assert admit(item, BOUNDS).told == ""
     with pytest.raises(ValueError, match=reason):
         admit(change(item), BOUNDS)
+    # a server that is called directly is no back door
+    server = Server(bounds=BOUNDS)
+    with pytest.raises(ValueError, match=reason):
+        server.absorb([Contribution("other", 1, item.nodes, item.counts), change(item)])
+    assert server.n_rounds == 0
+    assert server.absorb([item]) == [item]
+
+
+def test_a_server_without_bounds_takes_no_release() -> None:
+    item, server = released(), Server()
+    with pytest.raises(ValueError, match="needs public bounds"):
+        server.absorb([item])
+    assert server.learn([item]) == [item]  # made in this process
+    kept = Server(bounds=BOUNDS)
+    kept.absorb([item])
+    again = Server.from_parts(*kept.to_parts())
+    assert np.array_equal(again.bounds, BOUNDS)
+    assert np.array_equal(again.blank().bounds, BOUNDS)
 
 
 def test_private_nodes_need_public_bounds() -> None:

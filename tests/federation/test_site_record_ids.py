@@ -155,7 +155,7 @@ def test_the_estimator_passes_ids_on(tmp_path: Path) -> None:
     privacy = mechanism(tmp_path)
     model = FCAC(privacy=privacy, random_state=0, n_jobs=1)
     groups = np.arange(40) % 2
-    model.fit(rows(1), groups=groups, record_ids=PEOPLE)
+    model.fit(rows(1), groups=groups, record_ids=PEOPLE, public_groups=True)
     model.partial_fit({0: rows(2, 3), 1: rows(3, 2)}, record_ids={0: ["p", "q", PEOPLE[0]], 1: ["p", PEOPLE[0]]})
     # person 0 was at site 0 only, so at site 1 that name is new there
     assert [privacy.ledger.spent_rho(site) for site in "01"] == pytest.approx([2 * privacy.rho, privacy.rho])

@@ -27,7 +27,9 @@ X, FRESH, SITES = rows(6000, 0), rows(20_000, 1), np.arange(6000) % 3
 def private(n_sites: int = 3, server: str = "communities", sampler: Any = None, **settings: Any) -> FCAC:
     sampler = InsecureTestSampler(2) if sampler is None else sampler
     mechanism = NodeRelease(2.0, BOUNDS, sampler=sampler, **settings)
-    return FCAC(server=server, privacy=mechanism, random_state=0, n_jobs=1).fit(X, groups=np.arange(len(X)) % n_sites)
+    return FCAC(server=server, privacy=mechanism, random_state=0, n_jobs=1).fit(
+        X, groups=np.arange(len(X)) % n_sites, public_groups=True
+    )
 
 
 def state(model: FCAC) -> Any:
@@ -40,7 +42,7 @@ def state(model: FCAC) -> Any:
 @pytest.mark.parametrize("server", ["communities", "cae-fc"])
 @pytest.mark.parametrize("n_sites", [1, 3])
 def test_under_a_release_the_rate_is_kept(server: str, n_sites: int) -> None:
-    model = private(n_sites, server).calibrate_novelty(X, np.arange(len(X)) % n_sites, epsilon=1.0)
+    model = private(n_sites, server).calibrate_novelty(X, np.arange(len(X)) % n_sites, epsilon=1.0, public_groups=True)
     assert 0.003 < model.is_novel(FRESH).mean() < 0.03
     assert 0.003 < model.is_novel(FRESH, alpha=0.01).mean() < 0.03
     assert 0.06 < model.is_novel(FRESH, alpha=0.1).mean() < 0.15
@@ -82,8 +84,8 @@ def test_frames_and_dicts_are_read_as_by_fit() -> None:
     ]
     for given, groups in forms:
         mechanism = NodeRelease(2.0, BOUNDS, sampler=InsecureTestSampler(2))
-        model = FCAC(privacy=mechanism, random_state=0, n_jobs=1).fit(frame, groups=SITES)
-        found.append(state(model.calibrate_novelty(given, groups, epsilon=1.0)))
+        model = FCAC(privacy=mechanism, random_state=0, n_jobs=1).fit(frame, groups=SITES, public_groups=True)
+        found.append(state(model.calibrate_novelty(given, groups, epsilon=1.0, public_groups=True)))
     assert found[0] == found[1] == found[2]
 
 
@@ -115,7 +117,9 @@ def test_it_is_saved_with_the_model(tmp_path: Path) -> None:
     pytest.importorskip("opendp")
     mechanism = NodeRelease(2.0, BOUNDS)
     model = (
-        FCAC(privacy=mechanism, random_state=0, n_jobs=1).fit(X, groups=SITES).calibrate_novelty(X, SITES, epsilon=2.0)
+        FCAC(privacy=mechanism, random_state=0, n_jobs=1)
+        .fit(X, groups=SITES, public_groups=True)
+        .calibrate_novelty(X, SITES, epsilon=2.0, public_groups=True)
     )
     plain = FCAC(random_state=0, n_jobs=1).fit(X).calibrate_novelty(rows(1000, 6))
     for known in (model, plain):
@@ -133,7 +137,7 @@ def test_it_is_saved_with_the_model(tmp_path: Path) -> None:
 def test_every_site_is_charged_once_and_nothing_if_it_cannot_be_paid(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "l.db", 6.0, 1e-6)
     model = private(2, ledger=ledger)
-    model.calibrate_novelty(X, np.arange(len(X)) % 2, epsilon=0.5)
+    model.calibrate_novelty(X, np.arange(len(X)) % 2, epsilon=0.5, public_groups=True)
     own = [entry for entry in ledger.entries() if "distances" in entry["what"]]
     assert [entry["site"] for entry in own] == ["0", "1"]
     assert all(entry["completed"] for entry in own)
@@ -145,7 +149,7 @@ def test_every_site_is_charged_once_and_nothing_if_it_cannot_be_paid(tmp_path: P
     assert len(account.receipts) == 2
     before, spent = state(model), ledger.spent()
     with pytest.raises(BudgetExceeded, match="2 sites would exceed the budget of eps = 6; nothing was charged"):
-        model.calibrate_novelty(X, np.arange(len(X)) % 2, epsilon=5.0)
+        model.calibrate_novelty(X, np.arange(len(X)) % 2, epsilon=5.0, public_groups=True)
     assert ledger.spent() == spent
     assert len(ledger.entries()) == 4
     assert state(model) == before

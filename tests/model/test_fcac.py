@@ -222,7 +222,7 @@ def test_private_release_is_wired(tmp_path) -> None:
     X, site = rows_and_sites(10)
     ledger = Ledger(tmp_path / "spent.db", budget=20.0)
     privacy = NodeRelease(4.0, bounds=[[-3, 13], [-3, 13]], ledger=ledger)
-    model = FCAC(random_state=0, privacy=privacy).fit(X, groups=site)
+    model = FCAC(random_state=0, privacy=privacy).fit(X, groups=site, public_groups=True)
     model.partial_fit(X + 0.01, groups=site)
     assert all(item.privacy["mechanism"] == "NodeRelease" for item in model.server_.log[1])
     assert model.server_.log[1][0].privacy["rounds"] == 2
@@ -236,7 +236,7 @@ def test_private_release_is_wired(tmp_path) -> None:
 
 def test_local_noise_is_wired() -> None:
     X, site = rows_and_sites(11)
-    model = FCAC(privacy=LocalNoise(8.0, bounds=[[-3, 13], [-3, 13]])).fit(X, groups=site)
+    model = FCAC(privacy=LocalNoise(8.0, bounds=[[-3, 13], [-3, 13]])).fit(X, groups=site, public_groups=True)
     assert model.server_.log[0][0].privacy["mechanism"] == "LocalNoise"
 
 

@@ -24,7 +24,7 @@ def test_config_names_what_there_is():
     for quick in (False, True):
         config = read_config("private", quick=quick)
         assert set(config.methods) == {*private.METHODS, private.DIFFPRIVLIB, private.NO_NOISE}
-        assert set(config.sets) <= set(private.MADE)
+        assert {name.removesuffix(private.PER_PERSON) for name in config.sets} <= set(private.MADE)
         assert config.reference in config.ranked_methods
         assert private.NO_NOISE not in config.ranked_methods
         assert len(config.epsilons) >= 2
@@ -51,6 +51,33 @@ def test_a_set_of_ones_own_needs_bounds(own_set, tmp_path):
         private.load("bare", tmp_path)
     with pytest.raises(ValueError, match="--data-dir"):
         private.load("mine", None)
+
+
+def test_people_are_whole_at_one_site_and_have_at_most_five_rows(own_set):
+    table = private.load("mine, per person", own_set)
+    people, rows = np.unique(table.people, return_counts=True)
+    assert rows.max() == 5
+    assert len(people) == sum(-(-count // 5) for count in np.bincount(table.y))
+    assert all(len(set(table.y[table.people == person])) == 1 for person in people)
+    parts = private.sites_of(table, 0)
+    assert len(parts) == 6
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(600))
+    at = [set(table.people[part]) for part in parts]
+    assert sum(map(len, at)) == len(people)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method", ["NodeRelease, one site", "NodeRelease, per site", "NodeRelease, summed", "summed Lloyd (k given)"]
+)
+def test_protecting_people_leaves_less(method, own_set):
+    """Five rows a person are protected with as much noise for a fifth as many."""
+    trial = private.trial_with()
+    scores = [
+        np.mean([trial(f"mine{unit}, eps 1", method, i, own_set)["AMI"] for i in range(3)])
+        for unit in ("", private.PER_PERSON)
+    ]
+    assert scores[0] > scores[1]
 
 
 def test_what_cannot_run_is_named(tmp_path):

@@ -25,8 +25,8 @@ from fcac.report import render_report, snapshot, write_report
 from fcac.report.charts import N_STYLES, PALETTE, ClusterStyle
 from fcac.report.clustering import adjusted_rand
 from fcac.report.dots import MIN_ROWS, condense
+from fcac.report.layout import fit_projection
 from fcac.report.page import environment, page
-from fcac.report.projection import fit_projection
 from fcac.report.report_data import gather
 from testing.data import blobs
 
@@ -272,7 +272,7 @@ def test_no_row_is_in_the_file(kind):
     # values between 7,000 and 8,000 occur nowhere else, so any of them with decimals would be a row's
     rng = np.random.default_rng(0)
     rows = 7000 + 999 * rng.random(size=(300, 2))
-    html = render_report(FCAC(server=kind, random_state=0).fit(rows), rows=rows)
+    html = render_report(FCAC(server=kind, random_state=0).fit(rows), X=rows)
     assert not re.findall(r"7,?\d\d\d\.\d", re.sub(r' points="[^"]*"', "", html))
     # and positions are whole units of a picture
     places = re.findall(r' transform="translate\(([^"]*)\)"', html)
@@ -414,7 +414,7 @@ def test_sizes_that_noise_leaves_open_are_a_caution():
     nodes = np.concatenate([rng.normal(0, 1, (40, 2)), rng.normal(20, 1, (40, 2))])
     counts, noise = np.full(80, 50.0), np.where(np.arange(80) < 40, 1.0, 60.0)  # 2,000 rows ± 12.6 and ± 759
     server = Server()
-    server.absorb([Contribution("a", 1, nodes, counts, deviation=np.full((80, 2), 0.01), count_deviation=noise)])
+    server.learn([Contribution("a", 1, nodes, counts, deviation=np.full((80, 2), 0.01), count_deviation=noise)])
     verdict = gather(server).verdict
     (told,) = [caution.text for caution in verdict.cautions if caution.kind == "noisy-sizes"]
     assert f"cluster {server.predict(np.array([[20.0, 20.0]]))[0]} is uncertain" in told
@@ -424,7 +424,7 @@ def test_one_open_site_among_private_ones_is_red():
     server = Server()
     rng = np.random.default_rng(0)
     private = {"mechanism": "NodeRelease", "epsilon": 4.0, "delta": 1e-6, "spent": 4.0}
-    server.absorb(
+    server.learn(
         [
             Contribution("open", 1, rng.normal(size=(40, 2)), np.ones(40, int), {"mechanism": "none"}),
             Contribution("closed", 1, rng.normal(size=(9, 2)), np.full(9, 40), private),
@@ -484,7 +484,9 @@ def test_people_are_named_as_the_unit_where_ids_were_given():
 def test_of_sites_that_were_summed_nothing_single_is_shown_and_the_page_says_why():
     rows = three_blobs(d=2)
     privacy = NodeRelease(8, [[-2, 8], [-2, 8]])
-    model = FCAC(privacy=privacy, aggregation="secure", random_state=0).fit(rows, groups=np.arange(len(rows)) % 6)
+    model = FCAC(privacy=privacy, aggregation="secure", random_state=0).fit(
+        rows, groups=np.arange(len(rows)) % 6, public_groups=True
+    )
     html = render_report(model)
     assert "<dt>Sites, summed before anyone saw</dt><dd>6</dd>" in html
     assert "Shares of single sites are known to nobody, so they are not shown." in html
@@ -540,7 +542,7 @@ def test_many_sites_rounds_and_clusters_stay_readable(tmp_path):
             for k in range(120)
             if rng.random() < 0.8
         ]
-        server.absorb(batch)
+        server.learn(batch)
     path = tmp_path / "report.html"
     write_report(server, path)
     assert path.stat().st_size < 1_000_000
@@ -553,7 +555,7 @@ def test_many_sites_rounds_and_clusters_stay_readable(tmp_path):
 @pytest.mark.slow
 def test_file_is_small_and_written_whole(demo, tmp_path):
     path = tmp_path / "report.html"
-    write_report(demo.model, path, rows=demo.rows)
+    write_report(demo.model, path, X=demo.rows)
     data = path.read_bytes()
     assert len(data) < 500_000
     assert data.startswith(b"<!doctype html>")
@@ -563,7 +565,7 @@ def test_file_is_small_and_written_whole(demo, tmp_path):
 
 @pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(demo):
-    html = render_report(demo.model, rows=demo.rows)
+    html = render_report(demo.model, X=demo.rows)
     assert "http://" not in html
     assert "https://" not in html
     assert not re.search(r'\b(src|srcset|data|action|xlink:href)="', html)

@@ -143,14 +143,14 @@ def test_a_column_of_text_is_a_kind_of_column(tmp_path):
 
 def test_a_site_with_another_encoder_does_not_start(tmp_path):
     pytest.importorskip("cryptography")
-    from fcac.deployment import study
     from fcac.deployment.site_agent import SiteAgent
     from fcac.deployment.site_setup import site_settings
+    from testing.federation_study import make_study
 
     (tmp_path / "schema.toml").write_text(SCHEMA)
     (tmp_path / "x.csv").write_text("note\nchest pain\n")
-    root = study.init(tmp_path / "study", ["north"], tmp_path / "schema.toml")
-    bundle = root / "bundles" / "north"
+    root = make_study(tmp_path, ["north"], tmp_path / "schema.toml")
+    bundle = root.parent / "bundles" / "north"
     settings = site_settings(bundle, tmp_path / "x.csv", tmp_path / "state")
     assert settings.encoders["wordllama:8"]["checksum"] == fingerprint("wordllama:8")["checksum"]
     SiteAgent(settings).finder().check_columns()

@@ -20,17 +20,20 @@ except ImportError:
     pytest.skip("fcac runs no federation here: pip install 'fcac[federation]'", allow_module_level=True)
 
 from fcac import persistence
+from fcac.aggregation import RosterFile, SigningKey
 from fcac.codebook import Codebook
 from fcac.deployment import study
+from fcac.deployment.aggregated_study import SITE_KEY_FILE, offered
 from fcac.deployment.answers import answer
 from fcac.deployment.conversation import Conversation, Timeouts
 from fcac.deployment.hub import Hub
+from fcac.deployment.rehearsal import join_here
 from fcac.deployment.settings import FederationSettings
 from fcac.deployment.site_setup import site_settings
 from fcac.deployment.wire import Request
 from fcac.federation import Contribution, Server, Site, readouts
 from fcac.federation.condenser import condenser_for
-from fcac.model import models
+from fcac.model import storage
 from testing.data import write_csv
 
 SCHEMA = """\
@@ -45,6 +48,25 @@ y = { min = -8, max = 8 }
 #: What happens to a reply in transit: the site, the request and the reply; returns the replies that arrive instead
 #: (none: silence; None: lost on the way; two: delivered twice).
 Fault = Callable[[str, Request, bytes], list[bytes | None]]
+
+
+def make_study(folder: Path, names: Iterable[str], schema: Path, **settings: Any) -> Path:
+    """Make a study in FOLDER/study whose sites have joined, each with its bundle in FOLDER/bundles/NAME."""
+    root = study.init(folder / "study", schema, **settings)
+    for name in names:
+        join_here(root, name, folder / "bundles" / name)
+    return root
+
+
+def agree_to_sites(root: Path, name: str, state: Path) -> None:
+    """Let a site's operator agree to the list of sites that the hub offers."""
+    data, public = offered(root), SigningKey.at(root.parent / "bundles" / name / SITE_KEY_FILE).public
+    assert data is not None
+    state.mkdir(exist_ok=True)
+    file = RosterFile(state)
+    if file.offer(data, name, public):
+        assert file.offered is not None
+        file.agree(file.offered.code)
 
 
 class DirectWire:
@@ -81,9 +103,9 @@ class Study:
     ) -> None:
         self.folder, self.privacy = folder, privacy
         (folder / "schema.toml").write_text(schema)
-        self.root = study.init(
-            folder / "study",
-            list(names),
+        self.root = make_study(
+            folder,
+            names,
             folder / "schema.toml",
             server=server,
             timeout=0.2,
@@ -118,11 +140,13 @@ class Study:
         return self.folder / f"state-{name}"
 
     def join(self, name: str) -> None:
-        """Start a site that has a bundle."""
+        """Start a site that has a bundle; where sites are summed, it agrees to the list of them."""
         self.data(name).mkdir(exist_ok=True)
-        settings = site_settings(self.root / "bundles" / name, self.data(name), self.state(name), **self.privacy)
+        settings = site_settings(self.root.parent / "bundles" / name, self.data(name), self.state(name), **self.privacy)
         settings.save(self.state(name) / "settings.json")
         self.sites[name] = self.state(name) / "settings.json"
+        if self.settings.summing is not None:
+            agree_to_sites(self.root, name, self.state(name))
 
     def give(self, rows: Mapping[str, np.ndarray], file: str = "rows.csv") -> None:
         """Put new rows at the end of sites' files."""
@@ -216,7 +240,7 @@ def hostile(name: str, now: int = 1) -> tuple[bytes, str]:
         "round zero": (packed(nodes, counts, round=0), "round must be"),
         "far outside": (packed(np.full((3, 2), 1e6), counts), "outside the bounds"),
         "no contribution": (b"GET / HTTP/1.1", "not an FCAC file"),
-        "a model": (models.to_bytes(Codebook([[0.0, 0.0]], [0])), "not a contribution"),
+        "a model": (storage.to_bytes(Codebook([[0.0, 0.0]], [0])), "not a contribution"),
         "empty": (b"", "not an FCAC file"),
         "cut short": (packed(nodes, counts)[:-9], "FCAC file"),
         "altered": (packed(nodes, counts)[:-1] + b"\x07", "checksum"),

@@ -136,6 +136,21 @@ class SiteRows(Rows):
         ),
     ] = None
     record_id: RecordId = None
+    public_sites: Annotated[
+        bool,
+        privacy_option(
+            "With --site-column: it is public which sites there are. Their names leave without noise.", "--public-sites"
+        ),
+    ] = False
+
+    def check_names(self, mechanism: Any) -> None:
+        """Refuse names of sites that come from rows and would leave without noise, unless they are public."""
+        promises = getattr(mechanism, "guarantee", "none") != "none"
+        if self.site_column is not None and promises and not self.public_sites:
+            raise BadUse(
+                "--site-column: the names of sites come from the rows, and leave without noise; nothing was charged. "
+                "If it is public which sites there are, say so with --public-sites; if not, leave --site-column out"
+            )
 
     def open(self, data: list[str], schema: Schema | None, columns: list[str] | None = None, **more: Any) -> Tables:
         """Open tables whose columns are those of a schema, or these."""

@@ -155,7 +155,7 @@ class AgreementAgent:
     def _take_schema(self, asked: dict[str, Any]) -> None:
         agreed, before = Schema.from_toml(asked["schema"]), self.schema
         if schema_digest(agreed) == schema_digest(before):
-            # the bundle was still at the hub, which has put the schema into it
+            # the site was started again meanwhile, and fetched the schema with its bundle
             if not self._path(asked["of"], "before.toml").exists():
                 return
             before = Schema.load(self._path(asked["of"], "before.toml"))

@@ -2,7 +2,7 @@
 
 Everything is in ``state/agreement`` of the federation: the schema before, the answers of each stage, and the bins of
 the second one. A run that was interrupted goes on where it stopped, and nobody is asked, or pays, twice. The agreed
-schema replaces ``schema.toml`` of the federation and of the bundles that are kept here, before the first round.
+schema replaces ``schema.toml`` of the federation, before the first round.
 """
 
 from __future__ import annotations
@@ -115,9 +115,7 @@ class AgreementHub:
             self.before, self.numbers, self.categories, list(coarse.values()), self._edges(), fine, self.scaling
         )
         text = _HEAD + schema.to_toml()
-        for folder in (self.root, *sorted((self.root / "bundles").glob("*"))):
-            if (folder / "schema.toml").exists():
-                persistence.write_atomic(folder / "schema.toml", text.encode())
+        persistence.write_atomic(self.root / "schema.toml", text.encode())
         self._write("agreed.toml", text)  # last: with it, the agreement is complete
         self.hub.note("agreed", sites=sorted(coarse), columns=len(self.numbers) + len(self.categories))
 

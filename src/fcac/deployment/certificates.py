@@ -1,7 +1,7 @@
 """Certificates and keys: a private certificate authority, the server's certificate, and one for each site's own key.
 
 All keys are elliptic-curve keys (P-384). Private keys are written with mode 0600 and never leave the directory for
-which they are made, except a site's key that was made at the hub, which is in the site's bundle.
+which they are made.
 """
 
 from __future__ import annotations

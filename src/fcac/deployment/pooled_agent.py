@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 
 from fcac import persistence
-from fcac.aggregation import Assignment, Member, Roster, RosterFile, SigningKey, fingerprint
+from fcac.aggregation import Assignment, Member, Roster, RosterFile, SigningKey
 from fcac.aggregation.messages import JOIN, REQUEST, REVEAL, Message, MessageError
 from fcac.aggregation.pooled import terms
-from fcac.deployment.aggregated_study import ROSTER_FILE
 from fcac.deployment.site_agent import SiteAgent, write_log
 from fcac.exceptions import AggregationRefused
 from fcac.federation.summed_round import PooledRows, check_budgets
@@ -50,19 +49,13 @@ class PooledAgent:
             self.member.restore((self.state / _MEMBER_FILE).read_bytes())
 
     def _agreed(self) -> Roster:
-        """Return the pinned roster; a new site agrees to the one in its bundle, and logs it."""
+        """Return the list of sites that the operator has agreed to."""
         agreed = self.roster.agreed
         if agreed is None:
-            path = Path(self.agent.settings.summing_key).with_name(ROSTER_FILE)
-            if not path.exists():
-                raise AggregationRefused(
-                    f"this site's operator has not agreed to a list of sites: see 'fcac federation sites {path.parent}'"
-                )
-            given = Roster.from_bytes(path.read_bytes())
-            self.roster.offer(given.to_bytes(), self.agent.settings.name, self.key.public)
-            agreed = self.roster.agree(given.code)
-            sites = {name: fingerprint(key) for name, key in agreed.keys.items()}
-            self.agent.audit.add("agreed to sites", code=agreed.code, least=agreed.least, sites=sites)
+            bundle = Path(self.agent.settings.summing_key).parent
+            raise AggregationRefused(
+                f"this site's operator has not agreed to a list of sites: see 'fcac federation sites {bundle}'"
+            )
         return agreed
 
     def answer(self, data: bytes, closed: int) -> bytes:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fcac.deployment import study
+from fcac.aggregation import SigningKey
+from fcac.deployment import certificates, invitations, study
+from fcac.deployment.aggregated_study import SITE_KEY_FILE
 from fcac.deployment.policy import Policy, described
 from fcac.deployment.processes import ServerProcess, SiteProcess, free_port, wait_until
 from fcac.deployment.running import run_rounds
@@ -31,6 +33,27 @@ _ROWS = 600
 _CONNECT_SECONDS = 300.0
 
 
+def join_here(root: Path, site: str, bundle: Path) -> Path:
+    """Let a site join at the hub's own machine, where nobody compares fingerprints; return its bundle.
+
+    The site's keys are made in its bundle and stay there; the hub gets what it gets from any site.
+    """
+    bundle.mkdir(parents=True, exist_ok=True, mode=0o700)
+    invitation = invitations.invite(root, site)
+    asked = {
+        "site": site,
+        "token": invitation.token,
+        "request": certificates.make_key(bundle / study.KEY_FILE, site),
+        "summing": SigningKey.at(bundle / SITE_KEY_FILE).public.hex(),
+    }
+    invitations.ask(root, asked)
+    invitations.accept(root, site)
+    files = invitations.ask(root, asked)
+    invitations.write_bundle(bundle, files, site)
+    (bundle / study.CERTIFICATE_FILE).write_text(files[study.CERTIFICATE_FILE], "ascii")
+    return bundle
+
+
 class Rehearsal:
     """A federation below a new or empty folder, with processes that are stopped at the end, whatever happens.
 
@@ -45,7 +68,9 @@ class Rehearsal:
         self.names = [f"site-{number}" for number in range(1, n_sites + 1)]
         (folder / "schema.toml").write_text(_SCHEMA, "utf-8")
         address = f"127.0.0.1:{free_port()}"
-        self.root = study.init(folder / "study", self.names, folder / "schema.toml", address=address)
+        self.root = study.init(folder / "study", folder / "schema.toml", address=address)
+        for name in self.names:
+            join_here(self.root, name, folder / "bundles" / name)
         self._rng = np.random.default_rng(0)
         self._sites: list[SiteProcess] = []
 
@@ -72,7 +97,7 @@ class Rehearsal:
         data, state, bundle = (
             self.folder / f"{name}-tables",
             self.folder / f"{name}-state",
-            self.root / "bundles" / name,
+            self.folder / "bundles" / name,
         )
         data.mkdir()
         settings = site_settings(

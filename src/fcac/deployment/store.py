@@ -346,7 +346,7 @@ def _all_states(server: Server) -> dict[int, _State]:
     if sum(len(item.nodes) for batch in log for item in batch) <= server.readout.max_replayed_nodes:
         again = server.blank()
         for position, batch in enumerate(log[:-1], 1):
-            again.absorb(batch)
+            again.learn(batch)
             states[position] = _pack_state(again)
     return {**states, len(log): _pack_state(server)}
 

@@ -7,12 +7,12 @@ The directory contains::
     ca/                 the private certificate authority (keep ca.key safe)
     server/             the hub's certificate, invitations, the token for metrics
     state/              model, contributions, journal and report
-    bundles/NAME/       what site NAME receives: schema, the authority's certificate, its own key, its settings
+
+A site's private keys are made at the site (:mod:`fcac.deployment.invitations`) and are never in this directory.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 import tomllib
@@ -103,7 +103,6 @@ scale = "{scale}"
 
 def init(
     directory: str | Path,
-    sites: list[str],
     schema: str | Path,
     *,
     address: str = "127.0.0.1:18000",
@@ -121,13 +120,12 @@ def init(
     people_overlap: int | None = None,
     summing: Summing | None = None,
 ) -> Path:
-    """Create the directory of a federation, its certificate authority, and a bundle for every site.
+    """Create the directory of a federation, its certificate authority and the hub's certificate.
 
     Parameters
     ----------
     directory : path-like
         Must not contain a federation yet.
-    sites : list of str
     schema : path-like
     address : str
         ``host:port`` at which sites reach the hub.
@@ -164,19 +162,14 @@ def init(
     root = Path(directory)
     port = join_port or certificates.split_address(address)[1] + 1
     if (root / FEDERATION_FILE).exists():
-        raise ValueError(f"{root} already contains a federation: use 'add' for more sites, or another directory")
-    if len(set(sites)) != len(sites):
-        raise ValueError("--sites needs no name twice, as in --sites a,b,c")
-    for site in sites:
-        check_site_name(site)
+        raise ValueError(f"{root} already contains a federation: 'invite' more sites to it, or use another directory")
     loaded = Schema.load(schema)
     if summing is not None:
         loaded.require_bounds()
     check_rate(false_split_rate)
     condensing = _condensing(server, seed, max_nodes, min_rows, forgetting, scale)
-    for folder in ("ca", "server", STATE, "bundles"):
-        (root / folder).mkdir(parents=True, exist_ok=True)
-    for secret in ("ca", "server", STATE, "bundles"):
+    for secret in ("ca", "server", STATE):
+        (root / secret).mkdir(parents=True, exist_ok=True)
         (root / secret).chmod(0o700)
     shutil.copyfile(schema, root / "schema.toml")
     label = name or root.resolve().name
@@ -196,14 +189,9 @@ def init(
     )
     if summing is not None:
         text += aggregated_study.federation_text(summing)
-    facts = _Facts(_plain(label), address, port, condensing, summing)
-    members = [_member_text(site, _make_bundle(root, site, facts)) for site in sites]
-    if summing is not None and sites:
-        keys = {site: aggregated_study.make_site_key(root / "bundles" / site) for site in sites}
-        aggregated_study.write_roster(root, _plain(label), keys, summing, sites)
     # written last: a directory with this file is a complete federation
-    persistence.write_atomic(root / FEDERATION_FILE, (text + "".join(members)).encode())
-    _hub(root).note("made", sites=sites)
+    persistence.write_atomic(root / FEDERATION_FILE, text.encode())
+    _hub(root).note("made")
     return root
 
 
@@ -215,33 +203,17 @@ def renew(root: Path, address: str | None = None, also: Sequence[str] = ()) -> N
     certificates.make_server_certificate(root / "ca", root / "server", hosts)
 
 
-def add(root: Path, site: str) -> Path:
-    """Add a site, or re-admit one; return its bundle.
-
-    A site that was forgotten keeps its old key. A revoked one gets a new key and needs the new bundle.
-    """
+def add(root: Path, site: str) -> None:
+    """Re-admit a site that was forgotten, with the key that it has; any other is to be invited."""
     check_site_name(site)
-    settings = FederationSettings.load(root)
-    known = settings.members.get(site)
-    bundle = root / "bundles" / site
+    known = FederationSettings.load(root).members.get(site)
     if known is not None and known.status == "active":
         raise ValueError(f"site {site} already takes part")
-    if known is not None and known.status == "forgotten":
-        _edit_member(root, site, {"status": "active"})
-        return bundle
-    summing = settings.summing
-    public = _make_bundle(root, site, _facts(settings))
-    if summing is not None:
-        keys = {**aggregated_study.read_roster(root).keys, site: aggregated_study.make_site_key(bundle)}
-        aggregated_study.write_roster(root, settings.name, keys, summing, [site])
-    if known is None:
-        path = root / FEDERATION_FILE
-        text = path.read_text("utf-8").rstrip("\n") + "\n" + _member_text(site, public)
-        persistence.write_atomic(path, text.encode())
-    else:
-        _edit_member(root, site, {"status": "active", "key": public, "before": ""})
-    _hub(root).note("added", site=site)
-    return bundle
+    if known is None or known.status != "forgotten":
+        why = "is new here" if known is None else "was revoked"
+        raise ValueError(f"site {site} {why}: invite it, and it makes a key of its own")
+    _edit_member(root, site, {"status": "active"})
+    note(root, "added", site=site)
 
 
 def admit(root: Path, site: str, public: str, summing: str = "") -> None:
@@ -270,7 +242,7 @@ def _offer_roster(root: Path) -> None:
     keys = {name: bytes.fromhex(member.summing) for name, member in members.items() if member.summing}
     keys = {name: key for name, key in known.items() if name in members} | keys
     if len(keys) >= settings.summing.least:
-        aggregated_study.write_roster(root, settings.name, keys, settings.summing, [])
+        aggregated_study.write_roster(root, settings.name, keys, settings.summing)
 
 
 def renew_site(root: Path, site: str, request: str) -> str:
@@ -339,20 +311,6 @@ def _bundle_text(root: Path, site: str, facts: _Facts) -> str:
     return text if facts.summing is None else text + aggregated_study.bundle_text(facts.summing)
 
 
-def _make_bundle(root: Path, site: str, facts: _Facts) -> str:
-    """Write a site's bundle, with a new key and its certificate; return the key's fingerprint."""
-    bundle = root / "bundles" / site
-    if bundle.exists():
-        shutil.rmtree(bundle)
-    bundle.mkdir(mode=0o700)
-    shutil.copyfile(root / "schema.toml", bundle / "schema.toml")
-    shutil.copyfile(root / "ca" / "ca.crt", bundle / "ca.crt")
-    request = certificates.make_key(bundle / KEY_FILE, site)
-    (bundle / CERTIFICATE_FILE).write_text(certificates.sign_site(root / "ca", site, request), "ascii")
-    (bundle / BUNDLE_FILE).write_text(_bundle_text(root, site, facts), "utf-8")
-    return certificates.request_fingerprint(request)
-
-
 def _condensing(
     server: str, seed: int, max_nodes: int | None, min_rows: int, forgetting: str, scale: str
 ) -> dict[str, Any]:
@@ -397,10 +355,8 @@ def revoke(root: Path, site: str) -> str:
     public = settings.members[site].key
     if settings.summing is not None and aggregated_study.offered(root) is not None:
         keys = {name: key for name, key in aggregated_study.read_roster(root).keys.items() if name != site}
-        aggregated_study.write_roster(root, settings.name, keys, settings.summing, [])
+        aggregated_study.write_roster(root, settings.name, keys, settings.summing)
     _edit_member(root, site, {"status": "revoked"})
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(root / "bundles" / site)
     hub = _hub(root)
     Outbox(hub.store).drop([site])
     hub.note("revoked", site=site)

@@ -65,7 +65,7 @@ def admit(item: Contribution, bounds: Floats | None) -> Admitted:
         return Admitted(item, "")
     epsilon, delta = _statement(item.privacy)
     if bounds is None:
-        raise ValueError("deviation: a private release needs public bounds, and this federation's schema has none")
+        raise ValueError("deviation: a private release needs public bounds, and this server (its schema) has none")
     counts, of_counts = item.counts.astype(np.float64), item.count_deviation.astype(np.float64)
     _check_count_deviation(of_counts, counts, epsilon, delta, item.round)
     low, high = np.asarray(bounds, dtype=np.float64).T

@@ -107,7 +107,7 @@ def replay(server: Server) -> list[Snapshot] | None:
 def _played(server: Server, shown: Sequence[int]) -> Iterator[tuple[int, Server]]:
     again = server.blank()
     for number, batch in enumerate(server.log, start=1):
-        again.absorb(batch)
+        again.learn(batch)
         if number in shown:
             # the last one is read off the server itself, whatever path led to it
             yield number, server if number == server.n_rounds else again

@@ -139,7 +139,7 @@ class Round:
         try:
             try:
                 sent = sorted(engine.contribute(number), key=lambda item: (order_key(item.site), item.round))
-                accepted = server.absorb(sent)
+                accepted = server.learn(sent)
             except BaseException:
                 engine.take_back()
                 raise

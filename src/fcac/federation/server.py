@@ -22,7 +22,7 @@ from fcac.federation.log import Entry, Extract, Log
 from fcac.federation.readout import ReadOut
 from fcac.nodes.sample import RowSample
 from fcac.scaling import Scaling, check_scale
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 from fcac.tables.schema import Schema
 
 
@@ -53,6 +53,8 @@ class Server:
         many before they are read, and the cost of a round grows no further. Contributions are kept whole.
     scale : {"auto", "none", "standard", "robust"}, default="auto"
         How columns are made comparable; see :func:`fcac.scaling.scaling_of`. The paper's server takes them as they are.
+    bounds : array-like of shape (d, 2), optional
+        Public bounds of the features, without which :meth:`absorb` takes no release with noise.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Server:
         max_nodes: int | None = None,
         scale: str = "auto",
         false_split_rate: float = FALSE_SPLIT_RATE,
+        bounds: Any = None,
     ) -> None:
         self._readout = readouts.find(kind)(n_clusters)
         self._readout.blocks = None if blocks is None else tuple(blocks)
@@ -89,6 +92,7 @@ class Server:
         self.kind = kind
         self.random_state = int(random_state)
         self.n_clusters_wanted = n_clusters
+        self.bounds = None if bounds is None else np.array(bounds, dtype=np.float64)
         #: returns this server as it was after its first n rounds, where those states were kept; None where not
         self.past: Callable[[int], Server | None] | None = None
         self._log = Log()
@@ -120,8 +124,9 @@ class Server:
         wanted = self.n_clusters_wanted if kind is None else None
         scale, read = self.scale if kind is None else "auto", self._readout
         return Server(
-            kind or self.kind, self.random_state, wanted, read.blocks, read.max_nodes, scale, read.false_split_rate
-        )
+            kind or self.kind, self.random_state, wanted, read.blocks, read.max_nodes, scale, read.false_split_rate,
+            self.bounds,
+        )  # fmt: skip
 
     # ------------------------------------------------------------ rounds
 
@@ -148,7 +153,8 @@ class Server:
         """Close one round with these contributions, in whatever order they arrived.
 
         A contribution that is already in is ignored; a late one (of an earlier round) takes part in this round. If
-        any cannot be taken, nothing is.
+        any cannot be taken, nothing is. The noise that a contribution states must be that of a release within
+        `bounds` (:func:`fcac.federation.admission.admit`), since nodes are weighed by it.
 
         Parameters
         ----------
@@ -159,6 +165,16 @@ class Server:
         accepted : list of Contribution
             Those that were new, in the order of sites. Nothing new: no round is closed.
         """
+        items = list(contributions)
+        for item in items:
+            if isinstance(item, Contribution) and item.deviation is not None:
+                from fcac.federation.admission import admit
+
+                admit(item, self.bounds)
+        return self.learn(items)
+
+    def learn(self, contributions: Iterable[Contribution]) -> list[Contribution]:
+        """As :meth:`absorb`, for what was made in this process, or was checked where it arrived and then capped."""
         fresh: dict[tuple[SiteName, int], Contribution] = {}
         for item in contributions:
             if not self.check(item):
@@ -416,6 +432,8 @@ class Server:
             "n_clusters": self.n_clusters_wanted,
             "reader": reader_meta,
         }
+        if self.bounds is not None:
+            meta["bounds"] = self.bounds.tolist()
         if self.scale != "auto":
             meta["scale"] = self.scale
         if self._readout.false_split_rate != FALSE_SPLIT_RATE:
@@ -425,7 +443,7 @@ class Server:
     @classmethod
     def resume(cls, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], log: Log) -> Server:
         """Rebuild a server from :meth:`state_parts` and its log; it goes on exactly as the original would have."""
-        chosen = {name: meta[name] for name in ("scale", "false_split_rate") if name in meta}
+        chosen = {name: meta[name] for name in ("scale", "false_split_rate", "bounds") if name in meta}
         server = cls(meta["kind"], meta["random_state"], meta["n_clusters"], **chosen)
         server._log = log
         parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}

@@ -20,13 +20,12 @@ from fcac.federation import Server, Site
 from fcac.federation.condenser import Condenser
 from fcac.federation.rounds import Engine, Round, restate
 from fcac.model import storage
-from fcac.model.assembly import condenser_of, engine_of, is_summed, server_of, trails_of
+from fcac.model.assembly import Places, condenser_of, engine_of, is_summed, server_of, trails_of
 from fcac.model.calibrating import measured_novelty
 from fcac.model.frames import first_rows, next_rows
 from fcac.model.reading import FittedFederation
-from fcac.model.row_labels import Places
-from fcac.model.run_log import Run
-from fcac.model.site_rows import warn_of_open_names, warn_of_open_nodes
+from fcac.model.site_rows import check_public_names, warn_of_open_nodes
+from fcac.model.storage import Run
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
@@ -187,6 +186,7 @@ class FCAC(FittedFederation):
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
+        public_groups: bool = False,
         schema: Any = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Self:
@@ -206,6 +206,9 @@ class FCAC(FittedFederation):
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The promise is then per person: the rows of a person weigh
             as much as one row, and a ledger adds up per person, at all sites together.
+        public_groups : bool
+            With a mechanism: True says that it is public which sites `groups` names, since these names come from the
+            rows and leave without noise. Otherwise they are refused.
         schema : Schema or path, optional
             What the columns of a table mean: numbers, categories, dates and so on, with gaps; see
             :class:`fcac.tables.Schema`. Nothing is guessed then, nor under privacy. Later tables are read by it too.
@@ -216,7 +219,9 @@ class FCAC(FittedFederation):
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, reset=True, schema=schema, columns=columns)
+        return self._play(
+            X, groups, sample_weight, record_ids, public_groups, reset=True, schema=schema, columns=columns
+        )
 
     def partial_fit(
         self,
@@ -226,19 +231,20 @@ class FCAC(FittedFederation):
         *,
         sample_weight: Any = None,
         record_ids: Any = None,
+        public_groups: bool = False,
     ) -> Self:
         """Play the next round; sites that have no rows in it, and sites that are new, are both fine.
 
         Parameters
         ----------
-        X, y, groups, sample_weight, record_ids
+        X, y, groups, sample_weight, record_ids, public_groups
             As in :meth:`fit`.
 
         Returns
         -------
         self
         """
-        return self._play(X, groups, sample_weight, record_ids, reset=not hasattr(self, "server_"))
+        return self._play(X, groups, sample_weight, record_ids, public_groups, reset=not hasattr(self, "server_"))
 
     def _play(
         self,
@@ -246,12 +252,14 @@ class FCAC(FittedFederation):
         groups: Any,
         sample_weight: Any,
         record_ids: Any,
+        public_groups: bool,
         *,
         reset: bool,
         schema: Any = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Self:
         self._validate_params()
+        check_public_names(self.privacy, groups, public_groups)
         site_column = groups if isinstance(groups, str) else None
         if reset:
             data, known, reasons = first_rows(self, X, groups, schema, columns)
@@ -261,8 +269,6 @@ class FCAC(FittedFederation):
         weights = None if sample_weight is None else data.weights(sample_weight)
         if self.privacy is None and len(data) > 1 and (reset or len(self.sites_) < 2):
             warn_of_open_nodes(len(data))
-        if isinstance(self.privacy, NodeMechanism) and groups is not None and reset:
-            warn_of_open_names()
         trails = trails_of(self, data, weights) if reset else None
         self._play_round(
             lambda sites, condenser: engine_of(self, sites, condenser, data, ids, weights, trails),
@@ -380,6 +386,7 @@ class FCAC(FittedFederation):
         *,
         epsilon: float | None = None,
         record_ids: Any = None,
+        public_groups: bool = False,
     ) -> Self:
         """Measure how far usual rows lie from the nodes, so that `is_novel` keeps its rate of false alarms.
 
@@ -401,6 +408,8 @@ class FCAC(FittedFederation):
             With `NodeRelease`: what this release costs each site, at the delta of the mechanism.
         record_ids : array-like of shape (n,), or dict of site name to ids, optional
             With `NodeRelease`: the id (person) of each row. The rows of a person weigh as much as one row.
+        public_groups : bool
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -420,6 +429,7 @@ class FCAC(FittedFederation):
         True
         """
         check_is_fitted(self, "server_")
+        check_public_names(self.privacy, groups, public_groups)
         self._measured = measured_novelty(self, X, groups, epsilon, record_ids)
         return self
 
@@ -458,6 +468,7 @@ class FCAC(FittedFederation):
         groups: Any = None,
         *,
         sample_weight: Any = None,
+        public_groups: bool = False,
         schema: Any = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Integers:
@@ -465,14 +476,15 @@ class FCAC(FittedFederation):
 
         Parameters
         ----------
-        X, y, groups, sample_weight, schema, columns
+        X, y, groups, sample_weight, public_groups, schema, columns
             As in :meth:`fit`.
 
         Returns
         -------
         labels : ndarray of shape (n,)
         """
-        return self.fit(X, groups=groups, sample_weight=sample_weight, schema=schema, columns=columns).labels_
+        more = {"sample_weight": sample_weight, "public_groups": public_groups, "schema": schema, "columns": columns}
+        return self.fit(X, groups=groups, **more).labels_
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "server_")
@@ -486,7 +498,7 @@ class FCAC(FittedFederation):
         ----------
         path : path-like
         """
-        from fcac.model.models import save
+        from fcac.model.storage import save
 
         save(self, path)
 

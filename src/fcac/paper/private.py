@@ -4,6 +4,11 @@ Every method gets the same rows, the same public bounds and the same epsilon; de
 Sites hold Dirichlet(0.5) shares of the classes. What the methods see differs, and the names say so: "central" means
 that somebody sees all rows in the clear, "k given" that it is told the number of clusters.
 
+In sets "per person" five rows of one class belong to one person, who is at one site and is protected as a whole.
+Methods that can only protect rows get a fifth of epsilon there: that is what group privacy leaves them.
+
+NodeRelease, one site
+    All rows are at one site, which releases noised nodes.
 NodeRelease, per site
     Every site releases noised nodes of its own; the server knows the scale of the noise.
 NodeRelease, summed
@@ -36,7 +41,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,6 +57,8 @@ from fcac.privacy.bounds import check_bounds, check_rows
 from fcac.privacy.mechanisms.local_noise import LocalNoise
 
 DELTA = 1e-6
+PER_PERSON = ", per person"
+ROWS_A_PERSON = 5
 SUMMED = "NodeRelease, summed"
 DIFFPRIVLIB = "diffprivlib (central, k given)"
 NO_NOISE = "no noise"
@@ -59,12 +66,13 @@ NO_NOISE = "no noise"
 
 @dataclass(frozen=True)
 class PrivateTable:
-    """Rows with classes, public bounds, and the number of sites they are dealt to."""
+    """Rows with classes, public bounds, number of sites, and whose rows they are; None: one of each person."""
 
     X: Floats
     y: NDArray[np.int64]
     bounds: Floats
     n_sites: int
+    people: Integers | None = None
 
 
 # ---------------------------------------------------------------- sets
@@ -109,8 +117,12 @@ MADE: dict[str, Callable[[], PrivateTable]] = {
 def load(name: str, data_dir: Path | None) -> PrivateTable:
     """Return a set: one of :data:`MADE`, or NAME.npz with the arrays X, y, bounds (d, 2) and, if wanted, n_sites.
 
-    Bounds must be known without looking at the rows, so they are never taken from them.
+    Bounds must be known without looking at the rows, so they are never taken from them. "NAME, per person" is the same
+    set with five rows a person.
     """
+    if name.endswith(PER_PERSON):
+        table = load(name.removesuffix(PER_PERSON), data_dir)
+        return replace(table, people=people_of(table.y))
     if name in MADE:
         return MADE[name]()
     if data_dir is None or not (path := data_dir / f"{name}.npz").exists():
@@ -124,7 +136,33 @@ def load(name: str, data_dir: Path | None) -> PrivateTable:
         return PrivateTable(X, y, bounds, int(stored["n_sites"]) if "n_sites" in stored else 10)
 
 
+def people_of(y: NDArray[np.int64]) -> Integers:
+    """Give every five rows of a class, in their order, to one person."""
+    people, first = np.empty(len(y), np.int64), 0
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        people[rows] = first + np.arange(len(rows)) // ROWS_A_PERSON
+        first = int(people[rows[-1]]) + 1
+    return people
+
+
+def sites_of(table: PrivateTable, seed: int) -> list[Integers]:
+    """Deal rows, or whole people, to sites by Dirichlet(0.5) shares of the classes."""
+    from fcac.paper.simulated_sites import dirichlet
+
+    if table.people is None:
+        return list(dirichlet(table.y, table.n_sites, 0.5, seed))
+    people, first = np.unique(table.people, return_index=True)
+    dealt = dirichlet(table.y[first], table.n_sites, 0.5, seed)
+    return [np.flatnonzero(np.isin(table.people, people[some])) for some in dealt]
+
+
 # ---------------------------------------------------------------- methods
+
+
+def _of_a_row(table: PrivateTable, epsilon: float) -> float:
+    """Return the epsilon of a row under which everybody has `epsilon`, by group privacy."""
+    return epsilon if table.people is None else epsilon / ROWS_A_PERSON
 
 
 class _RepeatableLocalNoise(LocalNoise):
@@ -140,10 +178,13 @@ class _RepeatableLocalNoise(LocalNoise):
 
 def _federation(table: PrivateTable, seed: int, **settings: Any) -> Integers:
     from fcac.model.fcac import FCAC
-    from fcac.paper.simulated_sites import dirichlet
+    from fcac.privacy.mechanisms.node_release import NodeRelease
 
-    sites = {number: table.X[rows] for number, rows in enumerate(dirichlet(table.y, table.n_sites, 0.5, seed))}
-    return FCAC(random_state=seed, n_jobs=1, **settings).fit(sites).predict(table.X)
+    parts, ids = dict(enumerate(sites_of(table, seed))), None
+    if table.people is not None and isinstance(settings.get("privacy"), NodeRelease):
+        ids = {site: table.people[rows] for site, rows in parts.items()}
+    model = FCAC(random_state=seed, n_jobs=1, **settings)
+    return model.fit({site: table.X[rows] for site, rows in parts.items()}, record_ids=ids).predict(table.X)
 
 
 def _node_release(table: PrivateTable, epsilon: float, seed: int) -> Any:
@@ -152,6 +193,13 @@ def _node_release(table: PrivateTable, epsilon: float, seed: int) -> Any:
 
     noise = InsecureTestSampler(1000 * seed + round(16 * epsilon))
     return NodeRelease(epsilon, table.bounds, DELTA, sampler=noise)
+
+
+def _one_site(table: PrivateTable, epsilon: float, seed: int) -> Integers:
+    from fcac.model.fcac import FCAC
+
+    model = FCAC(random_state=seed, n_jobs=1, privacy=_node_release(table, epsilon, seed))
+    return model.fit(table.X, record_ids=table.people).predict(table.X)
 
 
 def _per_site(table: PrivateTable, epsilon: float, seed: int) -> Integers:
@@ -163,36 +211,43 @@ def _summed(table: PrivateTable, epsilon: float, seed: int) -> Integers:
 
 
 def _local(table: PrivateTable, epsilon: float, seed: int) -> Integers:
-    return _federation(table, seed, privacy=_RepeatableLocalNoise(epsilon, table.bounds, seed))
+    return _federation(table, seed, privacy=_RepeatableLocalNoise(_of_a_row(table, epsilon), table.bounds, seed))
 
 
 def _papers(table: PrivateTable, epsilon: float, seed: int) -> Integers:
     from fcac.privacy.mechanisms.paper_laplace import PaperLaplace
 
-    noise = PaperLaplace(epsilon / len(table.bounds), random_state=seed)
+    noise = PaperLaplace(_of_a_row(table, epsilon) / len(table.bounds), random_state=seed)
     return _federation(table, seed, privacy=noise, server="cae-fc")
 
 
 def _dp_lloyd(central: bool) -> Callable[[PrivateTable, float, int], Integers]:
     def labels(table: PrivateTable, epsilon: float, seed: int) -> Integers:
         from fcac.paper.rivals import DPLloyd
-        from fcac.paper.simulated_sites import dirichlet
 
-        k = len(np.unique(table.y))
-        model = DPLloyd(k, epsilon=epsilon, bounds=table.bounds, delta=DELTA, random_state=seed)
+        k, own = len(np.unique(table.y)), _of_a_row(table, epsilon)
+        model = DPLloyd(k, epsilon=own, bounds=table.bounds, delta=DELTA, random_state=seed)
         if central:
             return model.fit(table.X).labels_
-        parts = dirichlet(table.y, table.n_sites, 0.5, seed)
-        return model.fit({site: table.X[rows] for site, rows in enumerate(parts)}).predict(table.X)
+        return model.fit({site: table.X[rows] for site, rows in enumerate(sites_of(table, seed))}).predict(table.X)
 
+    return labels
+
+
+def _by_sums(model: Any, table: PrivateTable, rows: Integers) -> Integers:
+    """Fit a rival that sees totals; where people are protected, each is a group."""
+    if table.people is not None:
+        model.set_params(unit="group")
+    groups = None if table.people is None else table.people[rows]
+    labels: Integers = model.fit(table.X[rows], groups=groups).predict(table.X)
     return labels
 
 
 def _summed_lloyd(table: PrivateTable, epsilon: float, seed: int) -> Integers:
     from fcac.paper.rivals import SummedLloyd
 
-    k = len(np.unique(table.y))
-    return SummedLloyd(k, epsilon=epsilon, bounds=table.bounds, delta=DELTA, random_state=seed).fit(table.X).labels_
+    model = SummedLloyd(len(np.unique(table.y)), epsilon=epsilon, bounds=table.bounds, delta=DELTA, random_state=seed)
+    return _by_sums(model, table, np.arange(len(table.X)))
 
 
 def _feddp(n_public: int) -> Callable[[PrivateTable, float, int], Integers]:
@@ -200,10 +255,9 @@ def _feddp(n_public: int) -> Callable[[PrivateTable, float, int], Integers]:
         from fcac.paper.rivals import FedDPKMeans
 
         order = np.random.default_rng(seed).permutation(len(table.X))
-        public = table.X[order[:n_public]] if n_public else None
-        k = len(np.unique(table.y))
+        public, k = table.X[order[:n_public]] if n_public else None, len(np.unique(table.y))
         model = FedDPKMeans(k, public=public, epsilon=epsilon, bounds=table.bounds, delta=DELTA, random_state=seed)
-        return model.fit(table.X[order[n_public:]]).predict(table.X)
+        return _by_sums(model, table, order[n_public:])
 
     return labels
 
@@ -225,13 +279,22 @@ def _diffprivlib(table: PrivateTable, epsilon: float, seed: int, python: str) ->
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder) / "given.npz", Path(folder) / "made.npy"
         low, high = table.bounds.T
-        np.savez(given, X=table.X, low=low, high=high, k=len(np.unique(table.y)), epsilon=epsilon, seed=seed)
+        np.savez(
+            given,
+            X=table.X,
+            low=low,
+            high=high,
+            k=len(np.unique(table.y)),
+            epsilon=_of_a_row(table, epsilon),
+            seed=seed,
+        )
         subprocess.run([python, "-c", _SCRIPT, str(given), str(made)], check=True)
         labels: Integers = np.load(made, allow_pickle=False).astype(np.int64)
     return labels
 
 
 METHODS: dict[str, Callable[[PrivateTable, float, int], Integers]] = {
+    "NodeRelease, one site": _one_site,
     "NodeRelease, per site": _per_site,
     SUMMED: _summed,
     "LocalNoise": _local,

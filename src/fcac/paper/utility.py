@@ -160,7 +160,7 @@ def _one_federation(
     found = {"nodes": float(len(nodes))}
     for kind in ("cae-fc", "communities"):
         server = Server(kind, random_state=0)
-        server.absorb(sent[kind])
+        server.learn(sent[kind])
         found[kind] = float(adjusted_mutual_info_score(classes, server.predict(rows)))
     n_classes = min(len(np.unique(classes)), len(nodes))
     k_means = KMeans(n_classes, n_init=10, random_state=0).fit(nodes, sample_weight=counts)

@@ -19,10 +19,10 @@ from fcac.deployment.console.hooks import Hook, news
 from fcac.deployment.facts import facts
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import STATE, FederationSettings
-from fcac.deployment.study import init
 from fcac.federation import Contribution
 from fcac.tables.schema import Schema
 from testing.commands import fcac
+from testing.federation_study import make_study
 from testing.waiting import wait_until
 
 
@@ -40,8 +40,7 @@ def study(tmp_path):
     """A study of three sites, without Flower: one round is closed, and something bad has been sent."""
     schema = tmp_path / "schema.toml"
     schema.write_text(Schema(["x", "y"]).to_toml())
-    study = tmp_path / "study"
-    init(study, ["north", "south", "west"], schema, name="Tide <script>", address="127.0.0.1:9")
+    study = make_study(tmp_path, ["north", "south", "west"], schema, name="Tide <script>", address="127.0.0.1:9")
     settings = FederationSettings.load(study)
     hub = Hub(study / STATE, settings)
     for site in ("north", "south"):

@@ -75,6 +75,7 @@ def fit(
         settings["record_id"] = rows.record_id
         fit_on_spark(data, spark.master, out, known, rows.site_column, drop, settings)
         return
+    rows.check_names(settings["privacy"])
     reasons: dict[str, str] = {}
     if known is None and settings["privacy"] is None:
         apart = [name for name in (rows.site_column, *(drop or [])) if name is not None]
@@ -126,6 +127,7 @@ def update(
         open_ledger_again(known, ledger)
         update_on_spark(known, data, spark.master, out, rows.record_id)
         return
+    rows.check_names(known.privacy)
     tables = rows.open_for(known, data)
     open_ledger_again(known, ledger)
     before = set(known.sites_)
@@ -172,7 +174,7 @@ def calibrate(
 
     [bold]Examples[/bold]
     fcac calibrate model.fcac clinics/ --epsilon 0.5
-    fcac calibrate model.fcac visits.csv --epsilon 0.5 --site-column ward --record-id patient
+    fcac calibrate model.fcac visits.csv --epsilon 0.5 --site-column ward --public-sites --record-id patient
     """  # fmt: skip
     from fcac import save
     from fcac.model.site_rows import rows_by_site
@@ -187,6 +189,7 @@ def calibrate(
     if not is_private and epsilon is not None:
         raise BadUse("--epsilon: the model was made without it, so distances are taken as they are; leave it out")
     opt.check_positive("epsilon", epsilon)
+    rows.check_names(known.privacy)
     tables = rows.open_for(known, data)
     open_ledger_again(known, ledger)
     check_records(known.privacy, rows.record_id)

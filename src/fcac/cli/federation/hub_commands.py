@@ -17,12 +17,6 @@ def init(
     directory: Directory,
     schema: Annotated[Path, opt.option("Columns and bounds; see `fcac schema`.")],
     learning: opt.Learning,
-    sites: Annotated[
-        str | None,
-        opt.option(
-            "Names of sites whose keys are made here: a,b,c. Without it, sites join with their own keys (invite)."
-        ),
-    ] = None,
     address: Annotated[str, opt.option("Address at which sites reach the server, as host:port.")] = "127.0.0.1:18000",
     join_port: Annotated[
         int | None, opt.option("Port at which sites ask to join; by default the next one.", min=1, max=65535)
@@ -45,22 +39,19 @@ def init(
     delta: Annotated[float, opt.option("With --aggregation secure: at most 1e-5.")] = 1e-6,
     tolerance: Annotated[
         int | None,
-        opt.option("With --aggregation secure: sites that may vanish or collude; a tenth by default.", min=1),
+        opt.option("With --aggregation secure: t, the sites that may vanish or collude; 1 by default.", min=1),
     ] = None,
     least: Annotated[
-        int | None, opt.option("With --aggregation secure: fewest sites in a round; half of them by default.", min=4)
+        int | None, opt.option("With --aggregation secure: fewest sites in a round; 3 t + 1 by default.", min=4)
     ] = None,
 ) -> None:
     """Create a federation: a directory with everything the server needs.
 
     Sites then join with keys of their own: [bold]invite[/bold] here, [bold]join[/bold] there, [bold]accept[/bold] here.
-    With [bold]--sites[/bold], keys are made here: give each site its bundle (DIR/bundles/NAME) over a secure channel,
-    since it contains the site's private key.
 
     [bold]Examples[/bold]
     fcac federation init study --schema schema.toml --address hub.example:8443
-    fcac federation init study --sites north,south --schema schema.toml --address hub.example:8443
-    fcac federation init study --sites a,b,c,d,e --schema schema.toml --aggregation secure --epsilon 1
+    fcac federation init study --schema schema.toml --address hub.example:8443 --aggregation secure --epsilon 1
     """
     from fcac.deployment import aggregated_study, study
 
@@ -69,34 +60,23 @@ def init(
         raise BadUse(
             "--epsilon, --tolerance and --least belong to --aggregation secure; here each site chooses its own"
         )
-    names = [name.strip() for name in (sites or "").split(",") if name.strip()]
-    if sites is not None and not names:
-        raise BadUse("--sites needs at least one name, as in --sites a,b,c")
     with plain_errors():
         summing = None
         if aggregation == "secure":
-            summing = aggregated_study.summing_for(len(names), epsilon, delta, tolerance, least)
+            summing = aggregated_study.summing_for(epsilon, delta, tolerance, least)
         root = study.init(
-            directory, names, schema, address=address, join_port=join_port, min_rows=min_rows, timeout=timeout,
+            directory, schema, address=address, join_port=join_port, min_rows=min_rows, timeout=timeout,
             wait=wait, people_overlap=people_overlap, summing=summing, **vars(learning),
         )  # fmt: skip
     with audited(root, "init"):
         pass
-    if not names:
-        say(f"Created {root / 'federation.toml'}.")
-        say(f"1. here:           fcac federation server {root}")
-        say(f"2. for each site:  fcac federation invite {root} NAME, and pass on what it prints")
-        say("3. at every site:  fcac federation join INVITATION")
-        say(f"4. here:           fcac federation accept {root} NAME, after comparing fingerprints aloud")
-        if summing is not None:
-            say("5. at every site:  fcac federation sites NAME, once all have joined, to agree to the list of sites")
-        return
-    say(f"Created {root / 'federation.toml'} for {counted(len(names), 'site')}: {', '.join(names)}.")
-    chosen = "E" if summing is None else f"{summing.epsilon:g}"
+    say(f"Created {root / 'federation.toml'}.")
     say(f"1. here:           fcac federation server {root}")
-    site_options = f"--data DATA --state STATE --epsilon {chosen} --budget B"
-    say(f"2. at every site:  fcac federation site {root / 'bundles'}/NAME {site_options}")
-    say(f"3. here:           fcac federation run {root} --rounds 1")
+    say(f"2. for each site:  fcac federation invite {root} NAME, and pass on what it prints")
+    say("3. at every site:  fcac federation join INVITATION")
+    say(f"4. here:           fcac federation accept {root} NAME, after comparing fingerprints aloud")
+    if summing is not None:
+        say("5. at every site:  fcac federation sites NAME, once all have joined, to agree to the list of sites")
 
 
 def server(

@@ -70,11 +70,12 @@ def accept(
 
 
 def add(directory: Directory, site: SiteName) -> None:
-    """Add a site, or re-admit one that was forgotten or revoked; this works while the server is running."""
+    """Re-admit a site that was forgotten, with the key that it has; works while the server runs. Invite any other."""
     from fcac.deployment import study
 
     with plain_errors(), audited(directory, "add", site=site):
-        say(f"Site {site} takes part. Its bundle: {study.add(directory, site)}")
+        study.add(directory, site)
+    say(f"Site {site} takes part again.")
 
 
 def forget(directory: Directory, site: SiteName) -> None:
