@@ -177,14 +177,14 @@ class TestRepeats:
         assert ledger.spent_rho() == 1.5 * ONE
         assert not ledger.admit("A", ONE / 4, batch=np.vstack([ROWS, [9, 9]])).repeated
 
-    def test_the_same_rows_under_other_ids_are_charged_to_everybody(self, ledger: Ledger) -> None:
+    def test_the_same_rows_under_other_ids_are_refused(self, ledger: Ledger) -> None:
         people = [[f"{day}-{n}" for n in range(len(ROWS))] for day in range(3)]
-        for ids in (people[0], people[1], people[0], people[1]):
-            ledger.charge("A", ONE / 8, batch=ROWS, record_ids=ids)
-        assert [entry["counted"] for entry in ledger.entries()] == ["ids", "all", "all", "all"]
+        ledger.charge("A", ONE / 8, batch=ROWS, record_ids=people[0])
+        with pytest.raises(LedgerError, match="other record ids before"):
+            ledger.charge("B", ONE / 8, batch=ROWS[::-1], record_ids=people[1])
         ledger.charge("A", ONE / 8, batch=ROWS[1:], record_ids=people[2][1:])
-        assert ledger.spent_rho() == 4 * ONE / 8
-        assert ledger.unit() == "record"
+        assert [entry["counted"] for entry in ledger.entries()] == ["ids", "ids"]
+        assert ledger.unit() == "person"
 
     def test_the_same_rows_with_the_same_ids_are_charged_to_these(self, ledger: Ledger) -> None:
         ids = np.arange(len(ROWS))

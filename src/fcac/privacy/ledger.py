@@ -123,7 +123,7 @@ class Ledger(LedgerFile):
         round : int, optional
         batch : ndarray, optional
             The rows. If exactly the same rows, in any order, were released before, the admission says so; if they had
-            other record ids then, the ids do not tell people apart, and everybody pays. Changing one row evades this.
+            other record ids then, the ids do not tell people apart, and they are refused. Changing one row evades this.
         record_ids : sequence, optional
             The person of each row; each person pays once, however many rows there are.
         what : str
@@ -157,7 +157,10 @@ class Ledger(LedgerFile):
             if texts is not None:
                 part = keyed(key, "people", repr(sorted({canonical_id(text) for text in texts})).encode()).hex()
                 if mark is not None and self._under_other_ids(connection, mark, part):
-                    counted, texts, what = "all", None, f"{what}; these rows had other record ids before"
+                    raise LedgerError(
+                        f"site {site}: exactly these rows were released with other record ids before, which do not "
+                        "tell people apart then. Nothing was drawn. Name the column in which people keep their ids"
+                    )
             number = insert(
                 connection, site=site, round=round, rho=float(rho), what=what, counted=counted, part=part,
                 batch=mark, seal=seal, slack=self._affordable_slack(connection, slack),
@@ -178,7 +181,7 @@ class Ledger(LedgerFile):
 
     @staticmethod
     def _under_other_ids(connection: sqlite3.Connection, batch: bytes, people: str) -> bool:
-        """Return whether exactly these rows were charged to other ids: whom this would cost again is then unknown."""
+        """Return whether exactly these rows were charged to other ids: whom and how much this would cost is unknown."""
         query = "SELECT 1 FROM charges WHERE batch = ? AND part IS NOT NULL AND part != ?"
         return connection.execute(query, (batch, people)).fetchone() is not None
 

@@ -26,7 +26,7 @@ NOT_COVERED = (
     "Rows that are not counted here: releases by other programs, and copies of this ledger that somebody restores "
     "together with everything that has left the site.",
     "Bounds and categories that were read off the records, and ids that do not identify people.",
-    "That a batch came again, row for row, under other ids: who is charged for it can show in what is refused later.",
+    "That a batch came again, row for row, under other ids: it is refused, and the site answers 'unavailable'.",
     "What is true of everybody: if people of a kind form a cluster, it is found with or without any one of them.",
 )
 
