@@ -19,8 +19,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from fcac import FCAC
 from fcac.report import write_report
-from fcac.tables.telling_words import words_from_vocabulary
-from fcac.tables.text_encoder import encoder
+from fcac.tables.text_encoder import encoder, words_from_vocabulary
 
 DESKS = ("north", "south", "west")
 # What people write about, in the words they use.

@@ -17,7 +17,7 @@ from fcac.clusters import Communities
 from fcac.codebook import Codebook
 from fcac.deployment.shared_codebook import for_sites
 from fcac.federation import Server, Site
-from fcac.model import models
+from fcac.model import storage
 from fcac.model.assembly import condenser_of
 from fcac.report.report_data import gather
 from fcac.tables.schema import Column, Schema
@@ -136,7 +136,7 @@ def test_an_export_measures_as_the_model_does_to_the_last_bit(seed: int) -> None
     rows = rng.normal(size=(500, 7)) * X.std(axis=0) * 2
     for server in SERVERS:
         model = FCAC(server=server, random_state=0).fit(X)
-        book = models.from_bytes(models.to_bytes(model.export(share_nodes=True)))
+        book = storage.from_bytes(storage.to_bytes(model.export(share_nodes=True)))
         np.testing.assert_array_equal(book.nearest(rows)[1], -model.score_samples(rows))
 
 
@@ -177,7 +177,7 @@ def test_means_that_are_handed_out_call_nearly_the_same_rows_novel(server: str, 
     # a mean stands for a region; it must not raise more alarms than the nodes it stands for
     assert book.is_novel(fresh).mean() <= hub.is_novel(fresh).mean() + 0.01
     assert (ours == theirs).mean() > 0.8
-    through = models.from_bytes(models.to_bytes(book))
+    through = storage.from_bytes(storage.to_bytes(book))
     np.testing.assert_array_equal(through.is_novel(rows), theirs)
 
 
@@ -218,7 +218,7 @@ def test_codebook_files_with_one_threshold_stay_as_they_were() -> None:
             "feature_names": None,
         }
         arrays = {"nodes": np.arange(6.0).reshape(3, 2), "labels": np.array([0, 0, 1]), "scale": np.array([0.1, 3.0])}
-        book = models.from_bytes(persistence.pack("model", header, arrays))
+        book = storage.from_bytes(persistence.pack("model", header, arrays))
         limit = np.inf if threshold is None else threshold
         assert book.threshold == limit
         assert book.reach.tolist() == [limit] * 3
@@ -226,8 +226,8 @@ def test_codebook_files_with_one_threshold_stay_as_they_were() -> None:
         assert {name: header[name] for name in meta} == meta
         assert set(stored) == set(arrays)
         assert all(np.array_equal(stored[name], arrays[name]) for name in arrays)
-        again = models.to_bytes(book)
-        assert models.to_bytes(models.from_bytes(again)) == again
+        again = storage.to_bytes(book)
+        assert storage.to_bytes(storage.from_bytes(again)) == again
 
 
 def test_a_reach_that_makes_no_sense_is_refused() -> None:
@@ -369,7 +369,7 @@ def test_a_site_measures_the_model_it_fetches_by_its_own_rows(tmp_path: Path) ->
         assert book.calibration is None
         own = calibrated_at_site(book, sites[2])
         assert 0.002 < own.is_novel(gaussians(10_000, 4, rng)).mean() < 0.03
-        again = models.from_bytes(models.to_bytes(own))
+        again = storage.from_bytes(storage.to_bytes(own))
         X = gaussians(500, 4, rng) * 1.5
         np.testing.assert_array_equal(again.is_novel(X, alpha=0.05), own.is_novel(X, alpha=0.05))
         # a site whose rows may not be looked at takes the model as it is

@@ -26,7 +26,7 @@ from fcac import CAE, CAEFC, CAPlus, load, save
 from fcac.art import network_clusterer
 from fcac.art.network import Network
 from fcac.exceptions import DegenerateBandwidthWarning
-from fcac.model.models import from_bytes, to_bytes
+from fcac.model.storage import from_bytes, to_bytes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from plain_numpy import PlainNetwork

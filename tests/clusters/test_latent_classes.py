@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from fcac.clusters import Communities
 from fcac.clusters.latent_classes import latent_tree, levels_of
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 
 
 def surveys(seed: int, n: int = 1000, classes: int = 3, columns: int = 8, levels: int = 4) -> tuple[np.ndarray, ...]:

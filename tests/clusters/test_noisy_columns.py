@@ -11,8 +11,8 @@ from fcac.clusters import Communities
 from fcac.clusters.noisy_columns import shared_factors, ward_groups
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
-from fcac.tables.blocks import Block
 from fcac.tables.column import Column
+from fcac.tables.kind import Block
 from fcac.tables.schema import Schema
 from testing.tables import hospital, mixed
 

@@ -8,8 +8,8 @@ from sklearn.metrics import adjusted_mutual_info_score
 from fcac import FCAC
 from fcac.clusters.cluster_tree import Tree
 from fcac.clusters.single_column import join_single_columns
-from fcac.tables.blocks import Block
 from fcac.tables.column import Column
+from fcac.tables.kind import Block
 from fcac.tables.schema import Schema
 
 

@@ -15,7 +15,7 @@ from fcac.deployment.rehearsal import join_here
 from fcac.deployment.shared_codebook import for_sites
 from fcac.deployment.wire import Reply, Request
 from fcac.federation import Contribution, Server
-from fcac.model import models
+from fcac.model import storage
 from testing.compare import assert_same_server
 from testing.data import blobs, site_rows
 from testing.federation_study import Reference, Study, hostile
@@ -363,16 +363,16 @@ def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     study.play()
     data = study.hub.model_bytes()
     assert data is not None
-    kept = models.load(study.state("a") / "model.fcac")
+    kept = storage.load(study.state("a") / "model.fcac")
     # a site adds the false-alarm rate of its own rows, which nobody else gets to see
     assert kept.calibration is not None
-    assert models.to_bytes(kept.replace(calibration=None)) == data
+    assert storage.to_bytes(kept.replace(calibration=None)) == data
     meta, arrays = persistence.unpack(data, kind="model")
     assert meta["estimator"] == "Codebook"
     assert set(arrays) == {"nodes", "labels", "reach"}
     assert b"privacy" not in data
     rows = blobs(500, 999)
-    assert (models.from_bytes(data).predict(rows) == study.server.predict(rows)).mean() > 0.9
+    assert (storage.from_bytes(data).predict(rows) == study.server.predict(rows)).mean() > 0.9
 
 
 @pytest.mark.slow
@@ -383,7 +383,7 @@ def test_what_sites_fetch_holds_no_node_and_no_record(tmp_path: Path, kind: str)
     for rows in rounds:
         study.give({site: block.round(1) for site, block in rows.items()})
         study.play()
-    words = models.load(study.state("a") / "model.fcac").nodes
+    words = storage.load(study.state("a") / "model.fcac").nodes
     sent = np.concatenate([item.nodes for batch in study.server.log for item in batch])
     records = np.concatenate([block.round(1) for rows in rounds for block in rows.values()])
     assert len(words) >= 3

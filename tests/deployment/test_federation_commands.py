@@ -18,7 +18,7 @@ from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.rehearsal import join_here
 from fcac.deployment.settings import FederationSettings, Limits, SiteSettings
 from fcac.deployment.site_setup import remember_state, site_settings, state_of, store_settings
-from fcac.model import models
+from fcac.model import storage
 from testing.data import blobs, write_csv
 from testing.federation_study import SCHEMA, Study, make_study
 
@@ -142,7 +142,7 @@ def test_status_label_forget_add_revoke(tmp_path: Path, capsys: pytest.CaptureFi
     label = ["federation", "label", str(study.root.parent / "bundles" / "a"), "--data", str(rows), "--out", str(out)]
     assert run([*label, "--state", str(study.state("a"))]) == 0
     labels = pyarrow.parquet.read_table(out)["label"].to_pylist()
-    book = models.load(study.state("a") / "model.fcac")
+    book = storage.load(study.state("a") / "model.fcac")
     assert labels == book.predict(blobs(40, 9)).tolist()
     write_csv(tmp_path / "usual.csv", blobs(500, 10, spread=3.0))
     more = ["--state", str(study.state("a")), "--force", "--usual", str(tmp_path / "usual.csv"), "--alpha", "0.1"]

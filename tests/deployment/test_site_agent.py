@@ -144,10 +144,10 @@ def test_a_reply_is_the_contribution_and_little_more(tmp_path: Path) -> None:
 
 def test_a_model_that_does_not_fit_is_not_taken(tmp_path: Path) -> None:
     from fcac.codebook import Codebook
-    from fcac.model import models
+    from fcac.model import storage
 
     study = Study(tmp_path, names="a")
-    for data in (b"nonsense", models.to_bytes(Codebook([[0.0]], [0]))):
+    for data in (b"nonsense", storage.to_bytes(Codebook([[0.0]], [0]))):
         reply = answer(study.sites["a"], Request(wire.TAKE_MODEL, 1, data=data).to_bytes())
         assert Reply.from_bytes(reply).code == wire.UNAVAILABLE
     assert not (study.state("a") / "model.fcac").exists()

@@ -13,7 +13,7 @@ from fcac.exceptions import BudgetExceeded, LedgerError, TooFewSites
 from fcac.federation import Server
 from fcac.federation.rounds import Round
 from fcac.federation.summed_round import PooledRows, Summed, tolerance_for
-from fcac.model import models
+from fcac.model import storage
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.cell_statistics import WEIGHT, to_grid
 from fcac.privacy.samplers import InsecureTestSampler
@@ -145,8 +145,8 @@ def test_estimator_goes_on_saves_and_refuses_to_forget(tmp_path):
     model = FCAC(privacy=mechanism, aggregation="secure", random_state=0).fit(_sites(4, 200))
     statement = model.server_.latest()[POOLED].privacy
     assert (statement["aggregation"], statement["sites"], statement["tolerance"]) == ("secure", 4, 1)
-    models.save(model, tmp_path / "model.fcac")
-    again = models.load(tmp_path / "model.fcac")
+    storage.save(model, tmp_path / "model.fcac")
+    again = storage.load(tmp_path / "model.fcac")
     assert again.aggregation == "secure"
     again.partial_fit(_sites(5, 200, seed=1))
     assert again.n_rounds_ == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fcac.model.demo_clinics import N_PATIENTS, SCHEMA, clinic_tables, fit_clinics
+from fcac.model.demo import N_PATIENTS, SCHEMA, clinic_tables, fit_clinics
 from fcac.report import render_report
 
 

@@ -13,7 +13,7 @@ from fcac import FCAC, load, persistence, save
 from fcac.cli.learning import schema_of
 from fcac.clusters import Communities
 from fcac.codebook import Codebook
-from fcac.model import models
+from fcac.model import storage
 from fcac.tables.schema import Column, Schema
 from testing.data import diagonal_blobs
 
@@ -53,10 +53,10 @@ def test_a_schema_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="schema has 3 features"):
         Codebook([[0.0, 0.0]], [0], schema=wide)
     for stored in (streamed(), streamed().export()):
-        meta, arrays = persistence.unpack(models.to_bytes(stored), kind="model")
+        meta, arrays = persistence.unpack(storage.to_bytes(stored), kind="model")
         for bad in (wide.to_toml(), wide.to_dict(), Schema(["a", "x"]).to_dict(), {"nonsense": 1}, 7, "nonsense"):
             with pytest.raises(ValueError, match=r"schema|incomplete|TOML"):
-                models.from_bytes(persistence.pack("model", {**meta, "schema": bad}, arrays))
+                storage.from_bytes(persistence.pack("model", {**meta, "schema": bad}, arrays))
 
 
 @pytest.mark.slow

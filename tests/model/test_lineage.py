@@ -31,7 +31,7 @@ def model() -> FCAC:
 
 @pytest.mark.slow
 def test_the_table_has_every_event(model: FCAC) -> None:
-    table = model.lineage_table()
+    table = model.lineage_.to_frame()
     assert list(table.columns) == ["round", "event", "cluster", "others", "rows_before", "rows_after", "moved"]
     assert list(table["event"][table["round"] == 1]) == ["born", "born"]
     born = table[table["event"] == "born"]
@@ -64,7 +64,7 @@ def test_a_move_is_measured_in_spreads() -> None:
 @pytest.mark.slow
 def test_without_pandas_it_is_a_list(model: FCAC, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    table = model.lineage_table()
+    table = model.lineage_.to_frame()
     assert isinstance(table, list)
     assert table[0]["event"] == "born"
     assert as_table([]) == []
@@ -75,10 +75,9 @@ def test_the_lineage_shows_itself_as_a_table_and_is_still_a_list(model: FCAC) ->
     head, first, *rest = str(model.lineage_).splitlines()
     assert head.split() == ["round", "event", "cluster", "others", "rows", "before", "rows", "after", "moved"]
     assert first.split() == ["1", "born", "0", "0", "800"]
-    assert len(rest) == len(model.lineage_table()) - 1
+    assert len(rest) == len(model.lineage_.to_frame()) - 1
     assert repr(model.lineage_) == str(model.lineage_)
-    assert model.lineage_._repr_html_().count("<tr>") == 1 + len(model.lineage_table())
-    assert model.lineage_.to_frame().equals(model.lineage_table())
+    assert model.lineage_._repr_html_().count("<tr>") == 1 + len(model.lineage_.to_frame())
     assert model.lineage_ == model.server_.readout.lineage
     assert model.lineage_[0].kind == "born"
     assert str(FCAC(server="cae-fc").fit(day(0)).lineage_) == "no changes of clusters"
@@ -88,7 +87,7 @@ def test_the_lineage_shows_itself_as_a_table_and_is_still_a_list(model: FCAC) ->
 def test_saved_and_loaded_it_is_the_same(model: FCAC, tmp_path: Path) -> None:
     save(model, tmp_path / "m.fcac")
     again = load(tmp_path / "m.fcac")
-    assert again.lineage_table().equals(model.lineage_table())
+    assert again.lineage_.to_frame().equals(model.lineage_.to_frame())
     assert again.changed() == model.changed()
     assert str(again.events_of_latest()) == str(model.events_of_latest())
 
@@ -105,7 +104,7 @@ def test_changed_tells_of_the_latest_call() -> None:
     assert "died" in [change.kind for change in model.changed()]
     paper = FCAC(server="cae-fc").fit({"a": day(0)})
     assert paper.changed() == []
-    assert len(paper.lineage_table()) == 0
+    assert len(paper.lineage_.to_frame()) == 0
 
 
 @pytest.mark.slow

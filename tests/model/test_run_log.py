@@ -9,8 +9,7 @@ import pytest
 
 from fcac import FCAC, load, save
 from fcac.cli import run
-from fcac.model.models import to_bytes
-from fcac.model.run_log import Run
+from fcac.model.storage import Run, to_bytes
 from fcac.report.report_data import gather
 
 SCHEMA = """\

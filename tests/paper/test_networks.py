@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import check_estimator
 
 from fcac import FCAC
-from fcac.model.models import save
+from fcac.model.storage import save
 from fcac.paper.networks import ASOINN, GNG, GWR, SOINNPlus
 from fcac.paper.networks.inside import INSIDE, NetworkCondenser
 from fcac.paper.peers import labels_of, presented

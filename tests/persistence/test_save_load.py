@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fcac import CAE, CAEFC, CAPlus, load, persistence, save
-from fcac.model.models import from_bytes, to_bytes
+from fcac.model.storage import from_bytes, to_bytes
 from fcac.persistence import pack, read, unpack, write_atomic
 
 X = np.random.default_rng(0).normal(size=(60, 2))

@@ -17,7 +17,7 @@ from fcac.privacy.agreement import agree
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.privacy.statements import at_several_sites, in_a_line
 from fcac.privacy.zcdp import up
-from fcac.report.ledger_statement import ledger_statement
+from fcac.report.page import ledger_statement
 from fcac.report.privacy_statement import make_statement
 from fcac.tables.schema import Schema
 from testing.commands import fcac

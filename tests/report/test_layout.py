@@ -7,9 +7,8 @@ import pytest
 from scipy.spatial import cKDTree
 
 from fcac.report.dots import bisected, condense
-from fcac.report.layout import MAX_POINTS, graph_layout
+from fcac.report.layout import MAX_POINTS, fit_projection, graph_layout
 from fcac.report.map_shapes import as_path, contours, hull, place_labels
-from fcac.report.projection import fit_projection
 
 
 def clusters(k: int, d: int, n: int, apart: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from fcac.exceptions import LedgerError, PrivacyError
 from fcac.privacy import Ledger
 from fcac.privacy.officer_sheet import NOT_COVERED, officer_sheet
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
-from fcac.report.ledger_statement import ledger_statement
+from fcac.report.page import ledger_statement
 from testing.commands import fcac
 
 ONE = rho_from_epsilon(1.0, 1e-6)

@@ -25,8 +25,8 @@ from fcac.report import render_report, snapshot, write_report
 from fcac.report.charts import N_STYLES, PALETTE, ClusterStyle
 from fcac.report.clustering import adjusted_rand
 from fcac.report.dots import MIN_ROWS, condense
+from fcac.report.layout import fit_projection
 from fcac.report.page import environment, page
-from fcac.report.projection import fit_projection
 from fcac.report.report_data import gather
 from testing.data import blobs
 
@@ -272,7 +272,7 @@ def test_no_row_is_in_the_file(kind):
     # values between 7,000 and 8,000 occur nowhere else, so any of them with decimals would be a row's
     rng = np.random.default_rng(0)
     rows = 7000 + 999 * rng.random(size=(300, 2))
-    html = render_report(FCAC(server=kind, random_state=0).fit(rows), rows=rows)
+    html = render_report(FCAC(server=kind, random_state=0).fit(rows), X=rows)
     assert not re.findall(r"7,?\d\d\d\.\d", re.sub(r' points="[^"]*"', "", html))
     # and positions are whole units of a picture
     places = re.findall(r' transform="translate\(([^"]*)\)"', html)
@@ -555,7 +555,7 @@ def test_many_sites_rounds_and_clusters_stay_readable(tmp_path):
 @pytest.mark.slow
 def test_file_is_small_and_written_whole(demo, tmp_path):
     path = tmp_path / "report.html"
-    write_report(demo.model, path, rows=demo.rows)
+    write_report(demo.model, path, X=demo.rows)
     data = path.read_bytes()
     assert len(data) < 500_000
     assert data.startswith(b"<!doctype html>")
@@ -565,7 +565,7 @@ def test_file_is_small_and_written_whole(demo, tmp_path):
 
 @pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(demo):
-    html = render_report(demo.model, rows=demo.rows)
+    html = render_report(demo.model, X=demo.rows)
     assert "http://" not in html
     assert "https://" not in html
     assert not re.search(r'\b(src|srcset|data|action|xlink:href)="', html)

@@ -91,7 +91,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paper_server = Server("cae-fc")
     for batch in demo.model.server_.log:
         paper_server.absorb(batch)
-    write_report(demo.model, folder / "demo.html", rows=demo.rows, compare=paper_server, feature_names=["x", "y"])
+    write_report(demo.model, folder / "demo.html", X=demo.rows, compare=paper_server, feature_names=["x", "y"])
 
     rng = np.random.default_rng(0)
     centres = 4 * rng.normal(size=(6, 9))

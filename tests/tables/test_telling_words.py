@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fcac.tables.telling_words import words_from_vocabulary
-from fcac.tables.text_encoder import encoder
+from fcac.tables.text_encoder import encoder, words_from_vocabulary
 
 
 @pytest.mark.slow

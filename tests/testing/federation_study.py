@@ -33,7 +33,7 @@ from fcac.deployment.site_setup import site_settings
 from fcac.deployment.wire import Request
 from fcac.federation import Contribution, Server, Site, readouts
 from fcac.federation.condenser import condenser_for
-from fcac.model import models
+from fcac.model import storage
 from testing.data import write_csv
 
 SCHEMA = """\
@@ -240,7 +240,7 @@ def hostile(name: str, now: int = 1) -> tuple[bytes, str]:
         "round zero": (packed(nodes, counts, round=0), "round must be"),
         "far outside": (packed(np.full((3, 2), 1e6), counts), "outside the bounds"),
         "no contribution": (b"GET / HTTP/1.1", "not an FCAC file"),
-        "a model": (models.to_bytes(Codebook([[0.0, 0.0]], [0])), "not a contribution"),
+        "a model": (storage.to_bytes(Codebook([[0.0, 0.0]], [0])), "not a contribution"),
         "empty": (b"", "not an FCAC file"),
         "cut short": (packed(nodes, counts)[:-9], "FCAC file"),
         "altered": (packed(nodes, counts)[:-1] + b"\x07", "checksum"),

@@ -23,11 +23,11 @@ _MOST_SITES = 5
 
 def load_model(path: Path) -> Any:
     """Read a model file; every error names the file."""
-    from fcac.model import models
+    from fcac.model import storage
 
     if not path.is_file():
         raise RequestError(f"there is no model file {path}")
-    return models.load(path)
+    return storage.load(path)
 
 
 def schema_of(model: Any) -> Schema | None:
@@ -73,7 +73,7 @@ def learn_and_save(
 ) -> None:
     """Learn a round from tables, write the model and print a summary."""
     from fcac import save
-    from fcac.model.run_log import Run
+    from fcac.model.storage import Run
 
     check_records(model.privacy, record_id)
     started = time.monotonic()

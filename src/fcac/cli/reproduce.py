@@ -175,6 +175,16 @@ def one_table(comparison: Comparison, out: Out = Path("out/one-table")) -> None:
     _compare("one-table", trial, comparison, out)
 
 
+def unseen(comparison: Comparison, out: Out = Path("out/unseen")) -> None:
+    """Cluster tables that nothing in fcac was chosen on, with the same peers as `one-table`; with rank tests.
+
+    Example: fcac reproduce unseen --quick
+    """
+    from fcac.paper.one_table import trial
+
+    _compare("unseen", trial, comparison, out)
+
+
 def private(
     comparison: Comparison,
     epsilons: Annotated[str | None, option("Comma-separated; as published by default.")] = None,
@@ -253,14 +263,20 @@ def everything(paper: Paper, out: Out = Path("out")) -> None:
     figures(out / "figures")
     for name, play in (("tables", tables), ("privacy", privacy), ("quality", quality), ("networks", networks)):
         play(Grid(**vars(paper)), out / name)
-    for name, compare in (("one-table", one_table), ("continual", continual), ("private", private)):
+    for name, compare in (
+        ("one-table", one_table),
+        ("unseen", unseen),
+        ("continual", continual),
+        ("private", private),
+    ):
         compare(Comparison(quick=paper.quick), out=out / name)
     federated(Comparison(quick=paper.quick, data_dir=paper.data_dir), out / "federated")
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "figures": figures, "tables": tables, "privacy": privacy, "quality": quality, "networks": networks,
-    "one-table": one_table, "private": private, "federated": federated, "continual": continual, "all": everything,
+    "one-table": one_table, "unseen": unseen, "private": private, "federated": federated,
+    "continual": continual, "all": everything,
 }  # fmt: skip
 for _name, _command in _COMMANDS.items():
     app.command(_name)(spread(_command))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 
 #: Kinds of blocks: one number, several numbers that together count as one column, and the levels of a category.
 KINDS = ("number", "numbers", "category")

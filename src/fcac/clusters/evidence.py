@@ -17,7 +17,18 @@ from scipy import sparse
 
 from fcac._parallel import one_blas_thread
 from fcac._typing import Floats, Integers
-from fcac.clusters.evidence_sums import agreement, borders, leaf_order, lines, meeting, reaches, ways
+from fcac.clusters.crossings import lines, ways
+from fcac.clusters.evidence_sums import (
+    agreement,
+    borders,
+    density_levels,
+    leaf_order,
+    meeting,
+    most_below,
+    reaches,
+    seen_from_above,
+    summed_up,
+)
 from fcac.clusters.proposals import CORE, Hierarchy
 
 # Neighbours that distances are looked up for.
@@ -62,7 +73,13 @@ class Nodes(NamedTuple):
 def evidence(nodes: Nodes, hierarchies: list[Hierarchy]) -> list[Floats]:
     """Return the evidence about every inner node of each hierarchy, of shape (n_atoms - 1, len(COLUMNS))."""
     axes = _axes(nodes.points, nodes.mass)
-    found = [_of_one(nodes, axes, tree, number) for number, tree in enumerate(hierarchies)]
+    centred = axes - np.average(axes, axis=0, weights=nodes.mass)
+    moments: list[tuple[Floats, Floats, Floats]] = []
+    for i, tree in enumerate(hierarchies):
+        # two hierarchies share their atoms
+        shared = i > 0 and tree.atom_of is hierarchies[i - 1].atom_of
+        moments.append(moments[-1] if shared else _moments(centred, nodes.mass, tree.atom_of))
+    found = [_of_one(nodes, axes, moments[i], tree, i) for i, tree in enumerate(hierarchies)]
     leaves = [leaf_order(tree.left, tree.right, tree.n_atoms) for tree in hierarchies]
     at = {name: j for j, name in enumerate(COLUMNS)}
     for i, tree in enumerate(hierarchies):
@@ -71,8 +88,8 @@ def evidence(nodes: Nodes, hierarchies: list[Hierarchy]) -> list[Floats]:
         others = [j for j in range(len(hierarchies)) if j != i]
         for column, j in zip(("agree_1", "agree_2"), others, strict=False):
             other = hierarchies[j]
-            cross = np.zeros((tree.n_atoms, other.n_atoms))
-            np.add.at(cross, (tree.atom_of, other.atom_of), 1.0)
+            both = tree.atom_of * other.n_atoms + other.atom_of
+            cross = np.bincount(both, minlength=tree.n_atoms * other.n_atoms).reshape(tree.n_atoms, -1)
             found[i][:, at[column]] = agreement(
                 cross, tree.left, tree.right, leaves[i][1], leaves[i][2], other.left, other.right
             )
@@ -94,7 +111,7 @@ def _axes(points: Floats, mass: Floats) -> Floats:
         return np.ascontiguousarray(centred @ axes)
 
 
-def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
+def _of_one(nodes: Nodes, axes: Floats, moments: tuple[Floats, Floats, Floats], tree: Hierarchy, number: int) -> Floats:
     """Evidence about one hierarchy, but for what others say of it."""
     p = tree.n_atoms
     found = np.zeros((max(p - 1, 0), len(COLUMNS)))
@@ -129,25 +146,20 @@ def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
     records = masses[beyond] - masses[first]
     core = nodes.lengths[:, min(CORE, nodes.lengths.shape[1]) - 1]
     count, total, squares, shortest, saddle = reaches(
-        nodes.near, nodes.lengths, core, nodes.at_nodes, tree.atom_of, left, meet
+        nodes.near, nodes.lengths, core, nodes.at_nodes, tree.atom_of, left, right, meet
     )
-    for x in range(p, n):
-        count[x] += count[left[x]] + count[right[x]]
-        total[x] += total[left[x]] + total[right[x]]
-        squares[x] += squares[left[x]] + squares[right[x]]
     usual = total / np.maximum(count, 1)
     spread = np.sqrt(np.maximum(squares / np.maximum(count, 1) - usual**2, 0))
     few = count < 3
     usual[few], spread[few] = usual[-1], spread[-1]
-    peak, median = _density_levels(nodes.at_nodes[order], first, beyond)
-    moments = _moments(axes, nodes.mass, tree.atom_of, p, left, right)
-    line, gauss, volume = _gaussians(*moments, left, right, p, size)
-    along = lines(axes[order], mass, first, beyond, left, right, p, line)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    way = ways(
-        rank[nodes.near[order][:, : nodes.lengths.shape[1]]], nodes.lengths[order], mass, first, beyond, left, right, p
-    )
+    peak, median = density_levels(nodes.at_nodes[order], first, beyond, left, right)
+    masses_of, sums_of, products_of = (_with_inner(of, left, right) for of in moments)
+    line, gauss, volume = _gaussians(masses_of, sums_of, products_of, left, right, p, size)
+    along = lines(np.ascontiguousarray(axes[order].T), mass, first, beyond, left, right, line)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    ends = rank[nodes.near[order, : nodes.lengths.shape[1]]]
+    way = ways(ends, nodes.lengths[order], mass, tree.atom_of[order], meet, first, beyond, left, right)
 
     at = {name: j for j, name in enumerate(COLUMNS)}
     inner = np.arange(p, n)
@@ -243,57 +255,42 @@ def _of_one(nodes: Nodes, axes: Floats, tree: Hierarchy, number: int) -> Floats:
     found[:, at["local_dip"]] = get("local_dip").clip(-2, 4)
     score = get("gap") + get("dip") + get("neck")
     put("score", score)
-    depth = np.zeros(n)
-    for x in range(n - 2, -1, -1):
-        depth[x] = depth[parent[x]] + 1
-    put("depth", np.log1p(depth[inner]))
+    depth, out = seen_from_above(score, parent)
+    put("depth", np.log1p(depth))
     for name, column, low in (
         ("gap_in", "gap", -2.0), ("dip_in", "dip", -3.0), ("line_in", "line_z", -3.0), ("way_in", "way_z", -3.0),
         ("gauss_in", "gauss", -1.0), ("neck_in", "neck", -4.0), ("score_in", "score", -5.0),
     ):  # fmt: skip
         values = get(column)
-        best = np.full(n, low)
-        for x in range(p, n):
-            best[x] = max(values[x - p], best[left[x]], best[right[x]])
-        put(name, values - np.maximum(best[a], best[b]))
+        put(name, values - most_below(values, low, left, right))
     for name, column in (("gap_up", "gap"), ("dip_up", "dip"), ("line_up", "line_z"), ("way_up", "way_z")):
         values = get(column)
         put(name, np.where(above >= 0, values - values[np.maximum(above - p, 0)], 0.0))
-    out = np.zeros(n)
-    out[n - 1] = score[-1]
-    for x in range(n - 2, p - 1, -1):
-        out[x] = max(score[x - p], out[parent[x]])
-    put("score_out", np.where(above >= 0, out[above] - score, 0.0))
+    put("score_out", out - score)
     return found
 
 
-def _density_levels(dense: Floats, first: Integers, beyond: Integers) -> tuple[Floats, Floats]:
-    """Mean of the densest tenth, and the median, of every tree node."""
-    peak, median = np.zeros(len(first)), np.zeros(len(first))
-    for x, (i, j) in enumerate(zip(first.tolist(), beyond.tolist(), strict=True)):
-        ordered = np.sort(dense[i:j])
-        peak[x] = ordered[-max(3, (j - i) // 10) :].mean()
-        median[x] = ordered[(j - i) // 2]
-    return peak, median
-
-
-def _moments(
-    points: Floats, mass: Floats, atom_of: Integers, p: int, left: Integers, right: Integers
-) -> tuple[Floats, Floats, Floats]:
-    """Mass, sum and sum of products of every tree node."""
-    q = points.shape[1]
+def _moments(points: Floats, mass: Floats, atom_of: Integers) -> tuple[Floats, Floats, Floats]:
+    """Mass, sum and sum of products of every atom."""
+    p, q = int(atom_of.max()) + 1, points.shape[1]
     order = np.argsort(atom_of, kind="stable")
-    starts = np.r_[0, np.cumsum(np.bincount(atom_of, minlength=p))]
-    total, sums, products = np.zeros(2 * p - 1), np.zeros((2 * p - 1, q)), np.zeros((2 * p - 1, q, q))
-    points = points - np.average(points, axis=0, weights=mass)
+    starts = np.r_[0, np.cumsum(np.bincount(atom_of, minlength=p))].tolist()
+    total, sums, products = np.zeros(p), np.zeros((p, q)), np.zeros((p, q, q))
+    mass, points = mass[order], points[order]
+    weighted = points * mass[:, None]
     for i in range(p):
-        some = order[starts[i] : starts[i + 1]]
-        weighted = points[some] * mass[some, None]
-        total[i], sums[i], products[i] = mass[some].sum(), weighted.sum(axis=0), weighted.T @ points[some]
-    for x in range(p, 2 * p - 1):
-        for of in (total, sums, products):
-            of[x] = of[left[x]] + of[right[x]]
+        some = slice(starts[i], starts[i + 1])
+        total[i], sums[i] = mass[some].sum(), weighted[some].sum(axis=0)
+        np.matmul(weighted[some].T, points[some], out=products[i])
     return total, sums, products
+
+
+def _with_inner(of_atoms: Floats, left: Integers, right: Integers) -> Floats:
+    """Sums of the atoms, and those of the inner nodes."""
+    sums = np.zeros((len(left), *of_atoms.shape[1:]))
+    sums[: len(of_atoms)] = of_atoms
+    summed_up(sums, left, right)
+    return sums
 
 
 def _gaussians(

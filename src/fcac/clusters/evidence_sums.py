@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fcac._kernels import inner_kernel, kernel
+from fcac._kernels import kernel
+from fcac._llvm import pairwise_sum
 
 
 @kernel
@@ -151,7 +152,7 @@ def borders(
 @kernel
 def meeting(left: Any, right: Any, p: int, leaves: Any, begin: Any, end: Any) -> Any:
     """Lowest common ancestor of every two atoms."""
-    meet = np.empty((p, p), dtype=np.int64)
+    meet = np.empty((p, p), dtype=np.int32)
     for i in range(p):
         meet[i, i] = i
     for x in range(p, left.shape[0]):
@@ -163,9 +164,9 @@ def meeting(left: Any, right: Any, p: int, leaves: Any, begin: Any, end: Any) ->
 
 
 @kernel
-def reaches(near: Any, lengths: Any, core: Any, at_nodes: Any, atom: Any, left: Any, meet: Any) -> Any:
-    """Over the pairs of neighbours that meet at each tree node: number, sums of log reach and of its square; the three
-    shortest reaches, and the three densest pairs by their less dense end."""
+def reaches(near: Any, lengths: Any, core: Any, at_nodes: Any, atom: Any, left: Any, right: Any, meet: Any) -> Any:
+    """Over the pairs of neighbours within each tree node: number, sums of log reach and of its square. Of those that
+    meet at it: the three shortest reaches, and the three densest pairs by their less dense end."""
     n = left.shape[0]
     count, total, squares = np.zeros(n), np.zeros(n), np.zeros(n)
     shortest = np.full((n, 3), np.inf)
@@ -188,234 +189,69 @@ def reaches(near: Any, lengths: Any, core: Any, at_nodes: Any, atom: Any, left: 
                 for r in range(3):
                     if s > saddle[x, r]:
                         s, saddle[x, r] = saddle[x, r], s
+    for x in range((n + 1) // 2, n):
+        count[x] += count[left[x]] + count[right[x]]
+        total[x] += total[left[x]] + total[right[x]]
+        squares[x] += squares[left[x]] + squares[right[x]]
     return count, total, squares, shortest, saddle
 
 
-@inner_kernel
-def _valley(place: Any, weight: Any, low: float, high: float) -> Any:
-    """How much fewer records lie between two places than around them: in errors, and as a log ratio.
-
-    Nine windows, each a fifth of the way wide; the emptiest of the inner ones against the fullest on either side.
-    """
-    count = np.zeros(9)
-    step = (high - low) / 8
-    width = (high - low) / 5
-    mean, n = 0.0, place.shape[0]
-    for v in range(n):
-        mean += weight[v]
-        first = (place[v] - 0.5 * width - low) / step
-        for w in range(max(0, math.ceil(first)), min(9, math.floor(first + width / step) + 1)):
-            count[w] += weight[v]
-    mean /= n
-    bottom = 2
-    for w in range(3, 7):
-        if count[w] < count[bottom]:
-            bottom = w
-    before, after = 0.0, 0.0
-    for w in range(bottom):
-        before = max(before, count[w])
-    for w in range(bottom + 1, 9):
-        after = max(after, count[w])
-    mode = min(before, after)
-    z = (mode - count[bottom]) / math.sqrt(max(mode + count[bottom], mean) * (1 + 0.1 * mean))
-    return z, math.log((mode + 0.5 * mean) / (count[bottom] + 0.5 * mean))
-
-
-@inner_kernel
-def _mixture(place: Any, weight: Any, pa: float, ma: float, mb: float, va: float, vb: float, vt: float) -> Any:
-    """Two Gaussians on a line, by some steps of expectation and maximisation from the two sides: the gain in log
-    likelihood a record over one Gaussian, how many deviations they are apart, and the smaller share."""
-    n = place.shape[0]
-    least = max(0.01 * vt, 1e-300)
-    va, vb = max(va, least), max(vb, least)
-    pb = 1.0 - pa
-    gain = 0.0
-    for step in range(13):
-        sa, ta, ua, tb, ub, total, like = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        la = math.log(max(pa, 1e-9)) - 0.5 * math.log(va)
-        lb = math.log(max(pb, 1e-9)) - 0.5 * math.log(vb)
-        for v in range(n):
-            x = place[v]
-            ga = la - 0.5 * (x - ma) ** 2 / va
-            gb = lb - 0.5 * (x - mb) ** 2 / vb
-            top = max(ga, gb)
-            e = math.exp(min(ga, gb) - top)
-            w = weight[v]
-            like += w * (top + math.log1p(e))
-            r = 1.0 / (1.0 + e)
-            if ga < gb:
-                r = 1.0 - r
-            total += w
-            r *= w
-            sa += r
-            ta += r * x
-            ua += r * x * x
-            tb += (w - r) * x
-            ub += (w - r) * x * x
-        gain = like / total + 0.5 * math.log(vt) + 0.5
-        sb = total - sa
-        if step == 12 or sa < 1e-9 * total or sb < 1e-9 * total:
-            break
-        pa, pb = sa / total, sb / total
-        ma, mb = ta / sa, tb / sb
-        va, vb = max(ua / sa - ma * ma, least), max(ub / sb - mb * mb, least)
-    return gain, abs(ma - mb) / math.sqrt(0.5 * (va + vb)), min(pa, pb)
+@kernel
+def density_levels(dense: Any, first: Any, beyond: Any, left: Any, right: Any) -> Any:
+    """Mean of the densest tenth, and the median, of every tree node; nodes are in the order of leaves."""
+    n = left.shape[0]
+    peak, median = np.empty(n), np.empty(n)
+    ordered, merged = dense.copy(), np.empty(dense.shape[0])
+    for x in range(n):
+        i, j = first[x], beyond[x]
+        if left[x] < 0:
+            ordered[i:j] = np.sort(ordered[i:j])
+        else:
+            # both sides are sorted by now
+            a, b = i, beyond[left[x]]
+            middle = b
+            for at in range(i, j):
+                if b == j or (a < middle and ordered[a] <= ordered[b]):
+                    merged[at] = ordered[a]
+                    a += 1
+                else:
+                    merged[at] = ordered[b]
+                    b += 1
+            ordered[i:j] = merged[i:j]
+        few = min(j - i, max(3, (j - i) // 10))
+        peak[x] = pairwise_sum(ordered[j - few : j], few) / few
+        median[x] = ordered[i + (j - i) // 2]
+    return peak, median
 
 
 @kernel
-def lines(points: Any, mass: Any, begin: Any, end: Any, left: Any, right: Any, p: int, line: Any) -> Any:
-    """Along the line across every inner node: errors and depth of the valley, distance of the sides, gain of two
-    Gaussians over one, and the kurtosis of both sides."""
+def summed_up(values: Any, left: Any, right: Any) -> None:
+    """Give every inner node the sum of its two sides, from the values of the atoms."""
+    for x in range((left.shape[0] + 1) // 2, left.shape[0]):
+        values[x] = values[left[x]] + values[right[x]]
+
+
+@kernel
+def most_below(values: Any, low: float, left: Any, right: Any) -> Any:
+    """The largest value of the inner nodes below each side of every inner node, and at least the lowest."""
     n = left.shape[0]
-    q = points.shape[1]
-    out = np.zeros((n, 8))
+    p = (n + 1) // 2
+    most, out = np.full(n, low), np.empty(p - 1)
     for x in range(p, n):
-        a, b = left[x], right[x]
-        na, nb = end[a] - begin[a], end[b] - begin[b]
-        place, weight = np.empty(na + nb), np.empty(na + nb)
-        at = 0
-        sums = np.zeros((2, 2))
-        for side in range(2):
-            y = a if side == 0 else b
-            for v in range(begin[y], end[y]):
-                along = 0.0
-                for j in range(q):
-                    along += points[v, j] * line[x, j]
-                place[at], weight[at] = along, mass[v]
-                sums[side, 0] += mass[v]
-                sums[side, 1] += mass[v] * along
-                at += 1
-        ma, mb = sums[0, 1] / sums[0, 0], sums[1, 1] / sums[1, 0]
-        total = sums[0, 0] + sums[1, 0]
-        centre = (sums[0, 1] + sums[1, 1]) / total
-        va, vb, vt, fourth, inner = 0.0, 0.0, 0.0, 0.0, 0.0
-        for v in range(na):
-            va += weight[v] * (place[v] - ma) ** 2
-            vt += weight[v] * (place[v] - centre) ** 2
-        for v in range(na, na + nb):
-            vb += weight[v] * (place[v] - mb) ** 2
-            vt += weight[v] * (place[v] - centre) ** 2
-        va, vb, vt = va / sums[0, 0], vb / sums[1, 0], vt / total
-        if not vt > 0:
-            continue
-        for v in range(na + nb):
-            fourth += weight[v] * ((place[v] - centre) ** 2 / vt) ** 2
-        low, high = np.median(place[na:]), np.median(place[:na])
-        if high < low:
-            low, high = high, low
-        if high > low:
-            out[x, 0], out[x, 1] = _valley(place, weight, low, high)
-        inner = 0.5 * (math.sqrt(va) + math.sqrt(vb))
-        out[x, 2] = (high - low) / max(inner, 1e-6 * math.sqrt(vt))
-        pa, pb = sums[0, 0] / total, sums[1, 0] / total
-        least = 1e-6 * vt
-        out[x, 3] = (
-            0.5 * math.log(vt)
-            - 0.5 * pa * math.log(max(va, least))
-            - 0.5 * pb * math.log(max(vb, least))
-            + pa * math.log(pa)
-            + pb * math.log(pb)
-        )
-        out[x, 4] = fourth / total
-        out[x, 5], out[x, 6], out[x, 7] = _mixture(place, weight, pa, ma, mb, va, vb, vt)
+        out[x - p] = max(most[left[x]], most[right[x]])
+        most[x] = max(values[x - p], out[x - p])
     return out
 
 
 @kernel
-def ways(near: Any, lengths: Any, mass: Any, begin: Any, end: Any, left: Any, right: Any, p: int) -> Any:
-    """Along the way across every inner node, each node at its distance to the border over the graph: errors and depth
-    of the valley there, and how far apart the sides are in units of their spread. Nodes are in the order of leaves."""
-    n = left.shape[0]
-    m = lengths.shape[1]
-    total = near.shape[0]
-    # neighbours either way
-    starts = np.zeros(total + 1, dtype=np.int64)
-    for v in range(total):
-        for q in range(m):
-            starts[v + 1] += 1
-            starts[near[v, q] + 1] += 1
-    for v in range(total):
-        starts[v + 1] += starts[v]
-    fill = starts[:-1].copy()
-    ends, length = np.empty(starts[total], dtype=np.int32), np.empty(starts[total])
-    for v in range(total):
-        for q in range(m):
-            u = near[v, q]
-            ends[fill[v]], length[fill[v]] = u, lengths[v, q]
-            fill[v] += 1
-            ends[fill[u]], length[fill[u]] = v, lengths[v, q]
-            fill[u] += 1
-    out = np.zeros((n, 3))
-    distance = np.full(total, np.inf)
-    heap_key, heap_node = np.empty(starts[total] + total), np.empty(starts[total] + total, dtype=np.int64)
-    for x in range(p, n):
-        first, beyond = begin[x], end[x]
-        a, b = left[x], right[x]
-        middle = end[a] if begin[a] == first else end[b]
-        size = beyond - first
-        for v in range(first, beyond):
-            distance[v] = np.inf
-        held = 0
-        for v in range(first, beyond):
-            for e in range(starts[v], starts[v + 1]):
-                u = ends[e]
-                if first <= u < beyond and (u < middle) != (v < middle):
-                    distance[v] = min(distance[v], 0.5 * length[e])
-            if distance[v] < np.inf:
-                # push
-                i = held
-                held += 1
-                while i > 0:
-                    up = (i - 1) >> 1
-                    if heap_key[up] <= distance[v]:
-                        break
-                    heap_key[i], heap_node[i] = heap_key[up], heap_node[up]
-                    i = up
-                heap_key[i], heap_node[i] = distance[v], v
-        if held == 0:
-            out[x, 0], out[x, 1], out[x, 2] = 0.0, -1.0, 0.0
-            continue
-        farthest = 0.0
-        while held:
-            key, v = heap_key[0], heap_node[0]
-            held -= 1
-            last_key, last_node = heap_key[held], heap_node[held]
-            i = 0
-            while True:
-                child = 2 * i + 1
-                if child >= held:
-                    break
-                if child + 1 < held and heap_key[child + 1] < heap_key[child]:
-                    child += 1
-                if heap_key[child] >= last_key:
-                    break
-                heap_key[i], heap_node[i] = heap_key[child], heap_node[child]
-                i = child
-            heap_key[i], heap_node[i] = last_key, last_node
-            if key > distance[v]:
-                continue
-            farthest = key
-            for e in range(starts[v], starts[v + 1]):
-                u = ends[e]
-                if first <= u < beyond and (u < middle) == (v < middle):
-                    new = key + length[e]
-                    if new < distance[u]:
-                        distance[u] = new
-                        i = held
-                        held += 1
-                        while i > 0:
-                            up = (i - 1) >> 1
-                            if heap_key[up] <= new:
-                                break
-                            heap_key[i], heap_node[i] = heap_key[up], heap_node[up]
-                            i = up
-                        heap_key[i], heap_node[i] = new, u
-        place = np.empty(size)
-        for v in range(first, beyond):
-            d = min(distance[v], farthest)
-            place[v - first] = -d if v < middle else d
-        low, high = np.median(place[: middle - first]), np.median(place[middle - first :])
-        if high > low:
-            out[x, 0], out[x, 1] = _valley(place, mass[first:beyond], low, high)
-            out[x, 2] = (high - low) / max(np.std(place[: middle - first]) + np.std(place[middle - first :]), 1e-300)
-    return out
+def seen_from_above(values: Any, parent: Any) -> Any:
+    """Steps from the root to every inner node, and the largest value of those above it; the root's own for the root."""
+    n = parent.shape[0]
+    p = (n + 1) // 2
+    depth, most = np.zeros(p - 1), np.empty(p - 1)
+    most[p - 2] = values[p - 2]
+    for x in range(n - 2, p - 1, -1):
+        above = parent[x] - p
+        depth[x - p] = depth[above] + 1
+        most[x - p] = max(most[above], values[above])
+    return depth, most

@@ -25,7 +25,7 @@ import numpy as np
 
 from fcac._typing import Floats, Integers
 from fcac.clusters.cluster_tree import Tree
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 
 # Two classes are one if so large a share of the smaller one could as well be the other's: where two bell curves of one
 # size touch without a dip between them it is a third.

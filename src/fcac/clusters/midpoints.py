@@ -7,6 +7,7 @@ cluster lies nearer to its centre than they do, so edges inside a cluster look d
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,24 @@ NODES_IN_BALL = 10
 _LARGEST_POWER = 3.0
 # From so many features on distances are summed by vector instructions, so many features between two looks at the limit.
 _WIDE, _CHUNK = 32, 64
+# What bounds on squared distances are loosened by, far more than rounding.
+_SLACK = 1e-9
+
+
+@kernel
+def _halves(points: Any, near: Any, first: int, beyond: int, out: Any) -> None:
+    """Half the squared distances to all neighbours of nodes first .. beyond - 1, or a little less."""
+    d = points.shape[1]
+    for v in range(first, beyond):
+        for q in range(near.shape[1]):
+            total, u = 0.0, np.int64(near[v, q])
+            if d < _WIDE:
+                for j in range(d):
+                    step = points[v, j] - points[u, j]
+                    total += step * step
+            else:
+                total = squared_gap(points, v, points, u, 0, d)
+            out[v, q] = 0.5 * (1 - _SLACK) * total
 
 
 @kernel
@@ -32,6 +51,8 @@ def _upper_half(
     points: Any,
     mass: Any,
     near: Any,
+    halves: Any,
+    blur: float,
     starts: Any,
     ends: Any,
     inside: int,
@@ -43,30 +64,45 @@ def _upper_half(
     """Log density at the middle of every edge from nodes first .. beyond - 1 to higher ones.
 
     The ball holds the ``inside`` nearest of all nodes that either end has in its list; its radius lies halfway to the
-    next one.
+    next one. From the middle of u and v the squared distance to w is half those from u and from v, less a quarter of
+    that between them; and who is not in the list of u is at least as far from u as its last one. So most nodes need not
+    be looked at. Rounding moves a middle by less than the blur.
     """
     n, k = near.shape
     d = points.shape[1]
-    seen = np.full(n, -1, dtype=np.int64)
+    of_u, of_v = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    from_u, from_v = np.empty(n), np.empty(n)
     middle = np.empty((1, d))
     gap = np.empty(inside + 1)
     who = np.empty(inside + 1, dtype=np.int32)
     for u in range(first, beyond):
+        for q in range(k):
+            of_u[near[u, q]], from_u[near[u, q]] = u, halves[u, q]
         for e in range(starts[u], starts[u + 1]):
             v = ends[e]
             if v < u:
                 continue
+            between = from_u[v] if of_u[v] == u else np.inf
+            for q in range(k):
+                w = near[v, q]
+                of_v[w], from_v[w] = e, halves[v, q]
+                if w == u:
+                    between = halves[v, q]
+            between *= 0.5 * (1 + 3 * _SLACK)
             for j in range(d):
                 middle[0, j] = 0.5 * (points[u, j] + points[v, j])
-            filled = 0
+            filled, reach = 0, np.inf
             for c in range(2 * k + 2):
                 if c < 2:
                     w = u if c == 0 else v
+                elif c < k + 2:
+                    w = near[u, c - 2]
+                    if halves[u, c - 2] + (from_v[w] if of_v[w] == e else halves[v, k - 1]) - between > reach or w == v:
+                        continue
                 else:
-                    w = near[u, c - 2] if c < k + 2 else near[v, c - 2 - k]
-                if seen[w] == e:
-                    continue
-                seen[w] = e
+                    w = near[v, c - 2 - k]
+                    if halves[v, c - 2 - k] + halves[u, k - 1] - between > reach or of_u[w] == u or w == u:
+                        continue
                 limit = gap[inside] if filled > inside else np.inf
                 total = 0.0
                 if d < _WIDE:
@@ -88,6 +124,8 @@ def _upper_half(
                     at -= 1
                 gap[at], who[at] = total, w
                 filled = min(filled + 1, inside + 1)
+                if filled > inside:
+                    reach = (np.sqrt(gap[inside]) + blur) ** 2
             held = 0.0
             for m in range(inside):
                 held += mass[who[m]]
@@ -137,10 +175,16 @@ def midpoint_log_density(
         return density
     power = power_of(dimension)
     points = np.ascontiguousarray(points)
+    halves = np.empty(near.shape)
+    blur = 1e-15 * float(np.abs(points).max()) * math.sqrt(points.shape[1])
+
+    def measure(first: int, beyond: int) -> None:
+        _halves(points, near, first, beyond, halves)
 
     def work(first: int, beyond: int) -> None:
-        _upper_half(points, mass, near, starts, ends, inside, power, first, beyond, density)
+        _upper_half(points, mass, near, halves, blur, starts, ends, inside, power, first, beyond, density)
 
+    in_ranges(measure, len(points))
     in_ranges(work, len(points))
     _mirror(starts, ends, density)
     return density

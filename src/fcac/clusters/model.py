@@ -27,11 +27,11 @@ from fcac.clusters.noisy_nodes import (
 from fcac.clusters.snapshot import Fitted
 from fcac.clusters.tracking import Change, match_clusters
 from fcac.codebook import Codebook
-from fcac.codebook.coarse import coarse_codebook, reaching
+from fcac.codebook.codebook import coarse_codebook, reaching
 from fcac.novelty import is_novel
 from fcac.scaling import Scaling, check_scale
 from fcac.search.gaps import without_gaps
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 
 # Nodes around a row that vote on how firmly it belongs.
 _VOTERS = 5

@@ -35,7 +35,7 @@ from fcac.clusters.column_metric import whitening_of
 from fcac.clusters.noisy_merge import Groups
 from fcac.clusters.noisy_nodes import Noise, deviations, reliable_counts, tree_of
 from fcac.clusters.snapshot import Fitted
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 
 # With fewer nodes nothing can be said about covariances; with more than the other number Ward's method needs too much
 # memory, and a graph of so many nodes averages the noise out by itself.
@@ -92,7 +92,7 @@ def shared_factors(nodes: Floats, variance: Floats, weights: Floats, blocks: Seq
     `variance` is that of the nodes' noise, `weights` the rows each stands for. Two columns that tell the same groups,
     and one that tells nothing:
 
-    >>> from fcac.tables.blocks import Block
+    >>> from fcac.tables.kind import Block
     >>> rng = np.random.default_rng(0)
     >>> group = rng.integers(2, size=200)
     >>> true = np.column_stack([3 * group, 2 * group, rng.integers(2, size=200)]) + rng.normal(size=(200, 3)) / 2

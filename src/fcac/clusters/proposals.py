@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from fcac._kernels import kernel
+from fcac._kernels import inner_kernel, kernel
 from fcac._typing import Floats, Integers
 from fcac.clusters.leiden import Search
 
@@ -214,6 +214,27 @@ def _bridged(points: Floats, a: Integers, b: Integers, w: Floats) -> tuple[Integ
     return np.r_[a, first[span.row]], np.r_[b, first[span.col]], np.r_[w, far]
 
 
+@inner_kernel
+def _count(up_to: Any, size: int, by: int) -> None:
+    """Count a cluster of this size in or out; sums over sizes up to any can be read from partial ones (Fenwick)."""
+    at = size
+    while at < up_to.shape[0]:
+        up_to[at, 0] += by
+        up_to[at, 1] += by * size
+        at += at & -at
+
+
+@inner_kernel
+def _differences(up_to: Any, size: int, clusters: int, rows: int) -> int:
+    """Sum of absolute differences between a size and those of all clusters, which have so many rows together."""
+    at, count, held = size, 0, 0
+    while at > 0:
+        count += up_to[at, 0]
+        held += up_to[at, 1]
+        at -= at & -at
+    return count * size - held + (rows - held) - (clusters - count) * size
+
+
 @kernel
 def _genie(a: Any, b: Any, n: int, most: int, gini: float) -> Any:
     """Merges along the edges of a tree, shortest first; but while sizes are too unequal, the smallest cluster's first.
@@ -226,12 +247,18 @@ def _genie(a: Any, b: Any, n: int, most: int, gini: float) -> Any:
     used = np.zeros(m, dtype=np.bool_)
     of_size = np.zeros(n + 1, dtype=np.int64)
     of_size[1] = n
+    up_to = np.zeros((n + 1, 2), dtype=np.int64)
+    at = 1
+    while at <= n:
+        # all clusters are of one row
+        up_to[at] = n
+        at *= 2
     p = min(n, most)
     atom_of = np.arange(n)
     merges = np.empty((p - 1, 2), dtype=np.int64)
     named = np.empty(n, dtype=np.int64)
-    unequal = 0.0  # sum of absolute differences of sizes over all pairs
-    clusters = n
+    unequal = 0  # sum of absolute differences of sizes over all pairs
+    clusters, rows = n, n
     smallest = 1
     head, small_head, last_smallest = 0, 0, 1
     for _ in range(m):
@@ -274,24 +301,24 @@ def _genie(a: Any, b: Any, n: int, most: int, gini: float) -> Any:
         used[e] = True
         x, y = a[e], b[e]
         while root[x] != x:
+            root[x] = root[root[x]]
             x = root[x]
         while root[y] != y:
+            root[y] = root[root[y]]
             y = root[y]
         x, y = min(x, y), max(x, y)
-        for r in (x, y):
-            of_size[size[r]] -= 1
+        for s in (size[x], size[y]):
+            of_size[s] -= 1
+            _count(up_to, s, -1)
+            unequal -= _differences(up_to, s, clusters - 1, rows - s)
             clusters -= 1
-            s = size[r]
-            # sizes present are few: a sum over distinct ones
-            for z in range(smallest, n + 1):
-                if of_size[z]:
-                    unequal -= of_size[z] * abs(z - s)
+            rows -= s
         s = size[x] + size[y]
-        for z in range(smallest, n + 1):
-            if of_size[z]:
-                unequal += of_size[z] * abs(z - s)
+        unequal += _differences(up_to, s, clusters, rows)
         of_size[s] += 1
+        _count(up_to, s, 1)
         clusters += 1
+        rows += s
         if clusters < p:
             merges[p - 1 - clusters, 0], merges[p - 1 - clusters, 1] = named[x], named[y]
         root[y] = x

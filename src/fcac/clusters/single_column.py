@@ -21,7 +21,7 @@ import numpy as np
 
 from fcac._typing import Floats, Integers
 from fcac.clusters.cluster_tree import Tree
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 
 # Squared distance of means over variance above which a column tells two clusters apart: half a deviation, which Cohen
 # calls a medium effect.

@@ -17,9 +17,8 @@ from fcac.clusters.single_column import cutting_columns, join_single_columns, wi
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.novelty import is_novel, reach_from_spacing
 from fcac.scaling import Columns, Scaling, scaling_of
-from fcac.search.exact import NeighborLists, Searcher, build_lists, distinct
-from fcac.search.nearest_label import LabelSearch
-from fcac.tables.blocks import Block
+from fcac.search.exact import LabelSearch, NeighborLists, Searcher, build_lists, distinct
+from fcac.tables.kind import Block
 
 # What is said of tables with categories.
 _BY_COLUMN = "each column brought to one scale; a category counts by what it shares with other columns"

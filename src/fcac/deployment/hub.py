@@ -287,7 +287,7 @@ class Hub:
     def _publish(self, server: Server, round: int) -> None:
         """Write the model that sites may fetch, and note what the report will need."""
         from fcac.deployment.shared_codebook import for_sites
-        from fcac.model import models
+        from fcac.model import storage
 
         path = self.state / _MODEL_FILE
         if not server.has_nodes:
@@ -298,7 +298,7 @@ class Hub:
             path.unlink(missing_ok=True)
             self.note("no model for sites", round=round, reason="too few nodes to hide a single one among others")
         else:
-            persistence.write_atomic(path, models.to_bytes(book))
+            persistence.write_atomic(path, storage.to_bytes(book))
         from fcac.report import snapshot
 
         try:

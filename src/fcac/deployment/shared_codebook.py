@@ -45,7 +45,7 @@ def for_sites(server: Server, feature_names: list[str] | None = None) -> Codeboo
 
 def _condensed(server: Server) -> Codebook:
     """Group the contributed nodes of each cluster of the paper's server and average each group."""
-    from fcac.codebook.coarse import coarse_codebook, reaching
+    from fcac.codebook.codebook import coarse_codebook, reaching
 
     whole = server.export()
     nodes = np.unique(np.concatenate([item.nodes for item in server.latest().values()]), axis=0)

@@ -36,7 +36,7 @@ from fcac.exceptions import LedgerError, PrivacyWarning
 from fcac.federation import Contribution, Site
 from fcac.federation.asking import calibrated_at_site
 from fcac.federation.condenser import Condenser
-from fcac.model import models
+from fcac.model import storage
 from fcac.privacy.mechanism import AnyMechanism
 from fcac.privacy.record_ids import ids_in_form, names_somebody
 from fcac.tables.new_rows import Cursor, NewRowFinder, Piece
@@ -255,14 +255,14 @@ class SiteAgent:
 
     def take_model(self, round: int, data: bytes) -> None:
         """Check and store the global model."""
-        model = models.from_bytes(data)
+        model = storage.from_bytes(data)
         if not isinstance(model, Codebook) or model.n_features != self.schema.n_features:
             raise ValueError("the model received does not match this site's schema")
         site = Site(self.settings.name, self._mechanism, self.state, self._condenser())
         # by the site's own rows, which stay here: with NodeRelease there are none
         model = calibrated_at_site(model, site)
         persistence.write_atomic(
-            self.state / _MODEL_FILE, data if model.calibration is None else models.to_bytes(model)
+            self.state / _MODEL_FILE, data if model.calibration is None else storage.to_bytes(model)
         )
         self.audit.add("model received", round=round, nodes=len(model.nodes))
         write_log(self.state, f"model of round {round} received: {len(model.nodes)} nodes")
@@ -331,7 +331,7 @@ def load_model(state: str | Path) -> Codebook:
     path = Path(state) / _MODEL_FILE
     if not path.exists():
         raise ValueError(f"{path}: no model has arrived yet; one comes after a round while 'fcac federation site' runs")
-    model: Codebook = models.load(path)
+    model: Codebook = storage.load(path)
     return model
 
 

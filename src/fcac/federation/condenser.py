@@ -18,7 +18,7 @@ from fcac.art.network import Network, Rules
 from fcac.nodes import MAX_NODES, Reservoir, Trail
 from fcac.nodes.aging import Aged, Forgetting
 from fcac.nodes.sample import RowSample
-from fcac.persistence.pack_many import pack_many, unpack_many
+from fcac.persistence.format import pack_many, unpack_many
 
 _CA_PLUS = Rules(topological=False)
 

@@ -15,11 +15,11 @@ from fcac._typing import Booleans, Floats, Integers
 from fcac.clusters.bounded import MAX_READ
 from fcac.clusters.tracking import Move
 from fcac.codebook import Codebook
-from fcac.codebook.coarse import coarse_codebook
+from fcac.codebook.codebook import coarse_codebook
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
 from fcac.scaling import Scaling
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 
 #: Gives the random generator of a round, from the server's seed and the round's number only.
 Shuffler = Callable[[Sequence[Contribution]], np.random.RandomState]

@@ -22,7 +22,7 @@ from fcac.federation.log import Entry, Extract, Log
 from fcac.federation.readout import ReadOut
 from fcac.nodes.sample import RowSample
 from fcac.scaling import Scaling, check_scale
-from fcac.tables.blocks import Block
+from fcac.tables.kind import Block
 from fcac.tables.schema import Schema
 
 

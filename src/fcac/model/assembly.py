@@ -1,15 +1,16 @@
-"""What the settings of an `FCAC` ask for: its server, how its sites condense, and the engine that plays its rounds."""
+"""What the settings of an `FCAC` ask for: its server, its condenser, the engine of its rounds, the trails of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from fcac._sites import SiteName
-from fcac._typing import Floats
+from fcac._sites import SiteName, site_order
+from fcac._typing import Booleans, Floats, Integers
 from fcac.federation import Server, Site, readouts
 from fcac.federation.aggregation_setting import parse_aggregation
 from fcac.federation.condenser import Condenser, ReservoirCondenser, condenser_for
@@ -82,3 +83,40 @@ def trails_of(model: FCAC, data: SiteRows, weights: Mapping[SiteName, Floats] | 
     if model.privacy is not None or not counted or not isinstance(condenser_of(model), ReservoirCondenser):
         return None
     return {name: Trail() for name in data}
+
+
+#: The rows of a site: all of one table (None), or these positions of it.
+Places = Sequence[tuple[SiteName, NDArray[np.int64] | None]]
+
+
+def labels_by_trail(
+    server: Server, sites: Mapping[SiteName, Site], trails: Mapping[SiteName, Trail], places: Places
+) -> tuple[Integers, Booleans, Integers] | None:
+    """Return the cluster of the node that counts each row, whether `predict` would certainly say so, and the node.
+
+    A trail notes, while a site condenses rows, the node that counts each row. That is not always the nearest one: nodes
+    move, and later rows bring nearer ones. Far from a border between clusters this makes no difference to the cluster,
+    so a row is searched only if not all nodes around that node are of one cluster.
+
+    `places` says where the rows are among all rows, None: after those of the sites before it. There is no answer if the
+    server's nodes are not the sites' own, or if it cannot tell which lie at a border.
+    """
+    inner = server.readout.inner_nodes()
+    latest = server.latest()
+    order = site_order(latest)
+    condensed = server.readout.counted_in
+    if inner is None:
+        return None
+    if condensed is None and not np.array_equal(np.concatenate([latest[n].nodes for n in order]), server.nodes):
+        return None
+    starts = dict(zip(order, np.cumsum([0, *(len(latest[name].nodes) for name in order)]), strict=False))
+    counting = [starts[name] + sites[name].nodes_of(trails[name]) for name, _ in places]
+    at = np.concatenate(counting)
+    if any(where is not None for _, where in places):
+        turned = np.empty_like(at)
+        turned[np.concatenate([where for _, where in places if where is not None])] = at
+        at = turned
+    if condensed is not None:
+        at = condensed[at]
+    labels: Any = server.node_labels[at]
+    return labels, inner[at], at

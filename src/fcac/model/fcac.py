@@ -20,13 +20,12 @@ from fcac.federation import Server, Site
 from fcac.federation.condenser import Condenser
 from fcac.federation.rounds import Engine, Round, restate
 from fcac.model import storage
-from fcac.model.assembly import condenser_of, engine_of, is_summed, server_of, trails_of
+from fcac.model.assembly import Places, condenser_of, engine_of, is_summed, server_of, trails_of
 from fcac.model.calibrating import measured_novelty
 from fcac.model.frames import first_rows, next_rows
 from fcac.model.reading import FittedFederation
-from fcac.model.row_labels import Places
-from fcac.model.run_log import Run
 from fcac.model.site_rows import check_public_names, warn_of_open_nodes
+from fcac.model.storage import Run
 from fcac.nodes import Trail
 from fcac.novelty import Calibration
 from fcac.privacy.mechanism import AnyMechanism, NodeMechanism
@@ -499,7 +498,7 @@ class FCAC(FittedFederation):
         ----------
         path : path-like
         """
-        from fcac.model.models import save
+        from fcac.model.storage import save
 
         save(self, path)
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fcac._rows import arrow_if_polars, column_names
 from fcac._typing import Floats
 from fcac.exceptions import DataError, ReadWarning
-from fcac.model.columns import take_site_column, warn_of_names
-from fcac.model.site_rows import SiteRows, is_dict_of_sites
+from fcac.model.site_rows import SiteRows, is_dict_of_sites, take_site_column, warn_of_names
 from fcac.tables.draft import guess_tables
 from fcac.tables.schema import Schema, as_batch, describe_problems
 

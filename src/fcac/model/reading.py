@@ -21,12 +21,11 @@ from fcac.codebook import Codebook
 from fcac.federation import Server, Site, readouts
 from fcac.federation.asking import calibrate, samples_of
 from fcac.federation.replay import rows_by_cluster
-from fcac.model.columns import in_order, warn_of_names, without_column
+from fcac.model.assembly import Places, labels_by_trail
 from fcac.model.frames import features
 from fcac.model.lineage import STRUCTURAL, Lineage, rows_of
-from fcac.model.row_labels import Places, labels_by_trail
-from fcac.model.run_log import Run
-from fcac.model.site_rows import is_dict_of_sites
+from fcac.model.site_rows import in_order, is_dict_of_sites, warn_of_names, without_column
+from fcac.model.storage import Run
 from fcac.model.summary import Summary, summary_of
 from fcac.model.verdict import Verdict, verdict_of
 from fcac.nodes import Trail
@@ -204,25 +203,15 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
 
     @property
     def lineage_(self) -> Lineage:
-        """What happened to clusters over rounds (born, grew, merged, split, died); for ``server="communities"``.
+        """What happened to clusters over rounds; for ``server="communities"``.
 
-        A list of `Change` that prints as a table; ``lineage_.to_frame()`` is a data frame.
+        A list of `Change` that prints as a table. ``lineage_.to_frame()`` is a data frame (without pandas, a list of
+        dicts) with a row per event: ``round``, ``event`` (born, grew, shrank, split, merged, died or moved),
+        ``cluster``, ``others`` (that went into it or came out of it), ``rows_before``, ``rows_after``, and ``moved``:
+        how far the cluster's centre has moved, in units of its spread; from a quarter of that on, "moved" has a row.
         """
         check_is_fitted(self, "server_")
         return Lineage(self.server_.readout.lineage, self.server_.readout.moves)
-
-    def lineage_table(self) -> Any:
-        """Return what happened to clusters over rounds as a table; for ``server="communities"``.
-
-        Returns
-        -------
-        table : DataFrame, or list of dict without pandas
-            One row per event: ``round``, ``event`` (born, grew, shrank, split, merged, died or moved), ``cluster``,
-            ``others`` (that went into it or came out of it), ``rows_before``, ``rows_after``, and ``moved``: how far
-            the cluster's centre has moved, in units of the cluster's spread. "moved" has a row of its own from a
-            quarter of a spread on.
-        """
-        return self.lineage_.to_frame()
 
     def changed(self) -> list[Any]:
         """Return the events of the latest call that changed which clusters there are: born, died, split or merged.
@@ -235,7 +224,7 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         return [change for change in self.lineage_[self._told[0] :] if change.kind in STRUCTURAL]
 
     def events_of_latest(self) -> list[dict[str, Any]]:
-        """Return the rows of :meth:`lineage_table` that are of the latest call."""
+        """Return the rows of ``lineage_.to_frame()`` that are of the latest call."""
         return rows_of(self.lineage_[self._told[0] :], self.server_.readout.moves[self._told[1] :])
 
     @property
@@ -504,6 +493,6 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         if not hasattr(self, "server_") or not self.server_.n_rounds:
             diagram: str = estimator_html_repr(self)
             return diagram
-        from fcac.report.notebook import notebook_html
+        from fcac.report.page import notebook_html
 
         return notebook_html(self)

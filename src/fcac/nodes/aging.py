@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcac._typing import Floats
-from fcac.nodes import _cells as kernels
+from fcac.nodes import cell_kernels as kernels
 from fcac.nodes.cells import SAMPLE_ROWS, Cells
 from fcac.nodes.reservoir import Reservoir
 from fcac.nodes.sample import OPEN, RowSample

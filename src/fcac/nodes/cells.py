@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats, Integers
-from fcac.nodes import _cells as kernels
+from fcac.nodes import cell_kernels as kernels
 from fcac.nodes.sample import OPEN, RowSample
 from fcac.nodes.trail import Trail
 from fcac.scaling import Columns, scaling_of

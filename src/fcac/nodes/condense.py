@@ -8,7 +8,7 @@ import numpy as np
 
 from fcac._parallel import in_ranges
 from fcac._typing import Floats, Integers
-from fcac.nodes import _cells as kernels
+from fcac.nodes import cell_kernels as kernels
 from fcac.scaling import Columns, scaling_of
 from fcac.search.seeds import SeedIndex, pivots_for
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats
-from fcac.nodes import _cells as kernels
+from fcac.nodes import cell_kernels as kernels
 from fcac.nodes._check import LARGEST, check_content, check_form
 from fcac.nodes.cells import SAMPLE_ROWS, Cells
 from fcac.nodes.condense import merge_small

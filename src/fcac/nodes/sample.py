@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._typing import Floats
-from fcac.nodes import _cells as kernels
+from fcac.nodes import cell_kernels as kernels
 
 #: Bar below which every key lies (but one in 2^64).
 OPEN = 2**64 - 1

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fcac.paper.grid import scores
 from fcac.paper.peers import labels_of
+from fcac.paper.unseen import FAMILIES
 
 Table = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -166,6 +167,7 @@ MADE: dict[str, Callable[[np.random.Generator], Table]] = {
     "wine": _from_sklearn("load_wine", True),
     "breast cancer": _from_sklearn("load_breast_cancer", True),
     "digits": _from_sklearn("load_digits", False),
+    **FAMILIES,
 }
 
 

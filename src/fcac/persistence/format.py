@@ -1,4 +1,5 @@
-"""The binary format: safetensors arrays with a JSON header and a checksum.
+"""The binary format, safetensors arrays with a JSON header and a checksum, and files that change completely or not at
+all.
 
 Models, contributions and released states all use it, in files and in messages. A file contains arrays and one JSON
 text; nothing in it is ever executed. The header includes a SHA-256 digest of itself and all arrays, so that a truncated
@@ -7,10 +8,13 @@ or altered file is refused instead of being partly read.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +149,96 @@ def _digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
         digest.update(f"\n{name} {array.dtype.name} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+
+
+def pack_many(parts: Sequence[Parts]) -> Parts:
+    """Concatenate states that have the same arrays: 100,000 sites do not become a million arrays in one file."""
+    names = sorted({name for _, arrays in parts for name in arrays})
+    lengths = np.array([[len(arrays[n]) if n in arrays else -1 for n in names] for _, arrays in parts], np.int64)
+    joined: dict[str, NDArray[Any]] = {
+        name: np.concatenate([arrays[name] for _, arrays in parts if name in arrays]) for name in names
+    }
+    joined["lengths"] = lengths.reshape(len(parts), len(names))
+    return {"names": names, "metas": [meta for meta, _ in parts]}, joined
+
+
+def unpack_many(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[Parts]:
+    """Separate the states joined by :func:`pack_many`."""
+    names, metas, lengths = meta["names"], meta["metas"], arrays["lengths"]
+    if lengths.shape != (len(metas), len(names)) or lengths.dtype != np.int64:
+        raise ValueError("the states in this file do not match their index")
+    starts = dict.fromkeys(names, 0)
+    result: list[Parts] = []
+    for row, entry in zip(lengths, metas, strict=True):
+        own = {}
+        for name, length in zip(names, row, strict=True):
+            if length < 0:
+                continue
+            own[name] = arrays[name][starts[name] : starts[name] + int(length)]
+            starts[name] += int(length)
+            if len(own[name]) != length:
+                raise ValueError("the states in this file are truncated")
+        result.append((entry, own))
+    return result
+
+
+# SQLite has no unlimited timeout; nothing that holds a lock here takes a day.
+_A_DAY = 86_400.0
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes, *, private: bool = False) -> None:
+    """Write a file so that readers see either the old content or the new, never a mixture, even after a crash.
+
+    A private file can be read by its owner only, from the first byte on.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if target.exists() and not private:
+            os.chmod(temporary, target.stat().st_mode & 0o777)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    if os.name == "posix":
+        # The new directory entry must survive a power cut as well, so the directory is flushed too.
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str], timeout: float | None = None) -> Iterator[None]:
+    """Hold the lock of a path; others that request it wait.
+
+    The lock is an exclusive transaction on an empty SQLite file: it works on every system, across threads and
+    processes, and ends with the process that holds it. The file is made if there is none. After
+    `timeout` seconds there is a ``TimeoutError``; None waits as long as necessary.
+
+    >>> import tempfile, os
+    >>> with tempfile.TemporaryDirectory() as folder, locked(os.path.join(folder, "lock")):
+    ...     print("nobody else is here")
+    nobody else is here
+    """
+    held = sqlite3.connect(Path(path), timeout=_A_DAY if timeout is None else timeout, isolation_level=None)
+    try:
+        try:
+            held.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) and "busy" not in str(error):
+                raise OSError(f"{os.fspath(path)} cannot be locked: {error}") from None
+            raise TimeoutError(f"{os.fspath(path)} is locked by another process") from None
+        yield
+    finally:
+        held.close()

@@ -28,8 +28,8 @@ from fcac.privacy.record_ids import canonical_id
 from fcac.privacy.samplers import Sampler
 from fcac.privacy.zcdp import gaussian_scale
 from fcac.tables.column import Column
-from fcac.tables.gap_words import ALWAYS
 from fcac.tables.kind import as_text
+from fcac.tables.read_options import ALWAYS
 from fcac.tables.schema import Schema
 
 #: Kind of the bytes of a site's answer, see :mod:`fcac.persistence`.

@@ -29,7 +29,6 @@ def render_report(
     model: FCAC | Server,
     X: Any = None,
     *,
-    rows: Any = None,
     title: str | None = None,
     compare: FCAC | Server | None = None,
     feature_names: Sequence[str] | None = None,
@@ -40,7 +39,7 @@ def render_report(
     """Return the report as text; for the parameters see :func:`write_report`."""
     data = gather(
         model,
-        rows=rows if X is None else X,
+        rows=X,
         compare=compare,
         feature_names=feature_names,
         federation=federation,
@@ -55,7 +54,6 @@ def write_report(
     path: str | os.PathLike[str] = "report.html",
     X: Any = None,
     *,
-    rows: Any = None,
     title: str | None = None,
     compare: FCAC | Server | None = None,
     feature_names: Sequence[str] | None = None,
@@ -79,8 +77,6 @@ def write_report(
         Written atomically.
     X : array-like, dict of site to rows, or iterator of (site, rows), optional
         Rows to be counted by cluster and in the histogram of novelty; read once, block by block.
-    rows : optional
-        Earlier name of `X`.
     title : str, optional
     compare : FCAC or Server, optional
         Another read-out of the same contributions, shown beside this one.
@@ -112,7 +108,6 @@ def write_report(
     text = render_report(
         model,
         X,
-        rows=rows,
         title=title,
         compare=compare,
         feature_names=feature_names,

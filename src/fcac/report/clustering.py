@@ -14,7 +14,7 @@ from fcac.federation.readout import ReadOut
 from fcac.federation.replay import Material, labels_of, rows_by_cluster
 from fcac.report.charts import ClusterStyle
 from fcac.report.dots import Dots, make_dots
-from fcac.report.projection import Views
+from fcac.report.layout import Views
 
 
 @dataclass(frozen=True)

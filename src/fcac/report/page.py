@@ -1,7 +1,8 @@
-"""The page: templates filled with the report's data. Everything that goes into a template is escaped.
+"""The pages: the report, what a notebook shows, and the statement of a ledger, from templates.
 
-Site names, feature names and the texts in a contribution are not trusted. Jinja escapes every value of every template;
-only what a template says itself, and the package's own style sheet and script, are markup.
+Everything that goes into a template is escaped: site names, feature names and the texts in a contribution are not
+trusted. Jinja escapes every value of every template; only what a template says itself, and the package's own style
+sheet and script, are markup.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from markupsafe import Markup
 
 from fcac._text import counted
 from fcac._version import __version__
+from fcac.federation import Server
+from fcac.model.fcac import FCAC
+from fcac.privacy import Ledger
+from fcac.privacy.officer_sheet import officer_sheet
 from fcac.report import charts
 from fcac.report.dendrogram import tree_chart, tree_data
 from fcac.report.dots import MIN_ROWS
-from fcac.report.report_data import MANY_CLUSTERS, ReportData
+from fcac.report.report_data import MANY_CLUSTERS, ReportData, gather
 from fcac.tables.shown_column import day, figure, percent
 
 _SECTIONS = {
@@ -60,6 +65,23 @@ def page(data: ReportData, title: str | None = None) -> str:
         # under this policy nothing is loaded, and only our own script, known by its hash, may run
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'; base-uri 'none'",
         script_data=known,
+    )
+
+
+def notebook_html(model: FCAC | Server) -> str:
+    """Return a small picture and a table of the clusters of a fitted model as HTML."""
+    data = gather(model, judged=False)
+    dots = data.found.dots
+    picture = charts.small_network(dots, data.found.style, dots.points, width=480, height=360, numbers=True)
+    return fill("notebook.html", data=data, picture=picture, palette=charts.PALETTE).strip()
+
+
+def ledger_statement(ledger: Ledger, n_people: int | None = None, overlap: int | None = None) -> str:
+    """Return the statement as one HTML document; see :func:`fcac.privacy.officer_sheet.officer_sheet`."""
+    return fill(
+        "ledger_statement.html",
+        day=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        sheet=officer_sheet(ledger, n_people, overlap),
     )
 
 

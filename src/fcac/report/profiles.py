@@ -373,8 +373,7 @@ def words_of_texts(
 
 
 def _nearest_words(centers: Floats, name: str | None) -> list[list[str]] | None:
-    from fcac.tables.telling_words import words_from_vocabulary
-    from fcac.tables.text_encoder import encoder
+    from fcac.tables.text_encoder import encoder, words_from_vocabulary
 
     try:
         known = encoder(name) if name else encoder()

@@ -14,7 +14,7 @@ from fcac._version import __version__
 from fcac.federation import Server
 from fcac.federation.summed_round import sites_behind
 from fcac.model.fcac import FCAC
-from fcac.model.run_log import Run
+from fcac.model.storage import Run
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 _MAX_COLUMNS = 200

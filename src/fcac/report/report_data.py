@@ -19,10 +19,10 @@ from fcac.privacy.mechanisms import may_be_shared
 from fcac.report.clustering import Clustering, Comparison, compared, make_clustering, with_probabilities
 from fcac.report.dendrogram import Dendrogram, make_dendrogram
 from fcac.report.dots import MIN_ROWS
+from fcac.report.layout import Views, make_views
 from fcac.report.novelty_histogram import CountedRows, Novelty, count_rows
 from fcac.report.privacy_statement import PrivacyStatement, make_statement
 from fcac.report.profiles import Profiles, make_profiles, with_words, words_of_texts
-from fcac.report.projection import Views, make_views
 from fcac.report.provenance import Provenance, provenance_of
 from fcac.report.round_history import History, make_history
 from fcac.tables.guess import taken_for

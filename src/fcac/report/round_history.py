@@ -13,7 +13,7 @@ from fcac.federation.log import Entry
 from fcac.federation.replay import Event, Snapshot, descendants, events, replay
 from fcac.federation.summed_round import sites_behind
 from fcac.report.dots import Dots, make_dots
-from fcac.report.projection import Views
+from fcac.report.layout import Views
 
 # The newest rounds are listed, the largest sites, the newest events, and the drift of the largest clusters.
 _MAX_ROUNDS, _MAX_SITES, _MAX_EVENTS, _MAX_CHANGES = 24, 60, 24, 400

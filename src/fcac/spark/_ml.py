@@ -26,7 +26,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType
 
 from fcac.model.fcac import FCAC
-from fcac.model.models import from_bytes, to_bytes
+from fcac.model.storage import from_bytes, to_bytes
 from fcac.spark import jobs
 from fcac.spark.session import tell
 

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from fcac.exceptions import DataError, ReadWarning
-from fcac.tables import gap_words
 from fcac.tables.dialect import Head, NumberForms, find_number_forms, grouping_pattern, number_pattern, read_head
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import is_numeric
@@ -62,7 +61,7 @@ class CsvFile(TableFile):
         if not any(self._head.names):
             raise DataError(f"{path} is empty: the first line must name the columns")
         self._names = [name or f"{_NO_NAME}{place}" for place, name in enumerate(self._head.names)]
-        self._gaps = gap_words.for_numbers(self._options.gaps)
+        self._gaps = self._options.gaps_in_numbers
         self._forms = NumberForms({}, [])
         self._bad_row: Any = None
         try:
@@ -217,7 +216,7 @@ class CsvFile(TableFile):
             batch = batch.set_column(
                 places[name], name, as_numbers(batch.column(places[name]), decimal, self._gaps, self._options.forgiving)
             )
-        blank = gap_words.for_texts(self._options.gaps)
+        blank = self._options.gaps_in_texts
         for name in texts:
             batch = batch.set_column(places[name], name, without_gap_words(batch.column(places[name]), blank))
         return batch

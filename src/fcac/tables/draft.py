@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from fcac._text import listed
 from fcac.exceptions import DataError, RequestError
+from fcac.tables.column import toml_key
 from fcac.tables.find_tables import find_files, open_table
-from fcac.tables.guess import Guess, guess_columns, is_plain
+from fcac.tables.guess import Guess, Seen, guess_columns, is_plain
 from fcac.tables.kind import is_numeric
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import FORMAT, Column, Schema, as_batch, column_line
 from fcac.tables.table_file import TableFile
-from fcac.tables.toml_text import toml_key
-from fcac.tables.values_seen import Seen
 
 _HEAD = """\
 # What the columns of the tables mean. All sites use the same file, so that a column means the same everywhere.

@@ -19,6 +19,7 @@ from fcac._sites import SiteName, order_key
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.binary_files import ArrowFile, NpzFile, ParquetFile
 from fcac.tables.delimited import CsvFile
+from fcac.tables.python_cells import JsonLinesFile, Workbook
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.sources import as_source, is_database_file, open_database
 from fcac.tables.table_file import TableFile
@@ -167,8 +168,8 @@ def open_table(
         "parquet": ParquetFile,
         "arrow": ArrowFile,
         "npz": NpzFile,
-        "json": lambda path: _json_lines(path, options),
-        "workbook": lambda path: _workbook(path, options),
+        "json": lambda path: JsonLinesFile(path, options),
+        "workbook": lambda path: Workbook(path, options),
         "database": lambda path: open_database(path, options),
     }
     reader = readers.get(kind or "")
@@ -182,15 +183,3 @@ def open_table(
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} cannot be read as {kind} ({type(error).__name__}): is it complete?") from None
-
-
-def _json_lines(path: Path, options: ReadOptions | None) -> TableFile:
-    from fcac.tables.json_lines import JsonLinesFile
-
-    return JsonLinesFile(path, options)
-
-
-def _workbook(path: Path, options: ReadOptions | None) -> TableFile:
-    from fcac.tables.workbook import Workbook
-
-    return Workbook(path, options)

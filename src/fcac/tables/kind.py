@@ -10,7 +10,7 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import DataError, SchemaError
-from fcac.tables.gap_words import GAP_WORDS
+from fcac.tables.read_options import GAP_WORDS
 
 if TYPE_CHECKING:
     from fcac.tables.column import Column
@@ -37,11 +37,11 @@ class Encoded(NamedTuple):
 
 
 class Kind(ABC):
-    """One kind of column. To add one, put a subclass into a file of ``fcac/tables/kinds``, named like the kind.
+    """One kind of column. To add one, put a subclass named like the kind into a file of ``fcac/tables/kinds``.
 
     `keys` are the settings of `Column` that it uses, beside kind, missing and weight. `reads` says how a reader should
     read the column: what `encode` is handed then suits `as_numbers` or `as_text`. `block` says how the read-out
-    compares it (:class:`fcac.tables.blocks.Block`): a column of few values with gaps between them is a category,
+    compares it (:class:`fcac.tables.kind.Block`): a column of few values with gaps between them is a category,
     whatever the values mean, since a method that looks for gaps would find each of them. `room` is :data:`ROOM` or 1.
     """
 
@@ -75,21 +75,6 @@ class Kind(ABC):
     def decode(self, column: Column, features: Floats) -> Floats:
         """Return features (n, width) in the units of the table, as far as there are any."""
         return features
-
-
-class NotClustered(Kind):
-    """Base of the kinds that a schema may name but that never become a feature."""
-
-    reads = "nothing"
-
-    def feature_names(self, column: Column) -> list[str]:
-        return []
-
-    def bounds(self, column: Column) -> list[tuple[float, float]] | None:
-        return []
-
-    def encode(self, column: Column, values: Any) -> Encoded:
-        return Encoded(np.empty((0, len(whole_array(values)))))
 
 
 def spread_of(column: Column) -> float:
@@ -176,3 +161,15 @@ def kind_in_words(kind: Any) -> str:
     if is_type.is_temporal(kind):
         return "dates or times"
     return f"values of type {kind}"
+
+
+class Block(NamedTuple):
+    """The features of one column of a table: how many they are, what they are, and how much the column counts.
+
+    "numbers" are several that together count as one column; "category" means levels: of a category, a boolean or an
+    ordinal, or months and weekdays. The weight is a factor of squared distances.
+    """
+
+    width: int
+    kind: str
+    weight: float = 1.0

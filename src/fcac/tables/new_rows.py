@@ -27,10 +27,9 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import DataError, ReadWarning, RequestError
-from fcac.tables import gap_words
 from fcac.tables.delimited import end_of_names, has_lines
 from fcac.tables.find_tables import FORMATS, format_of, is_table, open_table
-from fcac.tables.read_options import ReadOptions
+from fcac.tables.read_options import GAP_WORDS, ReadOptions
 from fcac.tables.schema import Converted, Schema, describe_problems
 from fcac.tables.sources import as_source, is_database_file, open_database
 from fcac.tables.table_file import TableFile, read_rows
@@ -214,7 +213,7 @@ class NewRowFinder:
                 tags = [tag for tag, kept in zip(tags, converted.kept, strict=True) if kept]
             # A category may be called NA, but a person may not: the ledger would take all rows without an id for one
             # person's, and could not tell what the rows of each of them cost.
-            nobody = gap_words.GAP_WORDS if isinstance(path, Path) and format_of(path) == "csv" else {""}
+            nobody = GAP_WORDS if isinstance(path, Path) and format_of(path) == "csv" else {""}
             unnamed = np.array([tag is None or tag in nobody for tag in tags], dtype=bool)
             if unnamed.any() and self.options.forgiving:
                 block = np.ascontiguousarray(converted.block[~unnamed])

@@ -17,6 +17,21 @@ _SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space"
 _DECIMALS = {"point": ".", "dot": ".", "comma": ",", ".": ".", ",": ","}
 _YES_NO = {"yes": True, "no": False, "true": True, "false": False}
 
+#: Words that mean "no value" in any column, unless the schema lists them among its categories ("-" can be a result).
+ALWAYS = frozenset({"", "?", "-", "--", "n/a", "N/A", "#N/A", "#N/A N/A", "\\N", "(null)"})
+
+#: Words that mean "no value" in a column of numbers or dates. In a column of text, "NA" may be a country and "None" an
+#: answer, so there they are values.
+GAP_WORDS = ALWAYS | frozenset(
+    {
+        *("#NA", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN", "NA", "NaN", "-NaN", "-nan", "nan", "NAN", "<NA>", "NaT"),
+        *("NULL", "null", "Null", "nil", "None", "none", "NONE", "missing", "Missing", "MISSING"),
+        *("n.a.", "N.A.", "n. a.", "na", "n/d", "N/D", "n.d.", "k.A.", "k. A.", "s/o"),
+        *(".", "..", "...", "---", "\u2013", "\u2014", "*", "unknown", "Unknown", "UNKNOWN", "unk", "UNK"),
+        *("#VALUE!", "#DIV/0!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
+    }
+)
+
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -70,6 +85,16 @@ class ReadOptions:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
         return f"ReadOptions({shown})"
+
+    @property
+    def gaps_in_numbers(self) -> frozenset[str]:
+        """The gap words of columns of numbers and dates."""
+        return GAP_WORDS | frozenset(self.gaps)
+
+    @property
+    def gaps_in_texts(self) -> frozenset[str]:
+        """The words that a reader takes for gaps in columns of text."""
+        return frozenset({"", *self.gaps})
 
     @classmethod
     def parse(cls, settings: Sequence[str] = (), *, query: str | None = None, new_by: str | None = None) -> ReadOptions:

@@ -32,10 +32,8 @@ from fcac._text import listed
 from fcac._typing import Floats
 from fcac.exceptions import DataError, RequestError, SchemaError
 from fcac.tables import kinds
-from fcac.tables.blocks import Block
-from fcac.tables.column import COMMON, MISSING, SCALINGS, SETTINGS, Column
-from fcac.tables.kind import is_numeric, kind_in_words
-from fcac.tables.toml_text import toml_key, toml_value
+from fcac.tables.column import COMMON, MISSING, SCALINGS, SETTINGS, Column, toml_key, toml_value
+from fcac.tables.kind import Block, is_numeric, kind_in_words
 
 __all__ = [
     "FORMAT",

@@ -82,7 +82,7 @@ def _clinics(out: Path, seed: int) -> Path | None:
     """Cluster a small mixed table across three clinics under privacy, and write its report."""
     from importlib.util import find_spec
 
-    from fcac.model.demo_clinics import EPSILON, N_PATIENTS, fit_clinics
+    from fcac.model.demo import EPSILON, N_PATIENTS, fit_clinics
     from fcac.report import write_report
 
     if find_spec("opendp") is None:

@@ -83,7 +83,7 @@ def ledger(
     elif epsilon is not None:
         raise BadUse("--epsilon needs --recover-round")
     if statement is not None:
-        from fcac.report.ledger_statement import ledger_statement
+        from fcac.report.page import ledger_statement
 
         check_out(statement, force)
         statement.write_text(ledger_statement(book, people, people_overlap), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The kinds of columns there are: one file each, named like the kind in schema files.
+"""The kinds of columns there are, each a class named like the kind in schema files.
 
-A file of this folder that holds a subclass of :class:`~fcac.tables.kind.Kind` is a kind: schemas find it by its file's
-name, and nothing else has to be told of it.
+Every subclass of :class:`~fcac.tables.kind.Kind` in a file of this folder is a kind: schemas find it by its name in
+lower case, and nothing else has to be told of it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,25 @@ from fcac.tables.kind import Kind
 
 
 @lru_cache(maxsize=1)
+def _kinds() -> dict[str, Kind]:
+    """Return one of each kind, by name, sorted."""
+    found: dict[str, Kind] = {}
+    for file in pkgutil.iter_modules(__path__):
+        module = import_module(f"{__name__}.{file.name}")
+        for one in vars(module).values():
+            if isinstance(one, type) and issubclass(one, Kind) and one.__module__ == module.__name__:
+                one.name = one.__name__.lower()
+                found[one.name] = one()
+    return dict(sorted(found.items()))
+
+
 def names() -> tuple[str, ...]:
     """Return the names of all kinds, sorted."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return tuple(_kinds())
 
 
-@lru_cache
 def find(name: str) -> Kind:
     """Return the kind of a name; an unknown name is a `SchemaError` that lists the known ones."""
-    if name not in names():
+    if name not in _kinds():
         raise SchemaError(f"kind must be one of {', '.join(names())}, not {name!r}")
-    module = import_module(f"{__name__}.{name}")
-    for found in vars(module).values():
-        if isinstance(found, type) and issubclass(found, Kind) and found.__module__ == module.__name__:
-            found.name = name
-            return found()
-    raise SchemaError(f"{module.__name__} holds no Kind")
+    return _kinds()[name]

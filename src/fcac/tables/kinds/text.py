@@ -9,8 +9,8 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import RequestError
-from fcac.tables.gap_words import ALWAYS
 from fcac.tables.kind import Encoded, Kind, as_text, refuse
+from fcac.tables.read_options import ALWAYS
 
 if TYPE_CHECKING:
     from fcac.tables.column import Column

@@ -13,7 +13,6 @@ from typing import Any, Self
 import pyarrow as pa
 
 from fcac.exceptions import DataError, RequestError
-from fcac.tables import gap_words
 from fcac.tables.delimited import without_gap_words
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.table_file import TableFile
@@ -77,7 +76,7 @@ class DatabaseTable(TableFile):
             *(f"{self._as_number(name)} as {quoted(name)}" for name in numbers),
             *(f"{self._as_it_is(name)} as {quoted(name)}" for name in texts),
         ]
-        blank = gap_words.for_texts(self._options.gaps)
+        blank = self._options.gaps_in_texts
         with self._batches(self._select(", ".join(chosen), self._order)) as batches:
             for batch in batches:
                 for place, column in enumerate(batch.columns):

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from fcac.exceptions import DataError, RequestError
-from fcac.tables import gap_words
 from fcac.tables.python_cells import kind_of
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.sources.database import DatabaseTable, literal, quoted, shown
@@ -27,7 +26,7 @@ class SqliteTable(DatabaseTable):
     """The result of a query to a SQLite file."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self._gaps = gap_words.for_numbers(options.gaps)
+        self._gaps = options.gaps_in_numbers
         super().__init__(path, options)
 
     @contextmanager

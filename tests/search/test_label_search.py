@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fcac.search.exact import Searcher
-from fcac.search.nearest_label import LabelSearch
+from fcac.search.exact import LabelSearch, Searcher
 
 
 @pytest.mark.parametrize("n_features", [1, 3, 30])
