@@ -84,17 +84,18 @@ def hub_round(folder: Path) -> Callable[[], Any]:
     from fcac.deployment import study
     from fcac.deployment.conversation import Conversation, Timeouts
     from fcac.deployment.hub import Hub
+    from fcac.deployment.rehearsal import join_here
     from fcac.deployment.settings import FederationSettings
     from fcac.deployment.site_setup import site_settings
 
     (folder / "schema.toml").write_text(SCHEMA)
-    root = study.init(folder / "study", list("abcde"), folder / "schema.toml", timeout=1.0, wait=0.0)
+    root = study.init(folder / "study", folder / "schema.toml", timeout=1.0, wait=0.0)
     rng = np.random.default_rng(0)
     sites = {}
     for name in "abcde":
         data, state = folder / f"data-{name}", folder / f"state-{name}"
         data.mkdir()
-        settings = site_settings(root / "bundles" / name, data, state, epsilon=2.0, budget=100.0)
+        settings = site_settings(join_here(root, name, folder / name), data, state, epsilon=2.0, budget=100.0)
         settings.save(state / "settings.json")
         sites[name] = state / "settings.json"
 

@@ -1,4 +1,4 @@
-"""Searches among points of many features: exact, whatever the screen looks at."""
+"""Searches among points of many features: exact, whatever their spread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 
 from fcac import FCAC
 from fcac.search.exact import Searcher
-from fcac.search.screen import Screen
 
 
 def in_order(points, query, k, own=-1):
@@ -46,16 +45,6 @@ def test_the_nearest_are_exact(spread, ties):
     # few queries are answered as many are
     again, _ = Searcher(points).nearest(points[:50], 12, own[:50])
     assert np.array_equal(again, found[:50])
-
-
-def test_axes_are_used_where_they_are_worth_it():
-    generator = np.random.default_rng(1)
-    rows = generator.normal(size=(8200, 128))
-    for spread, worth in ((np.geomspace(10, 0.001, 128), True), (np.ones(128), False)):
-        screen = Screen(np.ascontiguousarray(rows * spread))
-        own, out_i, out_d = np.arange(1000), np.zeros((1000, 5), np.int64), np.full((1000, 5), np.inf)
-        screen.nearest(screen.points[:1000], own, out_i, out_d)
-        assert (screen._axes is not None) == worth
 
 
 def test_rows_that_are_nodes_have_the_labels_that_predict_gives_them():
