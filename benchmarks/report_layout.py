@@ -18,7 +18,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from fcac import FCAC
-from fcac.model.demo import SCHEMA, clinic_tables, fit_clinics, run_demo
+from fcac.model.demo import SCHEMA, clinic_tables, fit_clinics
+from fcac.paper.gaussians import run_demo
 from fcac.report import render_report
 from fcac.report.layout import make_views
 from fcac.report.report_data import gather

@@ -36,7 +36,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 #: Examples in docstrings that are no tests of the fast kind; they cannot be marked where they stand.
 SLOW_EXAMPLES = {
-    "fcac.model.demo.run_demo",
+    "fcac.paper.gaussians.run_demo",
     "fcac.model.reading.FittedFederation.summary",
     "fcac.federation.sent_audit.sent_differences",
     "fcac.privacy.auditing.audit",

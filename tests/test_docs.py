@@ -37,7 +37,7 @@ import typer.main
 
 import fcac
 from fcac import cli
-from fcac.model.demo import run_demo
+from fcac.paper.gaussians import run_demo
 from fcac.tables import ReadOptions, kinds
 from fcac.tables.column import COMMON, MISSING, SCALINGS, SETTINGS
 from fcac.tables.schema import _TOP
@@ -411,7 +411,7 @@ def public_names() -> set[str]:
 
 
 # Public modules without ``__all__`` whose own classes and functions are for users.
-USER_MODULES = ("fcac.model.demo",)
+USER_MODULES = ("fcac.paper.gaussians",)
 
 
 # ---------------------------------------------------------------- the built site

@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from fcac import CAE, CAEFC, CAPlus
 from fcac.federation import Server
-from fcac.model.demo import DemoResult, run_demo
+from fcac.paper.gaussians import DemoResult, run_demo
 
 HERE = Path(__file__).parent
 GREY = "#8c96a0"

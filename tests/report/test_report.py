@@ -17,8 +17,8 @@ import fcac.report
 from fcac import FCAC
 from fcac.federation import Contribution, Server
 from fcac.federation.replay import replay, rounds_to_show
-from fcac.model.demo import run_demo
 from fcac.model.verdict import Alternative, Caution, Verdict
+from fcac.paper.gaussians import run_demo
 from fcac.privacy import NodeRelease, PaperLaplace
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.report import render_report, snapshot, write_report

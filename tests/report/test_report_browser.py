@@ -15,8 +15,8 @@ import pytest
 
 from fcac import FCAC
 from fcac.federation import Server
-from fcac.model.demo import run_demo
 from fcac.model.verdict import Alternative, Verdict
+from fcac.paper.gaussians import run_demo
 from fcac.privacy import PaperLaplace
 from fcac.report import write_report
 from fcac.report.page import page as render_page

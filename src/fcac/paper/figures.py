@@ -16,8 +16,8 @@ import numpy as np
 from fcac._typing import Floats, Integers
 from fcac.art.clusterers import CAE, CAEFC, CAPlus
 from fcac.federation.replay import Snapshot, replay
-from fcac.model.demo import GAUSSIANS, DemoResult, run_demo
 from fcac.paper import check_extra
+from fcac.paper.gaussians import GAUSSIANS, DemoResult, run_demo
 from fcac.persistence import write_atomic
 from fcac.report.charts import PALETTE
 

@@ -57,8 +57,8 @@ def _pick(
 ) -> None:
     """Exact nearest of each query among all points that bounds cannot rule out.
 
-    A bound is a squared distance in single precision, without the query's squared length; it lies above the true squared
-    distance by no more than the slack times (|query| + |point|) squared.
+    A bound is a squared distance in single precision, without the query's squared length; it lies above the true one
+    by no more than the slack times (|query| + |point|) squared.
     """
     k = out_d.shape[1]
     n = bounds.shape[1]

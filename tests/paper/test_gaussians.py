@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, homogeneity_score
 
-from fcac.model.demo import GAUSSIANS, N_POINTS, DemoResult, demo_data, run_demo
+from fcac.paper.gaussians import GAUSSIANS, N_POINTS, DemoResult, demo_data, run_demo
 
 
 @pytest.fixture(scope="module")
