@@ -186,26 +186,6 @@ def test_errors_of_executors_come_as_one_line(spark):
     assert "\n" not in str(error.value)
 
 
-def test_pipeline(spark, table, tmp_path):
-    from pyspark.ml import Pipeline, PipelineModel
-    from pyspark.ml.feature import VectorAssembler
-
-    frame, _ = table
-    frame = frame.assign(weight=1.0 + frame["id"] % 3)
-    there = on(spark, frame)
-    estimator = fcac_spark.FCACEstimator(predictionCol="found", weightCol="weight")
-    stages = [VectorAssembler(inputCols=COLUMNS, outputCol="features"), estimator]
-    fitted = Pipeline(stages=stages).fit(there)
-    fitted.write().save((tmp_path / "pipeline").as_uri())
-    again = PipelineModel.load((tmp_path / "pipeline").as_uri())
-    rows = again.transform(there).select("id", "found").collect()
-    labels = np.array([row.found for row in sorted(rows, key=lambda row: row.id)])
-    # every row is a node here, so that the clusters are those of one process
-    local = FCAC(random_state=0).fit(frame[COLUMNS], sample_weight=frame["weight"])
-    np.testing.assert_array_equal(labels, local.predict(frame[COLUMNS]))
-    assert rows_behind(fitted.stages[-1].fcac_model) == frame["weight"].sum()
-
-
 def test_commands(spark, table, tmp_path, capfd):
     frame, _ = table
     frame.drop(columns=["id", "ward"]).to_parquet(tmp_path / "lake.parquet")

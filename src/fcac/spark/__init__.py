@@ -18,19 +18,8 @@ from typing import TYPE_CHECKING
 from fcac._lazy import attach
 
 if TYPE_CHECKING:
-    from fcac.spark._ml import FCACEstimator, FCACModel
     from fcac.spark.jobs import fit, predict, update
 
-__all__ = ["FCACEstimator", "FCACModel", "fit", "predict", "update"]
+__all__ = ["fit", "predict", "update"]
 
-__getattr__, __dir__ = attach(
-    __name__,
-    __all__,
-    {
-        "FCACEstimator": "fcac.spark._ml",
-        "FCACModel": "fcac.spark._ml",
-        "fit": "fcac.spark.jobs",
-        "predict": "fcac.spark.jobs",
-        "update": "fcac.spark.jobs",
-    },
-)
+__getattr__, __dir__ = attach(__name__, __all__, dict.fromkeys(__all__, "fcac.spark.jobs"))
