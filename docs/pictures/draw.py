@@ -86,7 +86,7 @@ def two_servers(result: DemoResult, path: Path) -> None:
         server = Server(kind, random_state=0)
         for batch in result.model.server_.log:
             server.absorb(batch)
-        for i, j in server.edges:
+        for i, j in server.readout.edges:
             axis.plot(*server.nodes[[i, j]].T, c=GREY, lw=0.7, zorder=0)
         _clusters(axis, server)
         score = adjusted_rand_score(gaussians, server.predict(points))

@@ -20,8 +20,8 @@ def test_a_study_sets_the_scale_of_hub_and_sites(tmp_path: Path) -> None:
     settings = FederationSettings.load(tmp_path / "study")
     assert settings.scale == "robust"
     assert settings.false_split_rate == 0.02
-    assert Hub(tmp_path / "state", settings).snapshot().server.readout.false_split_rate == 0.02
-    assert Hub(tmp_path / "state", settings).snapshot().server.scale == "robust"
+    assert Hub(tmp_path / "state", settings).snapshot().server.readout.settings.false_split_rate == 0.02
+    assert Hub(tmp_path / "state", settings).snapshot().server.readout.settings.scale == "robust"
     site = site_settings(tmp_path / "bundles" / "a", tmp_path / "rows.csv", tmp_path / "site")
     assert site.make_condenser().scale == "robust"
     with pytest.raises(ValueError, match="scale must be one of"):

@@ -302,4 +302,4 @@ def test_a_server_beyond_its_budget_reads_no_more_and_forgets_exactly():
     without.absorb([item for item in sent if item.site != "b"])
     assert np.array_equal(server.nodes, without.nodes)
     assert np.array_equal(server.counts, without.counts)
-    assert server.blank().readout.max_nodes == 500
+    assert server.blank().readout.settings.max_nodes == 500

@@ -42,7 +42,7 @@ def test_traces(path: Path) -> None:
     np.testing.assert_allclose(np.concatenate([s.nodes_ for s in sites]), trace["client_nodes"], rtol=1e-9)
     np.testing.assert_array_equal(np.concatenate([s.counts_ for s in sites]), trace["client_counts"])
     np.testing.assert_allclose([s.threshold_ for s in sites], trace["client_V"], rtol=1e-9)
-    network = model.server_.network
+    network = model.server_.readout.network
     np.testing.assert_allclose(network.nodes, trace["weights"], rtol=1e-9)
     np.testing.assert_array_equal(network.counts, trace["counts"])
     edges, ages = network.edges_with_ages()

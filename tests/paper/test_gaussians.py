@@ -100,7 +100,7 @@ def test_round_one_is_still_known_after_round_three(paper):
     nodes = paper.model.server_.nodes
     assert (nearest_gaussian(paper, nodes) == 0).sum() >= 20
     # a point of round 1 still has a node close by
-    assert np.mean(-paper.model.score_samples(early) <= paper.model.server_.threshold) >= 0.95
+    assert np.mean(-paper.model.score_samples(early) <= paper.model.server_.reach.max()) >= 0.95
 
 
 @pytest.mark.slow

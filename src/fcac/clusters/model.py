@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, overload
@@ -174,6 +175,12 @@ class Communities:
         for site, (nodes, counts) in contributions.items():
             self.set_site(site, nodes, counts)
         return self
+
+    def copy(self) -> Communities:
+        """Return a model that can be changed while this one stays whole; arrays are shared, never written to."""
+        fresh = copy.copy(self)
+        fresh._sites, fresh._noise, fresh.lineage = dict(self._sites), dict(self._noise), list(self.lineage)
+        return fresh
 
     @property
     def sites(self) -> list[Any]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fcac._sites import SiteName, site_order
-from fcac._split_rate import FALSE_SPLIT_RATE
+from fcac._split_rate import FALSE_SPLIT_RATE, check_rate
 from fcac._typing import Booleans, Floats, Integers
 from fcac.clusters.bounded import MAX_READ
 from fcac.clusters.tracking import Move
@@ -18,7 +19,7 @@ from fcac.codebook import Codebook
 from fcac.codebook.codebook import coarse_codebook
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
-from fcac.scaling import Scaling
+from fcac.scaling import Scaling, check_scale
 from fcac.tables.kind import Block
 
 #: Gives the random generator of a round, from the server's seed and the round's number only.
@@ -26,6 +27,19 @@ Shuffler = Callable[[Sequence[Contribution]], np.random.RandomState]
 
 # A node this near a row is the row.
 _SAME = 1e-6
+
+
+class Settings(NamedTuple):
+    """How nodes are read; what each means stands at :class:`fcac.federation.Server`."""
+
+    n_clusters: int | None = None
+    blocks: tuple[Block, ...] | None = None
+    max_nodes: int = MAX_READ
+    scale: str = "auto"
+    false_split_rate: float = FALSE_SPLIT_RATE
+
+
+_USUAL = Settings()
 
 
 class ReadOut(ABC):
@@ -67,21 +81,19 @@ class ReadOut(ABC):
     condenses: ClassVar[bool] = False
     max_replayed_nodes: ClassVar[int] = 60_000
 
-    def __init__(self, n_clusters: int | None = None) -> None:
-        if n_clusters is not None and not self.accepts_n_clusters:
+    def __init__(self, settings: Settings = _USUAL) -> None:
+        if settings.n_clusters is not None and not self.accepts_n_clusters:
             raise ValueError(
                 f'n_clusters: server="{self.name}" finds the number of clusters itself; leave n_clusters out, '
                 'or use server="communities"'
             )
-        self.n_clusters_wanted = n_clusters
-        #: the columns behind the features, where rows come from tables; servers may measure distances by them
-        self.blocks: tuple[Block, ...] | None = None
-        #: most nodes that are clustered as they are; more are condensed first, where a server does so
-        self.max_nodes = MAX_READ
-        #: how columns are made comparable, by servers that do
-        self.scale = "auto"
-        #: how often data without clusters may come out as several, for servers that judge borders
-        self.false_split_rate = FALSE_SPLIT_RATE
+        check_rate(settings.false_split_rate)
+        if check_scale(settings.scale) not in ("auto", "none") and not self.rescales:
+            raise ValueError(
+                f'scale: server="{self.name}" compares columns as they are; leave scale out, or use '
+                'server="communities"'
+            )
+        self.settings = settings
         #: how far clusters have moved, round by round, where names last and as far as this program has seen it
         self.moves: list[Move] = []
 
@@ -202,13 +214,11 @@ class ReadOut(ABC):
 class CodebookReadOut(ReadOut):
     """Base for servers that keep their nodes in a codebook, which answers all questions; distances are Euclidean."""
 
-    def __init__(self, n_clusters: int | None = None) -> None:
-        super().__init__(n_clusters)
-        self._book: Codebook | None = None
+    _book: Codebook | None = None
 
     def _codebook(self) -> Codebook:
         if self._book is None:
-            raise ValueError("this server has no nodes yet")
+            raise ValueError("this server has no contributions yet")
         return self._book
 
     @property
@@ -252,9 +262,7 @@ class LatestNodes(CodebookReadOut):
     of an earlier round changes nothing. A subclass says with :meth:`cluster` which nodes belong together.
     """
 
-    def __init__(self, n_clusters: int | None = None) -> None:
-        super().__init__(n_clusters)
-        self._latest: dict[SiteName, Contribution] = {}
+    _latest: Mapping[SiteName, Contribution] = MappingProxyType({})
 
     @abstractmethod
     def cluster(self, nodes: Floats, counts: Floats) -> Integers:
@@ -268,11 +276,11 @@ class LatestNodes(CodebookReadOut):
         self._adopt(latest)
 
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> Self:
-        other = type(self)(self.n_clusters_wanted)
+        other = type(self)(self.settings)
         other._adopt({name: item for name, item in self._latest.items() if name != site})
         return other
 
-    def _adopt(self, latest: dict[SiteName, Contribution]) -> None:
+    def _adopt(self, latest: Mapping[SiteName, Contribution]) -> None:
         book = None
         if latest:
             items = [latest[site] for site in site_order(latest)]

@@ -142,7 +142,7 @@ def _snapshot(server: Server, number: int, before: Material | None, labels_befor
         pairs, weights = np.unique(np.column_stack([labels_before, now]), axis=0, return_inverse=True)
         mass = np.bincount(weights.ravel(), weights=before.counts, minlength=len(pairs))
         flow = {(int(a), int(b)): round(m) for (a, b), m in zip(pairs, mass, strict=True)}
-    return Snapshot(number, server.nodes, server.counts, server.node_labels, server.edges, rows, flow)
+    return Snapshot(number, server.nodes, server.counts, server.node_labels, server.readout.edges, rows, flow)
 
 
 def rows_by_cluster(labels: Integers, counts: Integers) -> dict[int, int]:

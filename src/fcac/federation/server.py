@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac._sites import SiteName, order_key, plain_site
-from fcac._split_rate import FALSE_SPLIT_RATE, check_rate
+from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac._text import counted
 from fcac._typing import Floats, Integers
-from fcac.art.network import Network
+from fcac.clusters.bounded import MAX_READ
 from fcac.codebook import Codebook
 from fcac.federation import readouts
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Entry, Extract, Log
-from fcac.federation.readout import ReadOut
+from fcac.federation.readout import ReadOut, Settings
 from fcac.nodes.sample import RowSample
-from fcac.scaling import Scaling, check_scale
+from fcac.scaling import Scaling
 from fcac.tables.kind import Block
 from fcac.tables.schema import Schema
 
@@ -79,19 +78,11 @@ class Server:
         false_split_rate: float = FALSE_SPLIT_RATE,
         bounds: Any = None,
     ) -> None:
-        self._readout = readouts.find(kind)(n_clusters)
-        self._readout.blocks = None if blocks is None else tuple(blocks)
-        if max_nodes is not None:
-            self._readout.max_nodes = max_nodes
-        self._readout.scale = check_scale(scale)
-        self._readout.false_split_rate = check_rate(false_split_rate)
-        if scale not in ("auto", "none") and not self._readout.rescales:
-            raise ValueError(
-                f'scale: server="{kind}" compares columns as they are; leave scale out, or use server="communities"'
-            )
+        columns, most = None if blocks is None else tuple(blocks), MAX_READ if max_nodes is None else max_nodes
+        #: what turns nodes into clusters
+        self.readout: ReadOut = readouts.find(kind)(Settings(n_clusters, columns, most, scale, false_split_rate))
         self.kind = kind
         self.random_state = int(random_state)
-        self.n_clusters_wanted = n_clusters
         self.bounds = None if bounds is None else np.array(bounds, dtype=np.float64)
         #: returns this server as it was after its first n rounds, where those states were kept; None where not
         self.past: Callable[[int], Server | None] | None = None
@@ -121,12 +112,10 @@ class Server:
 
     def blank(self, kind: str | None = None) -> Server:
         """Return a server of the same settings that has absorbed nothing; of another kind, if one is named."""
-        wanted = self.n_clusters_wanted if kind is None else None
-        scale, read = self.scale if kind is None else "auto", self._readout
-        return Server(
-            kind or self.kind, self.random_state, wanted, read.blocks, read.max_nodes, scale, read.false_split_rate,
-            self.bounds,
-        )  # fmt: skip
+        settings = self.readout.settings
+        if kind is not None:
+            settings = settings._replace(n_clusters=None, scale="auto")
+        return Server(kind or self.kind, self.random_state, *settings, self.bounds)
 
     # ------------------------------------------------------------ rounds
 
@@ -187,7 +176,7 @@ class Server:
             widths = ", ".join(f"{item.site}: {item.n_features}" for item in accepted)
             raise ValueError(f"contributions differ in their number of features ({widths})")
         if accepted:
-            self._readout.take(accepted, self._shuffler)
+            self.readout.take(accepted, self._shuffler)
             self._log.add(accepted)
         return accepted
 
@@ -206,7 +195,7 @@ class Server:
             known = ", ".join(map(str, self.sites)) or "none"
             raise ValueError(f"no contribution of site {name!r} is here; sites known: {known}")
         log = self._log.without(name)
-        self._readout = self._readout.without(name, log, self._shuffler)
+        self.readout = self.readout.without(name, log, self._shuffler)
         self._log, self.past = log, None
 
     def _shuffler(self, batch: Sequence[Contribution]) -> np.random.RandomState:
@@ -268,55 +257,25 @@ class Server:
     # ------------------------------------------------------------ reading
 
     @property
-    def readout(self) -> ReadOut:
-        """What turns nodes into clusters."""
-        return self._readout
-
-    @property
-    def reader(self) -> ReadOut:
-        """Old name of :attr:`readout`."""
-        warnings.warn("Server.reader is now called Server.readout", DeprecationWarning, stacklevel=2)
-        return self._readout
-
-    @property
-    def network(self) -> Network:
-        """The CAE_FC network (paper's server), as it would be if the data ended here."""
-        network: Network | None = getattr(self._readout, "network", None)
-        if network is None:
-            raise AttributeError(f"server={self.kind!r} has no CAE_FC network")
-        return network
-
-    @property
     def nodes(self) -> Floats:
         """Nodes that stand behind the clusters."""
-        nodes = self._readout.nodes
+        nodes = self.readout.nodes
         return nodes if len(nodes) else np.empty((0, self.n_features or 0))
 
     @property
     def counts(self) -> Integers:
         """Winning count of every node (at the server for the paper's, at the sites for communities)."""
-        return self._readout.counts
-
-    @property
-    def edges(self) -> Integers:
-        """Linked nodes, as positions (m, 2)."""
-        return self._readout.edges
+        return self.readout.counts
 
     @property
     def node_labels(self) -> Integers:
         """Cluster of every node."""
-        return self._readout.node_labels
-
-    @property
-    def scale(self) -> str:
-        """How columns are to be made comparable: as it was asked for."""
-        return self._readout.scale
+        return self.readout.node_labels
 
     @property
     def scaling(self) -> Scaling:
         """How columns were made comparable, and why."""
-        self._require_nodes()
-        return self._readout.scaling
+        return self.readout.scaling
 
     @property
     def n_clusters(self) -> int:
@@ -324,29 +283,13 @@ class Server:
         return len(np.unique(self.node_labels))
 
     @property
-    def threshold(self) -> float:
-        """The farthest reach of any node: a row farther from all of them is unlike anything seen."""
-        return float(self.reach.max())
-
-    @property
     def reach(self) -> Floats:
         """Distance from each node beyond which a row is unlike anything seen; see :mod:`fcac.novelty`."""
-        self._require_nodes()
-        return self._readout.reach
+        return self.readout.reach
 
     def predict(self, X: Floats, n_threads: int = 1) -> Integers:
         """Return the cluster of every row of a float64 array."""
-        self._require_nodes()
-        return self._readout.predict(X, n_threads)
-
-    def distance_to_nearest(self, X: Floats, n_threads: int = 1) -> Floats:
-        """Return the distance of every row to its nearest node."""
-        self._require_nodes()
-        return self._readout.distance_to_nearest(X, n_threads)
-
-    def is_novel(self, X: Floats, n_threads: int = 1) -> NDArray[np.bool_]:
-        """Tell for every row whether it is unlike anything seen, by the reach of the server's nodes."""
-        return self.label_rows(X, n_threads)[2]
+        return self.readout.predict(X, n_threads)
 
     def label_rows(
         self, X: Floats, n_threads: int = 1, reach: float | None = None
@@ -360,14 +303,8 @@ class Server:
         reach : float, optional
             Distance beyond which a row is novel; by default that of the nearest node, see :attr:`reach`.
         """
-        self._require_nodes()
-        labels, distance, novel = self._readout.label_rows(X, n_threads)
+        labels, distance, novel = self.readout.label_rows(X, n_threads)
         return labels, distance, novel if reach is None else distance > reach
-
-    def distances(self, X: Floats, n_threads: int = 1) -> Floats:
-        """Return the distance of every row to every node."""
-        self._require_nodes()
-        return self._readout.distances(X, n_threads)
 
     def export(
         self,
@@ -380,22 +317,19 @@ class Server:
 
         With samples of the sites' rows the codebook knows rates of false alarms.
         """
-        self._require_nodes()
+        if not self.n_rounds:
+            raise ValueError("this server has no contributions yet")
         share_nodes = share_nodes or self.released
-        book = self._readout.export(share_nodes)
+        book = self.readout.export(share_nodes)
         if samples:
             from fcac.federation.asking import calibrate, calibrate_codebook
 
-            if share_nodes or not self._readout.nodes_are_contributed or book.counts is None:
-                book = book.replace(calibration=calibrate(self._readout, samples))
+            if share_nodes or not self.readout.nodes_are_contributed or book.counts is None:
+                book = book.replace(calibration=calibrate(self.readout, samples))
             else:
                 nodes = {site: item.nodes for site, item in self.latest().items()}
                 book = book.replace(calibration=calibrate_codebook(book, samples, nodes, book.counts))
         return book.replace(feature_names=feature_names, schema=schema, counts=None)
-
-    def _require_nodes(self) -> None:
-        if not self.n_rounds:
-            raise ValueError("this server has no contributions yet")
 
     # ------------------------------------------------------------ storage
 
@@ -425,19 +359,20 @@ class Server:
 
     def state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a description and arrays that restore this server beside its log; see :meth:`resume`."""
-        reader_meta, arrays = self._readout.to_parts()
+        reader_meta, arrays = self.readout.to_parts()
+        settings = self.readout.settings
         meta = {
             "kind": self.kind,
             "random_state": self.random_state,
-            "n_clusters": self.n_clusters_wanted,
+            "n_clusters": settings.n_clusters,
             "reader": reader_meta,
         }
         if self.bounds is not None:
             meta["bounds"] = self.bounds.tolist()
-        if self.scale != "auto":
-            meta["scale"] = self.scale
-        if self._readout.false_split_rate != FALSE_SPLIT_RATE:
-            meta["false_split_rate"] = self._readout.false_split_rate
+        if settings.scale != "auto":
+            meta["scale"] = settings.scale
+        if settings.false_split_rate != FALSE_SPLIT_RATE:
+            meta["false_split_rate"] = settings.false_split_rate
         return meta, {f"reader_{name}": array for name, array in arrays.items()}
 
     @classmethod
@@ -447,7 +382,7 @@ class Server:
         server = cls(meta["kind"], meta["random_state"], meta["n_clusters"], **chosen)
         server._log = log
         parts = {name.removeprefix("reader_"): array for name, array in arrays.items() if name.startswith("reader_")}
-        server._readout.restore(meta["reader"], parts, log)
+        server.readout.restore(meta["reader"], parts, log)
         return server
 
     @classmethod

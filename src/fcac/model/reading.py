@@ -106,7 +106,9 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         scores : ndarray of shape (n,)
         """
         rows = self._rows_to_read(X)
-        return -np.concatenate([self.server_.distance_to_nearest(b, threads_for(len(b))) for b in rows.blocks()])
+        return -np.concatenate(
+            [self.server_.readout.distance_to_nearest(b, threads_for(len(b))) for b in rows.blocks()]
+        )
 
     def is_novel(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
         """Tell for each row whether it is unlike anything seen; see :mod:`fcac.novelty`.
@@ -328,7 +330,7 @@ class FittedFederation(TransformerMixin, ClusterMixin, BaseEstimator):
         parts = []
         for block in rows.blocks():
             for start in range(0, max(len(block), 1), size):
-                part = self.server_.distances(block[start : start + size], threads_for(len(block)))
+                part = self.server_.readout.distances(block[start : start + size], threads_for(len(block)))
                 parts.append(part if to == "nodes" else np.minimum.reduceat(part[:, order], starts, axis=1))
         return np.concatenate(parts)
 

@@ -144,7 +144,7 @@ def verdict_of(
         *_about_sizes(server, rows, noisy),
     ]
     ranked = sorted(cautions, key=lambda caution: not caution.serious)
-    asked = server.n_clusters_wanted is not None
+    asked = server.readout.settings.n_clusters is not None
     return Verdict(len(rows), sum(rows.values()), best, others, tuple(ranked), of_cluster, asked, server.released)
 
 

@@ -85,7 +85,7 @@ def make_clustering(
         for rank, label in enumerate(order)
     ]
     places = views.places(server.nodes, own=own)
-    dots = make_dots(server, places, server.counts, server.node_labels, server.edges)
+    dots = make_dots(server, places, server.counts, server.node_labels, server.readout.edges)
     return Clustering(type(server.readout), clusters, dots, len(server.nodes), labels)
 
 

@@ -68,7 +68,7 @@ def count_rows(
     `limit` is the distance beyond which a row is novel, None if it is another one for every node. Where there is a
     schema, `read` turns a table with named columns into rows of features; rows without names are features already.
     """
-    threshold = server.threshold if limit is None else limit
+    threshold = float(server.reach.max()) if limit is None else limit
     is_same = limit is not None or bool((server.reach == threshold).all())
     # if thresholds differ between nodes, a node of few rows must not stretch the histogram
     usual = threshold if is_same else float(np.average(server.reach, weights=server.counts))

@@ -93,7 +93,7 @@ def _why(runs: Sequence[Run]) -> str:
 
 
 def _settings(server: Server, estimator: FCAC | None, federation: bool) -> list[tuple[str, str]]:
-    wanted, title = server.n_clusters_wanted, type(server.readout).title
+    wanted, title = server.readout.settings.n_clusters, type(server.readout).title
     listed = [
         ("Where", "sites sent contributions to a server" if federation else "all sites in one process"),
         ("Server", server.kind if title == server.kind else f"{server.kind}: {title}"),

@@ -34,10 +34,8 @@ class ComponentReadOut(ReadOut):
     condenser: ClassVar[Literal["reservoir", "ca-plus"]] = "ca-plus"
     max_replayed_nodes: ClassVar[int] = 300_000
 
-    def __init__(self, n_clusters: int | None = None) -> None:
-        super().__init__(n_clusters)
-        self._network: Network | None = None
-        self._settled: Network | None = None
+    _network: Network | None = None
+    _settled: Network | None = None
 
     def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
         network = Network(batch[0].n_features, _CAE_FC) if self._network is None else self._network.copy()
@@ -46,7 +44,7 @@ class ComponentReadOut(ReadOut):
 
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> ComponentReadOut:
         """Learn what remains from the start: a network cannot unlearn a node."""
-        fresh = type(self)()
+        fresh = type(self)(self.settings)
         for batch in rest.rounds:
             fresh.take(batch, shuffler)
         return fresh

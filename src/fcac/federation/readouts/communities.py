@@ -16,10 +16,11 @@ from fcac.clusters.tracking import Extent, Move
 from fcac.codebook import Codebook
 from fcac.federation.contribution import Contribution
 from fcac.federation.log import Log
-from fcac.federation.readout import ReadOut, Shuffler
+from fcac.federation.readout import ReadOut, Settings, Shuffler
 from fcac.privacy.mechanisms import may_be_shared
 from fcac.scaling import Scaling, moments
 
+_USUAL = Settings()
 _LOGGED = ("nodes", "counts", "deviation", "count_deviation")
 
 
@@ -36,15 +37,15 @@ class CommunityReadOut(ReadOut):
     rescales: ClassVar[bool] = True
     condenses: ClassVar[bool] = True
 
-    def __init__(self, n_clusters: int | None = None) -> None:
-        super().__init__(n_clusters)
-        self._model = Communities(n_clusters)
+    def __init__(self, settings: Settings = _USUAL) -> None:
+        super().__init__(settings)
+        self._model = Communities(*settings)
         self._rounds: dict[SiteName, int] = {}
         self._asked: tuple[Communities, Codebook] | None = None
 
     def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
         """Store a round's nodes and cluster anew; the shuffle is for the paper's server only."""
-        model = self._copy()
+        model = self._model.copy()
         rounds = dict(self._rounds)
         for item in batch:
             if item.round < rounds.get(item.site, 0):
@@ -63,27 +64,14 @@ class CommunityReadOut(ReadOut):
 
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> CommunityReadOut:
         """Drop the site's nodes and cluster the others; clusters that remain keep their names."""
-        other = type(self)(self.n_clusters_wanted)
-        other.blocks, other.max_nodes, other.scale = self.blocks, self.max_nodes, self.scale
-        other.false_split_rate = self.false_split_rate
+        other = type(self)(self.settings)
         other._rounds = {name: number for name, number in self._rounds.items() if name != site}
-        model = self._copy()
+        model = self._model.copy()
         if site in self._rounds:
             model.drop_site(site)
-            empty = Communities(self.n_clusters_wanted, self.blocks, self.max_nodes, self.scale, self.false_split_rate)
-            model = model.fit() if model.sites else empty
+            model = model.fit() if model.sites else other._model
         other._model, other.moves = model, self.moves + _moves(self._model, model)
         return other
-
-    def _copy(self) -> Communities:
-        """A model that can be changed while the present one stays whole; arrays are shared, never written to."""
-        fresh = Communities(self.n_clusters_wanted)
-        fresh.__dict__.update(self._model.__dict__)
-        fresh.blocks, fresh.max_nodes, fresh.scale = self.blocks, self.max_nodes, self.scale
-        fresh.false_split_rate = self.false_split_rate
-        fresh._sites, fresh.lineage = dict(self._model._sites), list(self._model.lineage)
-        fresh._noise = dict(self._model._noise)
-        return fresh
 
     @property
     def model(self) -> Communities:
@@ -206,9 +194,8 @@ class CommunityReadOut(ReadOut):
             parts["deviation"] = np.concatenate([item.deviation for item in noisy])
             parts["count_deviation"] = np.concatenate([item.count_deviation for item in noisy])
         self._model, self._rounds = Communities.from_parts(meta, parts), rounds
-        model = self._model
-        self.blocks, self.max_nodes, self.scale = model.blocks, model.max_nodes, model.scale
-        self.false_split_rate = model.false_split_rate
+        # columns and most nodes are stored with the model alone
+        self.settings = self.settings._replace(blocks=self._model.blocks, max_nodes=self._model.max_nodes)
 
 
 def _moves(before: Communities, after: Communities) -> list[Move]:

@@ -87,9 +87,7 @@ class NetworkReadOut(CodebookReadOut):
     count_noun: ClassVar[str] = "wins"
     nodes_are_contributed: ClassVar[bool] = False
 
-    def __init__(self, n_clusters: int | None = None) -> None:
-        super().__init__(n_clusters)
-        self._state: NetworkState | None = None
+    _state: NetworkState | None = None
 
     def take(self, batch: Sequence[Contribution], shuffler: Shuffler) -> None:
         if self._state is None:
@@ -104,7 +102,7 @@ class NetworkReadOut(CodebookReadOut):
 
     def without(self, site: SiteName, rest: Log, shuffler: Shuffler) -> NetworkReadOut:
         """Learn what remains from the start: a network cannot unlearn a node."""
-        fresh = type(self)()
+        fresh = type(self)(self.settings)
         for batch in rest.rounds:
             fresh.take(batch, shuffler)
         return fresh
