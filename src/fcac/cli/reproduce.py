@@ -160,9 +160,10 @@ def _attack(out: Path) -> None:
 
 
 def one_table(comparison: Comparison, out: Out = Path("out/one-table")) -> None:
-    """Cluster one table with fcac and its peers: HDBSCAN, PLSCAN, Leiden, Genie, k-means and others; with rank tests.
+    """Cluster one table with fcac and its peers: HDBSCAN, PLSCAN, Leiden, Genie, k-means and others.
 
-    Sets beyond those that are made on the spot come from NAME.npz files in --data-dir.
+    Sets that were at hand while fcac was chosen and sets that were not stand apart; rank tests are on the latter. Sets
+    beyond those that are made on the spot come from NAME.npz files in --data-dir.
 
     Examples:
 
@@ -173,16 +174,6 @@ def one_table(comparison: Comparison, out: Out = Path("out/one-table")) -> None:
     from fcac.paper.one_table import trial
 
     _compare("one-table", trial, comparison, out)
-
-
-def unseen(comparison: Comparison, out: Out = Path("out/unseen")) -> None:
-    """Cluster tables that nothing in fcac was chosen on, with the same peers as `one-table`; with rank tests.
-
-    Example: fcac reproduce unseen --quick
-    """
-    from fcac.paper.one_table import trial
-
-    _compare("unseen", trial, comparison, out)
 
 
 def private(
@@ -265,7 +256,6 @@ def everything(paper: Paper, out: Out = Path("out")) -> None:
         play(Grid(**vars(paper)), out / name)
     for name, compare in (
         ("one-table", one_table),
-        ("unseen", unseen),
         ("continual", continual),
         ("private", private),
     ):
@@ -275,7 +265,7 @@ def everything(paper: Paper, out: Out = Path("out")) -> None:
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "figures": figures, "tables": tables, "privacy": privacy, "quality": quality, "networks": networks,
-    "one-table": one_table, "unseen": unseen, "private": private, "federated": federated,
+    "one-table": one_table, "private": private, "federated": federated,
     "continual": continual, "all": everything,
 }  # fmt: skip
 for _name, _command in _COMMANDS.items():
