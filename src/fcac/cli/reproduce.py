@@ -35,6 +35,8 @@ app = typer.Typer(
       fcac reproduce federated --quick --data-dir data
 
       fcac reproduce networks --quick --data-dir data
+
+      fcac reproduce scale --quick
     """,
 )
 
@@ -246,6 +248,24 @@ def continual(comparison: Comparison, out: Out = Path("out/continual")) -> None:
     typer.echo(f"picture: {out / 'forgetting.png'}")
 
 
+def scale(
+    quick: Annotated[bool, option("Fewer sites: a minute or two.", "--quick")] = False,
+    out: Out = Path("out/scale"),
+) -> None:
+    """Compute what a study of 10,000 sites costs from measured unit costs, and check it against virtual sites.
+
+    Example: fcac reproduce scale --quick
+    """
+    from rich.console import Console
+
+    from fcac.paper import scale as costs
+
+    command = "fcac " + shlex.join(sys.argv[1:])
+    with Console(stderr=True).status("measuring") as status:
+        costs.run(out, costs.QUICK if quick else None, say=status.update, command=command)
+    typer.echo(f"tables: {out / 'results.md'}")
+
+
 def everything(paper: Paper, out: Out = Path("out")) -> None:
     """Run figures, tables, privacy, quality and the comparisons, one after the other.
 
@@ -261,12 +281,13 @@ def everything(paper: Paper, out: Out = Path("out")) -> None:
     ):
         compare(Comparison(quick=paper.quick), out=out / name)
     federated(Comparison(quick=paper.quick, data_dir=paper.data_dir), out / "federated")
+    scale(paper.quick, out / "scale")
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "figures": figures, "tables": tables, "privacy": privacy, "quality": quality, "networks": networks,
     "one-table": one_table, "private": private, "federated": federated,
-    "continual": continual, "all": everything,
+    "continual": continual, "scale": scale, "all": everything,
 }  # fmt: skip
 for _name, _command in _COMMANDS.items():
     app.command(_name)(spread(_command))
