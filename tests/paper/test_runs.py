@@ -44,7 +44,7 @@ def test_configs_name_what_there_is():
 @pytest.mark.slow
 def test_a_run_goes_on_where_it_was(tmp_path):
     config = read_config("one-table", quick=True).narrowed(
-        ["iris", "wine"], ["fcac", "HDBSCAN", "k-means (k given)"], 2
+        ["compositions", "shells"], ["fcac", "HDBSCAN", "k-means (k given)"], 2
     )
     called = []
 
@@ -60,7 +60,7 @@ def test_a_run_goes_on_where_it_was(tmp_path):
     assert list(first["ranks"]["ARI"]["average_ranks"]) == ["k-means (k given)", "HDBSCAN", "fcac"]
     assert (tmp_path / "cd_AMI.png").exists()
     text = (tmp_path / "results.md").read_text()
-    assert "| iris |" in text
+    assert "| shells |" in text
     for stated in (
         "Holm",
         "Nemenyi",
@@ -176,6 +176,24 @@ def test_holm_corrects_for_the_number_of_methods():
     assert found["b"] < 0.05 < found["c"]
     with pytest.raises(ValueError, match="reference"):
         holm(blocks, "d")
+
+
+def test_seen_and_unseen_sets_stand_apart_and_only_the_latter_are_ranked(tmp_path):
+    methods = ["fcac", "HDBSCAN", "k-means (k given)"]
+    config = read_config("one-table", quick=True).narrowed(["iris", "wine", "compositions", "shells"], methods, 1)
+
+    def trial(name, method, number, data_dir):
+        score = 0.9 if (method == "fcac") == (name in ("iris", "wine")) else 0.2
+        return {"ARI": score, "AMI": score}
+
+    found = run(config, trial, tmp_path)
+    assert found["ranks"]["AMI"]["n_blocks"] == 2
+    assert found["ranks"]["AMI"]["average_ranks"]["fcac"] == 3.0
+    text = (tmp_path / "results.md").read_text()
+    assert "| **mean, unseen** | 0.200 | 0.900 | 0.900 |" in text
+    assert "| **mean, seen** | 0.900 | 0.200 | 0.200 |" in text
+    seen_only = run(config.narrowed(["iris", "wine"], methods, 1), trial, tmp_path)
+    assert seen_only["ranks"] == {}
 
 
 @pytest.mark.slow

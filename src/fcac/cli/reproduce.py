@@ -35,6 +35,8 @@ app = typer.Typer(
       fcac reproduce federated --quick --data-dir data
 
       fcac reproduce networks --quick --data-dir data
+
+      fcac reproduce scale --quick
     """,
 )
 
@@ -160,9 +162,10 @@ def _attack(out: Path) -> None:
 
 
 def one_table(comparison: Comparison, out: Out = Path("out/one-table")) -> None:
-    """Cluster one table with fcac and its peers: HDBSCAN, PLSCAN, Leiden, Genie, k-means and others; with rank tests.
+    """Cluster one table with fcac and its peers: HDBSCAN, PLSCAN, Leiden, Genie, k-means and others.
 
-    Sets beyond those that are made on the spot come from NAME.npz files in --data-dir.
+    Sets that were at hand while fcac was chosen and sets that were not stand apart; rank tests are on the latter. Sets
+    beyond those that are made on the spot come from NAME.npz files in --data-dir.
 
     Examples:
 
@@ -173,16 +176,6 @@ def one_table(comparison: Comparison, out: Out = Path("out/one-table")) -> None:
     from fcac.paper.one_table import trial
 
     _compare("one-table", trial, comparison, out)
-
-
-def unseen(comparison: Comparison, out: Out = Path("out/unseen")) -> None:
-    """Cluster tables that nothing in fcac was chosen on, with the same peers as `one-table`; with rank tests.
-
-    Example: fcac reproduce unseen --quick
-    """
-    from fcac.paper.one_table import trial
-
-    _compare("unseen", trial, comparison, out)
 
 
 def private(
@@ -255,6 +248,24 @@ def continual(comparison: Comparison, out: Out = Path("out/continual")) -> None:
     typer.echo(f"picture: {out / 'forgetting.png'}")
 
 
+def scale(
+    quick: Annotated[bool, option("Fewer sites: a minute or two.", "--quick")] = False,
+    out: Out = Path("out/scale"),
+) -> None:
+    """Compute what a study of 10,000 sites costs from measured unit costs, and check it against virtual sites.
+
+    Example: fcac reproduce scale --quick
+    """
+    from rich.console import Console
+
+    from fcac.paper import scale as costs
+
+    command = "fcac " + shlex.join(sys.argv[1:])
+    with Console(stderr=True).status("measuring") as status:
+        costs.run(out, costs.QUICK if quick else None, say=status.update, command=command)
+    typer.echo(f"tables: {out / 'results.md'}")
+
+
 def everything(paper: Paper, out: Out = Path("out")) -> None:
     """Run figures, tables, privacy, quality and the comparisons, one after the other.
 
@@ -265,18 +276,18 @@ def everything(paper: Paper, out: Out = Path("out")) -> None:
         play(Grid(**vars(paper)), out / name)
     for name, compare in (
         ("one-table", one_table),
-        ("unseen", unseen),
         ("continual", continual),
         ("private", private),
     ):
         compare(Comparison(quick=paper.quick), out=out / name)
     federated(Comparison(quick=paper.quick, data_dir=paper.data_dir), out / "federated")
+    scale(paper.quick, out / "scale")
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "figures": figures, "tables": tables, "privacy": privacy, "quality": quality, "networks": networks,
-    "one-table": one_table, "unseen": unseen, "private": private, "federated": federated,
-    "continual": continual, "all": everything,
+    "one-table": one_table, "private": private, "federated": federated,
+    "continual": continual, "scale": scale, "all": everything,
 }  # fmt: skip
 for _name, _command in _COMMANDS.items():
     app.command(_name)(spread(_command))

@@ -36,6 +36,8 @@ class Config:
         Sets that come from files, and are left out if their files are not there.
     further_sets : tuple of str
         Sets that run only if they are asked for.
+    unseen : tuple of str
+        Sets that nothing was chosen on. Where there are any, ranks and tests are on these only.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Config:
     epsilons: tuple[float, ...] = ()
     file_sets: tuple[str, ...] = ()
     further_sets: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @property
     def ranked_methods(self) -> tuple[str, ...]:
@@ -102,6 +105,7 @@ def read_config(name: str, *, quick: bool = False) -> Config:
         unranked=tuple(chosen.get("unranked", ())),
         epsilons=tuple(float(epsilon) for epsilon in chosen.get("epsilons", ())),
         file_sets=() if quick else tuple(chosen.get("file_sets", ())),
+        unseen=tuple(chosen.get("unseen", ())),
     )
 
 

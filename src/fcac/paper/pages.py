@@ -52,16 +52,27 @@ def _table(config: Config, results: dict[str, Any], measure: str) -> list[str]:
     means = results["means"]
     lines = [f"## {measure}", "", f"| set | {' | '.join(config.methods)} |"]
     lines.append("|---|" + "---:|" * len(config.methods))
-    for name, by_method in means.items():
-        values = [by_method[method].get(measure) for method in config.methods]
-        ranked = [v[0] for m in config.ranked_methods if (v := by_method[m].get(measure)) is not None]
-        best = max(ranked, default=np.nan) if measure in config.ranked else np.nan
-        lines.append(f"| {name} | {' | '.join(_shown(value, measure, best) for value in values)} |")
-    overall = []
-    for method in config.methods:
-        found = [by_method[method][measure][0] for by_method in means.values() if measure in by_method[method]]
-        overall.append(_shown([float(np.mean(found))] if found else None, measure, np.nan))
-    return [*lines, f"| **mean** | {' | '.join(overall)} |", "", f"`{results['command']}`", ""]
+    for part, names in _parts(config, means).items():
+        for name in names:
+            values = [means[name][method].get(measure) for method in config.methods]
+            ranked = [v[0] for m in config.ranked_methods if (v := means[name][m].get(measure)) is not None]
+            best = max(ranked, default=np.nan) if measure in config.ranked else np.nan
+            lines.append(f"| {name} | {' | '.join(_shown(value, measure, best) for value in values)} |")
+        overall = []
+        for method in config.methods:
+            found = [means[name][method][measure][0] for name in names if measure in means[name][method]]
+            overall.append(_shown([float(np.mean(found))] if found else None, measure, np.nan))
+        lines.append(f"| **{part}** | {' | '.join(overall)} |")
+    return [*lines, "", f"`{results['command']}`", ""]
+
+
+def _parts(config: Config, means: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the sets by part: what was not at hand while choosing, and what was; or all of them."""
+    if not config.unseen:
+        return {"mean": list(means)}
+    unseen = [name for name in means if name in config.unseen]
+    seen = [name for name in means if name not in config.unseen]
+    return {part: names for part, names in (("mean, unseen", unseen), ("mean, seen", seen)) if names}
 
 
 def _shown(value: list[float] | None, measure: str, best: float) -> str:

@@ -143,6 +143,8 @@ def _blocks(config: Config, means: dict[str, dict[str, dict[str, list[float]]]])
     """Scores by set and measure, rounded as they are printed; a block that lacks a method is left out."""
     blocks = {}
     for name, by_method in means.items():
+        if config.unseen and name not in config.unseen:
+            continue
         for measure in config.ranked:
             scores = {m: round(by_method[m][measure][0], 3) for m in config.ranked_methods if measure in by_method[m]}
             if len(scores) == len(config.ranked_methods):
