@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -99,10 +100,13 @@ def whole_array(values: Any) -> Any:
 
 
 def as_numbers(column: Column, values: Any, needed: str) -> Floats:
-    """Return values of numbers as an array, NaN for missing ones; values of another type are a `DataError`."""
+    """Return numbers, also such that are written as text, NaN for missing ones; anything else is a `DataError`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if kind_in_words(values.type) == "text":
+        with contextlib.suppress(pa.ArrowInvalid):
+            values = pc.cast(pc.utf8_trim_whitespace(as_text(column, values, needed)), pa.float64())
     if not is_numeric(values.type):
         raise DataError(f"column {column.name!r} has {kind_in_words(values.type)}, but {needed} are needed")
     if pa.types.is_boolean(values.type):
