@@ -73,7 +73,7 @@ def ledger(
         if not recover.exists():
             raise BadUse(f"--recover {recover}: there is no such file or directory")
         found = what_left(recover, site)
-    book = _opened(path, set_budget, found)
+    book = _opened(path, set_budget, found, anew=recover_round is not None)
     if set_budget is not None and book.budget != set_budget:
         book = book.change_budget(set_budget)
     if found is not None:
@@ -150,15 +150,15 @@ def _recover(book: Ledger, found: dict[str, Left]) -> None:
     say(f"Charged {counted(added, 'release')} that had left and were missing here." if added else "Nothing is missing.")
 
 
-def _opened(path: Path, budget: float | None, found: dict[str, Left] | None) -> Ledger:
+def _opened(path: Path, budget: float | None, found: dict[str, Left] | None, anew: bool) -> Ledger:
     """Return the ledger; if it is lost and something is left of what it held, a new one in its place."""
     from fcac.privacy import Ledger
 
     if path.is_file():
         return Ledger.open(path)
-    if found is None:
+    if found is None and not anew:
         raise BadUse(f"there is no ledger {path}")
-    known = [left.budget for left in found.values() if left.budget is not None]
+    known = [left.budget for left in (found or {}).values() if left.budget is not None]
     if budget is None and not known:
         raise BadUse(f"{path} is lost, and nothing says what its budget was: give --set-budget EPSILON")
     return Ledger.anew(path, budget if budget is not None else max(known))
@@ -167,12 +167,11 @@ def _opened(path: Path, budget: float | None, found: dict[str, Left] | None) -> 
 def _recover_rounds(book: Ledger, site: str | None, newest: int, epsilon: float | None) -> None:
     if site is None or epsilon is None or not 0 < epsilon < float("inf"):
         raise BadUse("--recover-round needs --site NAME and --epsilon E, the cost of a round")
-    missing = [number for number in range(1, newest + 1) if not book.knows_round(site, number)]
-    if not missing:
+    # a round of which the ledger has a part, because it was copied or broke off in its middle, is charged the rest
+    added = book.recover(site, [], rounds=dict.fromkeys(range(1, newest + 1), book.rho_of(epsilon)))
+    if not added:
         raise BadUse(f"rounds 1 to {newest} of site {site} are in the ledger already")
-    book.recover(site, [], rounds=dict.fromkeys(missing, book.rho_of(epsilon)))
-    rounds = ", ".join(map(str, missing))
-    say(f"Charged {'round' if len(missing) == 1 else 'rounds'} {rounds} of site {site} at eps = {epsilon:g} each.")
+    say(f"Charged what was missing in {counted(added, 'round')} of site {site}, up to eps = {epsilon:g} each.")
 
 
 def _show_entries(entries: list[dict[str, Any]]) -> None:

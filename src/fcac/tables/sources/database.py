@@ -33,7 +33,7 @@ class DatabaseTable(TableFile):
 
     def __init__(self, name: str | Path, options: ReadOptions) -> None:
         self.path = name
-        self._options = options
+        self._options, self.forgiving = options, options.forgiving
         self._where = ""
         self._order = ""
         self._query = "" if options.query is None else options.query.strip().rstrip(";").rstrip()
@@ -113,7 +113,7 @@ class DatabaseTable(TableFile):
     def newest(self, column: str, after: KeyValue | None) -> tuple[KeyValue | None, int, int]:
         """Return the highest value of a column, the number of rows above a value, and the number up to it.
 
-        A row without a value is a DataError: it could never be told whether it is new.
+        A row without a value is a DataError, or passed over: it could never be told whether it is new.
         """
         if column not in self.schema.names:
             raise RequestError(f"{self.path}: the query has no column {column!r}, which was given as --new-by")
@@ -126,7 +126,7 @@ class DatabaseTable(TableFile):
             )
         )
         highest, new, nothing, total = found if found else (None, 0, 0, 0)
-        if nothing:
+        if nothing and not self.forgiving:
             raise DataError(
                 f"{self.path}: {int(nothing):,} rows have no value in column {column!r}, which tells new rows: fill "
                 "it, or leave these rows out in the query"
