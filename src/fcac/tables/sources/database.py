@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -31,6 +31,9 @@ class DatabaseTable(TableFile):
     messages and must not contain credentials.
     """
 
+    #: Where tables are that need no prefix.
+    usual_schema: ClassVar[str] = ""
+
     def __init__(self, name: str | Path, options: ReadOptions) -> None:
         self.path = name
         self._options, self.forgiving = options, options.forgiving
@@ -52,10 +55,6 @@ class DatabaseTable(TableFile):
     @abstractmethod
     def _columns(self) -> pa.Schema:
         """Return the columns of the query."""
-
-    @abstractmethod
-    def _tables(self) -> list[str]:
-        """Return the names of the tables and views there are, quoted where necessary."""
 
     @abstractmethod
     def _as_number(self, name: str) -> str:
@@ -97,15 +96,26 @@ class DatabaseTable(TableFile):
                     return [column[0].as_py() for column in batch.columns]
         return []
 
+    def _tables(self) -> list[str]:
+        """Return the names of the tables and views there are, quoted where necessary."""
+        sql = (
+            "select cast(table_schema as text) as s, table_name as t from information_schema.tables "
+            "where table_schema not in ('information_schema', 'pg_catalog') order by 1, 2"
+        )
+        with self._batches(sql) as batches:
+            rows = [row for batch in batches for row in batch.to_pylist()]
+        usual = self.usual_schema
+        return [shown(row["t"]) if row["s"] == usual else f"{shown(row['s'])}.{shown(row['t'])}" for row in rows]
+
     def _only_table(self) -> str:
         names = self._tables()
         if len(names) == 1:
             return names[0]
         if not names:
             raise RequestError(f"{self.path} has no table that this user may see")
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        some = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         raise RequestError(
-            f"{self.path} has {len(names)} tables ({shown}): give --query, as in --query 'select * from {names[0]}'"
+            f"{self.path} has {len(names)} tables ({some}): give --query, as in --query 'select * from {names[0]}'"
         )
 
     # ------------------------------------------------------------ new rows
