@@ -271,6 +271,17 @@ def test_means_next_to_zero_are_shown_as_zero():
     assert column.shown(2.8e-05) == "2.80e-05"
 
 
+def test_a_level_that_several_columns_have_is_named_with_its_column():
+    rng = np.random.default_rng(3)
+    group = rng.integers(2, size=400)
+    answers = np.where(rng.random((3, 400)) < 0.1, 1 - group, np.array([group, group, 1 - group]))
+    words = np.array(["never", "daily"])[answers]
+    table = pa.table(dict(zip(("tea", "milk", "wine"), words, strict=True)))
+    found = gather(FCAC().fit(table)).profiles
+    for k in (0, 1):
+        assert {term.split()[1] for term in found.name(k).split(", ")} == {"tea", "milk", "wine"}
+
+
 def test_clusters_that_would_have_one_name_get_another_term(monkeypatch):
     monkeypatch.setattr(profiles, "name_of", lambda columns, most: " ".join(column.term for column in columns[:most]))
     terms = {0: "old high E11 north", 1: "old high E11 south", 2: "young low I10 north"}

@@ -134,7 +134,7 @@ def verdict_of(
     rows = rows_by_cluster(labels, known.counts)
     of_cluster = _of_cluster(server)
     best, others = _alternatives(server)
-    columns = columns_of(schema, [f"column {j}" for j in range(d)] if names is None else names) if d else []
+    columns = columns_of(schema, [f"x{j}" for j in range(d)] if names is None else names) if d else []
     cautions = [
         *_about_rows(server, known, n_read, n_dropped),
         *_about_certainty(rows, of_cluster, best, others),

@@ -233,7 +233,7 @@ def _feature_names(given: Sequence[str] | None, estimator: FCAC | None, schema: 
     if names is None and schema is not None:
         names = schema.feature_names
     if names is None:
-        return [f"feature {j}" for j in range(d)]
+        return [f"x{j}" for j in range(d)]
     if len(names) != d:
         raise ValueError(f"feature_names must name each of the {d} features, got {len(names)} names")
     return [str(name) for name in names]
