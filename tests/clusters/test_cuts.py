@@ -59,7 +59,8 @@ def test_cells_are_what_all_hierarchies_leave_whole_and_partitions_of_them_are_c
     offered = cuts.offered(shapes, list(odds), cells)
     assert set(offered.tree) == {0, 1, 2}
     # every node's cell, and so its label in every cut
-    cell_of = [int(np.flatnonzero((cells.T == [tree.atom_of[i] for tree in trees]).all(axis=1))[0]) for i in range(60)]
+    place = {tuple(cell): c for c, cell in enumerate(cells.T.tolist())}
+    cell_of = [place[tuple(int(tree.atom_of[i]) for tree in trees)] for i in range(60)]
     labels = offered.labels[:, cell_of]
     for t, k, parted, of_node in zip(offered.tree, offered.number, offered.parted, labels, strict=True):
         assert parted.sum() + 1 == k == of_node.max() + 1

@@ -1,4 +1,4 @@
-"""The judge: probabilities are probabilities, numbers that are asked for come out, single clusters mostly stay whole."""
+"""The judge: probabilities are probabilities, asked numbers come out, and single clusters mostly stay whole."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 from fcac import FCAC
 from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac.clusters import Communities
-from fcac.clusters.cluster_tree import Tree, tree_of
+from fcac.clusters.cluster_tree import Tree, _tree, tree_of
 from fcac.clusters.judge import Judge
+from fcac.clusters.proposals import part_of_atoms
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.search.exact import Searcher, build_lists
 
@@ -86,6 +88,20 @@ def test_joined_clusters_are_one_in_every_cut_that_follows():
     assert len(np.unique(found[np.isin(labels, [0, 2])])) == 1
     assert np.array_equal(joined.nested(2), found)
     assert np.array_equal(np.unique(joined.nested(3)), [0, 1, 2])
+
+
+def test_parts_below_the_components_of_a_mixture_are_those_of_a_finer_tree():
+    found = judged(blobs(7, n=300, apart=3.6)).judged
+    mixture = found.hierarchies[3]
+    assert mixture.n_atoms < 10
+    chosen = np.arange(mixture.n_atoms - 1) > 0
+    tree = _tree(found, 3, chosen)
+    assert tree.n_clusters == mixture.n_atoms - 1
+    own = part_of_atoms(mixture.left, mixture.right, np.r_[np.zeros(mixture.n_atoms, dtype=bool), chosen])
+    assert adjusted_rand_score(own[mixture.atom_of], tree.labels()) == 1.0
+    for level in range(1, 40):
+        assert tree.nested(level).max() + 1 == level
+    assert adjusted_rand_score(mixture.atom_of, tree.nested(mixture.n_atoms)) == 1.0
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])

@@ -14,7 +14,7 @@ from fcac.clusters import judge
 from fcac.clusters.cuts import MOST_ODDS
 from fcac.clusters.judge import Judge, Judged, judged
 from fcac.clusters.leiden import relabel_in_place
-from fcac.clusters.proposals import MOST_ATOMS, Hierarchy, part_of_atoms
+from fcac.clusters.proposals import CENTRES, MOST_ATOMS, Hierarchy, part_of_atoms
 from fcac.search.exact import NeighborLists
 
 
@@ -84,8 +84,7 @@ class Tree:
         """Return the tree with the best cut of any hierarchy into so many clusters in place of the found one."""
         if self.judged is None:
             return replace(self, parted=self._nested(n_clusters))
-        at, parted = self.judged.into(n_clusters)
-        return Tree(self.judged.hierarchies[at], self.judged.odds[at], parted, self.judged)
+        return _tree(self.judged, *self.judged.into(n_clusters))
 
     def nested(self, level: int) -> Integers:
         """Return a cut of the found clusters' own hierarchy: fewer are unions of them, more are parts of them."""
@@ -214,8 +213,41 @@ def tree_of(
         alone = Hierarchy.of(np.arange(n), np.array([(0, i) for i in range(1, n)], dtype=np.int64).reshape(-1, 2))
         return Tree(alone, np.full(n - 1, -MOST_ODDS), np.zeros(n - 1, dtype=bool))
     found = judged(points, mass, lists, false_split_rate, max(MOST_ATOMS, 2 * (wanted or 1)), wanted)
-    at = int(found.cuts.tree[found.best])
-    return Tree(found.hierarchies[at], found.odds[at], found.cuts.parted[found.best], found)
+    return _tree(found, int(found.cuts.tree[found.best]), found.cuts.parted[found.best])
+
+
+def _tree(found: Judged, at: int, parted: Booleans) -> Tree:
+    """The tree of one hierarchy; leaves that are much coarser than those of others go on as theirs."""
+    tree, odds = found.hierarchies[at], found.odds[at]
+    finer, odds_below = found.hierarchies[CENTRES], found.odds[CENTRES]
+    if 2 * tree.n_atoms < finer.n_atoms:
+        merges, odds_of, atom_of = _below(tree, odds, finer, odds_below)
+        below = np.zeros(len(merges) - len(odds), dtype=bool)
+        tree, odds, parted = Hierarchy.of(atom_of, merges), odds_of, np.r_[below, parted]
+    return Tree(tree, odds, parted, found)
+
+
+def _below(tree: Hierarchy, odds: Floats, finer: Hierarchy, odds_below: Floats) -> tuple[Integers, Floats, Integers]:
+    """Merges of a hierarchy that starts, inside each atom of a tree, as a finer one does; their odds; and its atoms."""
+    both = tree.atom_of * finer.n_atoms + finer.atom_of
+    pairs, atom_of = np.unique(both, return_inverse=True)
+    # by node of the finer tree: what of it is in each atom of the other
+    held: list[dict[int, int]] = [{} for _ in finer.left]
+    for i, (atom, own) in enumerate(zip(*np.divmod(pairs, finer.n_atoms), strict=True)):
+        held[own][int(atom)] = i
+    merges: list[tuple[int, int]] = []
+    odds_of: list[float] = []
+    for x in range(finer.n_atoms, len(finer.left)):
+        one, other = held[finer.left[x]], held[finer.right[x]]
+        held[x] = other | one
+        for atom in sorted(one.keys() & other.keys()):
+            merges.append((one[atom], other[atom]))
+            odds_of.append(float(odds_below[x - finer.n_atoms]))
+    first = [held[-1][atom] for atom in range(tree.n_atoms)]
+    for x in range(tree.n_atoms, len(tree.left)):
+        first.append(first[tree.left[x]])
+        merges.append((first[tree.left[x]], first[tree.right[x]]))
+    return np.array(merges, dtype=np.int64), np.r_[odds_of, odds], atom_of.astype(np.int64)
 
 
 def relabel_consecutive(labels: Integers) -> Integers:
