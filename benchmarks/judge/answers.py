@@ -21,8 +21,8 @@ RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 class Case(NamedTuple):
     """A table, the cuts that are offered for it, and how each agrees with the true partition.
 
-    `told_rows` and `told_agrees` are of the cuts into the true number of clusters. `borders` are log-odds of the parted
-    borders of every cut, and whether they are real.
+    `told_rows` and `told_agrees` are of the cuts into the true number of clusters. `borders` are the borders of every
+    cut, those that it parts and those it leaves open next below: their log-odds, whether they are real, and which.
     """
 
     name: str
@@ -45,14 +45,21 @@ def case_of(table: Table, odds: list[NDArray[Any]]) -> Case:
     rows = described(cuts, shapes, odds, evidence, table.in_cells)
     told = offered(shapes, odds, table.cells, table.n_clusters)
     told_rows = described(told, shapes, odds, evidence, table.in_cells, cuts) if len(told.tree) else rows[:0]
-    borders = []
-    for t, parted in zip(cuts.tree, cuts.parted, strict=True):
-        some = parted & table.trees[t].told
-        borders.append(np.stack([odds[t][some], table.trees[t].real[some]], axis=1))
+    borders = [_borders(table.trees[t], odds[t], parted) for t, parted in zip(cuts.tree, cuts.parted, strict=True)]
     return Case(
         table.name, table.group, table.n_rows, table.n_clusters, rows.astype(np.float32), cuts.number,
         _agreements(table.trees, cuts), told_rows.astype(np.float32), _agreements(table.trees, told), borders,
     )  # fmt: skip
+
+
+def _borders(tree: Tree, odds: NDArray[Any], parted: NDArray[Any]) -> NDArray[Any]:
+    p = len(parted) + 1
+    made = np.r_[np.zeros(p, dtype=bool), parted]
+    reached = np.r_[tree.left[made], tree.right[made], len(tree.left) - 1]
+    open_ = reached[(reached >= p) & ~made[reached]] - p
+    some = np.r_[np.flatnonzero(parted), open_]
+    found = np.stack([odds[some], tree.real[some], parted[some]], axis=1)
+    return found[tree.told[some]]
 
 
 def _agreements(trees: list[Tree], cuts: Cuts) -> NDArray[Any]:
@@ -125,18 +132,25 @@ def measured(
     # so far must one cluster be set ahead that this share of the tables without clusters is split
     ahead = {rate: float(np.quantile(single, 1 - rate)) for rate in RATES}
     answers = [answer(case, of, ahead[FALSE_SPLIT_RATE]) for case, (of, _) in zip(cases, scores, strict=True)]
-    borders = np.concatenate([found.borders for found in answers])
-    line = LogisticRegression(C=1e6).fit(borders[:, :1], borders[:, 1])
-    slope, intercept = float(line.coef_[0, 0]), float(line.intercept_[0])
     true = np.array([case.n_true for case in cases])
     numbers = np.stack([found.by_number[:MOST_NUMBER] for found in answers])
     tried = [(w, d) for w in np.exp(np.linspace(np.log(0.01), np.log(0.5), 25)) for d in np.linspace(0.0, 0.4, 21)]
     warmth, doubt = max(tried, key=lambda pair: log_likelihood(*pair, numbers, true))
-    said = 1 / (1 + np.exp(-(slope * borders[:, 0] + intercept)))
-    border_error, border_bins = calibration_error(said, borders[:, 1])
     found_number = np.array([found.n_clusters for found in answers])
     sure = np.array([number_probabilities(found.by_number, warmth, doubt)[found.n_clusters - 1] for found in answers])
     number_error, number_bins = calibration_error(sure, (found_number == true).astype(float))
+    borders = np.concatenate([found.borders for found in answers])
+    # a border is as sure as its odds, and as the number of clusters it goes with
+    bounded = np.clip(sure, 0.001, 0.999)
+    certain = np.repeat(np.log(bounded / (1 - bounded)), [len(found.borders) for found in answers])
+    known = np.stack([borders[:, 0], certain], axis=1)
+    said, lines = np.zeros(len(borders)), []
+    for parted in (True, False):
+        some = borders[:, 2] == parted
+        line = LogisticRegression(C=1e6).fit(known[some], borders[some, 1])
+        said[some] = line.predict_proba(known[some])[:, 1]
+        lines.append(np.r_[line.coef_[0], line.intercept_])
+    border_error, border_bins = calibration_error(said, borders[:, 1])
     groups: dict[str, list[tuple[float, bool, bool]]] = {}
     for found, case in zip(answers, cases, strict=True):
         groups.setdefault(case.group, []).append((found.ari, found.n_clusters == case.n_true, found.n_clusters == 1))
@@ -150,14 +164,14 @@ def measured(
                if case.n_true == 1]  # fmt: skip
     settings = {
         "rates": np.array(RATES), "ahead": np.array([ahead[rate] for rate in RATES]),
-        "slope": np.float64(slope), "intercept": np.float64(intercept),
+        "parted": lines[0], "open": lines[1],
         "warmth": np.float64(warmth), "doubt": np.float64(doubt),
     }  # fmt: skip
     figures = {
         "tables": len(cases),
         "families": len({case.name for case in cases}),
         "ahead": {str(rate): value for rate, value in ahead.items()},
-        "slope": slope, "intercept": intercept, "warmth": float(warmth), "doubt": float(doubt),
+        "parted": lines[0].tolist(), "open": lines[1].tolist(), "warmth": float(warmth), "doubt": float(doubt),
         "several": {
             "ari": float(np.mean([found.ari for found, _ in several])),
             "right": float(np.mean([found.n_clusters == case.n_true for found, case in several])),

@@ -14,7 +14,7 @@ from fcac.clusters import judge
 from fcac.clusters.cuts import MOST_ODDS
 from fcac.clusters.judge import Judge, Judged, judged
 from fcac.clusters.leiden import relabel_in_place
-from fcac.clusters.proposals import CENTRES, MOST_ATOMS, Hierarchy, part_of_atoms
+from fcac.clusters.proposals import MOST_ATOMS, Hierarchy, part_of_atoms
 from fcac.search.exact import NeighborLists
 
 
@@ -115,8 +115,11 @@ class Tree:
         if self.sure is not None:
             return self.sure
         tree, p = self.hierarchy, self.hierarchy.n_atoms
-        fitted = Judge.fitted()
-        real = np.r_[np.zeros(p), 1 / (1 + np.exp(-(fitted.slope * self.odds + fitted.intercept)))]
+        probable = self.probabilities()
+        number = float(probable[self.n_clusters - 1]) if self.n_clusters <= len(probable) else 0.5
+        # a number nobody offered, or the only one there is, is no reason to be certain
+        real = Judge.fitted().real(self.odds, self.parted, min(max(number, 0.001), 0.999))
+        real = np.r_[np.zeros(p), real]
         parent = tree.parents()
         at = part_of_atoms(tree.left, tree.right, np.r_[np.zeros(p, dtype=bool), self.parted])
         apart = np.where(parent >= 0, real[parent], 1.0)
@@ -217,9 +220,9 @@ def tree_of(
 
 
 def _tree(found: Judged, at: int, parted: Booleans) -> Tree:
-    """The tree of one hierarchy; leaves that are much coarser than those of others go on as theirs."""
+    """The tree of one hierarchy; leaves that are much coarser than those of the graph's go on as these do."""
     tree, odds = found.hierarchies[at], found.odds[at]
-    finer, odds_below = found.hierarchies[CENTRES], found.odds[CENTRES]
+    finer, odds_below = found.hierarchies[0], found.odds[0]
     if 2 * tree.n_atoms < finer.n_atoms:
         merges, odds_of, atom_of = _below(tree, odds, finer, odds_below)
         below = np.zeros(len(merges) - len(odds), dtype=bool)

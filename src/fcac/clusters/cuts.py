@@ -35,6 +35,9 @@ _TOLD = (
 _OF_TABLE = ("in_all", "records", "features", "dimension", "neighbours", "ties")
 _AT = {name: j for j, name in enumerate(COLUMNS)}
 _TOLD_AT = np.array([_AT[name] for name in _TOLD])
+_OF_TABLE_AT = np.array([_AT[name] for name in _OF_TABLE])
+# What a number of clusters is worth that a hierarchy cannot be cut into.
+_NO_CUT = -30.0
 
 
 class Cuts(NamedTuple):
@@ -92,44 +95,62 @@ def described(
     cuts: Cuts, shapes: list[tuple[Integers, Integers]], odds: list[Floats], evidence: list[Floats], in_cells: Integers,
     usual: Cuts | None = None,
 ) -> Floats:  # fmt: skip
-    """Return a row of figures for every cut; agreement is with the cuts of `usual`, if they are others."""
+    """Return a row of figures for every cut; it is compared with the cuts of `usual`, if they are others."""
     others = cuts if usual is None else usual
-    alike = adjusted_rand(cuts.labels, cuts.number, others.labels, others.number, in_cells.astype(np.float64))
-    n_trees = len(shapes)
-    best = [float(worth.max()) for worth in others.worth]
-    lead = np.array([others.worth[t][k - 1] - best[t] for t, k in zip(others.tree, others.number, strict=True)])
+    nodes = in_cells.astype(np.float64)
+    alike = adjusted_rand(cuts.labels, cuts.number, others.labels, others.number, nodes)
+    most = np.array([worth.max() for worth in others.worth])
+    behind = np.array([others.worth[t][k - 1] for t, k in zip(others.tree, others.number, strict=True)])
+    behind -= most[others.tree]
+    of_table = [*most, *(len(worth) for worth in others.worth)]
     rows = []
     for c, (t, k) in enumerate(zip(cuts.tree.tolist(), cuts.number.tolist(), strict=True)):
-        left, right = shapes[t]
-        own = odds[t]
-        sizes = np.sort(np.bincount(cuts.labels[c], weights=in_cells, minlength=k))
-        share = sizes / sizes.sum()
-        with_trees = []
-        for j in range(n_trees):
-            of_tree = others.tree == j
-            at = alike[c, of_tree]
-            same = at[others.number[of_tree] == k]
-            with_trees += [at.max(), same[0] if len(same) else -1.0, at[lead[of_tree].argmax()]]
-        by_tree = np.array(with_trees).reshape(n_trees, 3)
-        besides = np.delete(by_tree, t, axis=0).mean(axis=0)
-        weights = [np.exp(lead / warmth) for warmth in (1.0, 4.0)]
-        expected = [float(alike[c] @ w / w.sum()) for w in weights]
-        regret = [
-            float(others.worth[j][k - 1] - best[j]) if k <= len(others.worth[j]) else -30.0 for j in range(n_trees)
-        ]
         rows.append(
-            np.r_[
-                t, k, cuts.worth[t][k - 1], regret, max(regret), sum(regret),
-                with_trees, besides, expected,
-                np.log(share[0]), share[-1], -(share * np.log(share)).sum(), np.log(sizes[0]),
-                np.log(share[-1] / share[0]),
-                best, [len(worth) for worth in others.worth],
-                _borders(left, right, own, cuts.parted[c]),
-                _told(left, right, evidence[t][:, _TOLD_AT], cuts.parted[c]),
-                evidence[t][-1, [_AT[name] for name in _OF_TABLE]] if len(own) else np.zeros(len(_OF_TABLE)),
-            ]
-        )  # fmt: skip
+            np.concatenate(
+                [
+                    [t, k, cuts.worth[t][k - 1]],
+                    _regrets(others.worth, most, k),
+                    _agreement(alike[c], others, behind, t, k),
+                    _sizes(np.bincount(cuts.labels[c], nodes, k).astype(np.float64)),
+                    of_table,
+                    _borders(*shapes[t], odds[t], cuts.parted[c]),
+                    _told(*shapes[t], evidence[t][:, _TOLD_AT], cuts.parted[c]),
+                    evidence[t][-1, _OF_TABLE_AT] if len(odds[t]) else np.zeros(len(_OF_TABLE)),
+                ]
+            )
+        )
     return np.array(rows)
+
+
+def _regrets(worth: list[Floats], most: Floats, k: int) -> list[float]:
+    """How much less than the most each hierarchy's best cut into `k` is worth; the least and the sum of it."""
+    regrets = [float(of[k - 1] - best) if k <= len(of) else _NO_CUT for of, best in zip(worth, most, strict=True)]
+    return [*regrets, max(regrets), sum(regrets)]
+
+
+def _agreement(alike: Floats, others: Cuts, behind: Floats, t: int, k: int) -> Floats:
+    """Agreement with each hierarchy's cuts: the most alike, that of the same number, the one worth most; their means.
+
+    And with all cuts, weighted by what they are worth.
+    """
+    found = []
+    for j in range(len(others.worth)):
+        of_tree = others.tree == j
+        at = alike[of_tree]
+        same = at[others.number[of_tree] == k]
+        found.append([at.max(), same[0] if len(same) else -1.0, at[behind[of_tree].argmax()]])
+    by_tree = np.array(found)
+    weights = [np.exp(behind / warmth) for warmth in (1.0, 4.0)]
+    expected = [float(alike @ weight / weight.sum()) for weight in weights]
+    return np.concatenate([by_tree.ravel(), np.delete(by_tree, t, axis=0).mean(axis=0), expected])
+
+
+def _sizes(nodes: Floats) -> list[float]:
+    """How equal clusters are, and how large the smallest is."""
+    sizes = np.sort(nodes)
+    share = sizes / sizes.sum()
+    unequal = np.log(share[-1] / share[0])
+    return [np.log(share[0]), share[-1], -(share * np.log(share)).sum(), np.log(sizes[0]), unequal]
 
 
 # ------------------------------------------------------------ kernels

@@ -60,7 +60,8 @@ class Judge(NamedTuple):
     """What was fitted: the two sums of trees, and how they are read.
 
     `rates` are shares of tables without clusters that are split, `ahead` how far one cluster's score is set ahead for
-    that. `slope` and `intercept` calibrate the log-odds of borders; `warmth` and `doubt`: see
+    that. `parted` and `open` calibrate borders that were parted and those that were not: what to multiply their
+    log-odds and those of the number of clusters by, and what to add. `warmth` and `doubt`: see
     :func:`number_probabilities`.
     """
 
@@ -68,8 +69,8 @@ class Judge(NamedTuple):
     cuts: Boosted
     rates: Floats
     ahead: Floats
-    slope: float
-    intercept: float
+    parted: Floats
+    open: Floats
     warmth: float
     doubt: float
 
@@ -92,6 +93,12 @@ class Judge(NamedTuple):
         rate = np.clip(false_split_rate, self.rates[0], self.rates[-1])
         places = np.log(self.rates / (1 - self.rates))
         return float(np.interp(np.log(rate / (1 - rate)), places, self.ahead))
+
+    def real(self, odds: Floats, parted: Booleans, sure: float) -> Floats:
+        """Return how probable borders are real; `sure` is how probable the number of clusters is that they go with."""
+        slope, of_number, further = np.where(parted[:, None], self.parted, self.open).T
+        certain = np.log(sure / (1 - sure))
+        return np.asarray(1 / (1 + np.exp(-(slope * odds + of_number * certain + further))))
 
 
 @kernel

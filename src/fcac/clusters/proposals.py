@@ -30,8 +30,6 @@ from fcac._typing import Floats, Integers
 from fcac.clusters.leiden import Search
 from fcac.clusters.mixtures import Moments, principal_axes, shares_of_nodes
 
-# Which of the hierarchies is Ward's.
-CENTRES = 1
 # Leaves of a hierarchy: enough for 50 clusters of three leaves; the work grows with their square.
 MOST_ATOMS = 160
 # A community of fewer nodes on average is not asked for.
