@@ -64,6 +64,16 @@ def bridges(item: Contribution, X: np.ndarray, rng: np.random.Generator) -> Cont
     return sent(item, where * one + (1 - where) * other, np.full(5000, 1000))
 
 
+def corners(item: Contribution, X: np.ndarray, rng: np.random.Generator) -> Contribution:
+    """As far from everything as the bounds allow."""
+    return sent(item, (rng.random((5000, X.shape[1])) < 0.5).astype(float), np.ones(5000, np.int64))
+
+
+def shuffled(item: Contribution, X: np.ndarray, rng: np.random.Generator) -> Contribution:
+    """Rows whose values stand in other columns."""
+    return sent(item, X[rng.integers(len(X), size=5000)][:, rng.permutation(X.shape[1])], np.ones(5000, np.int64))
+
+
 def far(item: Contribution, X: np.ndarray, rng: np.random.Generator) -> Contribution:
     """Honest nodes, and one a million widths away."""
     nodes = item.nodes.copy()
@@ -127,6 +137,8 @@ def without_noise(attack: Attack) -> Attack:
 BOTH: list[tuple[str, Attack]] = [
     ("positions and counts: 300 nodes anywhere, a million rows each", anywhere(300, 10**6)),
     ("positions: 5,000 nodes anywhere", anywhere(5000, 1)),
+    ("positions: 5,000 nodes in corners of the bounds", corners),
+    ("positions: 5,000 rows, columns exchanged", shuffled),
     ("positions: 200 nodes in one spot", crowd),
     ("positions: 5,000 nodes between clusters, large counts", bridges),
     ("positions: one node a million widths away", far),

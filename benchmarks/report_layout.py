@@ -113,7 +113,7 @@ def main() -> None:
         text = render_report(model)
         seconds = time.perf_counter() - started
         print(
-            f"{name:<28}{len(gather(model, judged=False).found.clusters):>9}{len(first):>8}"
+            f"{name:<28}{len(gather(model).found.clusters):>9}{len(first):>8}"
             f"{purity(views.layout.places[views.layout.point_of[first]], labels):>8.3f}"
             f"{purity(views.projection.project(nodes), labels):>8.3f}"
             f"{purity(views.layout.points[views.layout.point_of[first]], labels):>10.3f}"

@@ -73,7 +73,7 @@ def quality(given: argparse.Namespace, say: Say) -> None:
                 noise = OpenDPSampler() if given.sampler == "opendp" else InsecureTestSampler(1000 * seed + 7)
                 mechanism = NodeRelease(epsilon, bounds, sampler=noise)
                 model = FCAC(privacy=mechanism, aggregation="secure", random_state=0)
-                model.fit(X, groups=dealt(y, given.sites, given.equal, seed))
+                model.fit(X, groups=dealt(y, given.sites, given.equal, seed), public_groups=True)
                 scores.append(float(adjusted_mutual_info_score(y, model.predict(X))))
                 say({
                     "set": name, "sites": given.sites, "equal": given.equal, "sampler": given.sampler,

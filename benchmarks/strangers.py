@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +33,8 @@ AT_ONCE = 150
 SCHEMA = "fcac_schema = 1\n[columns]\nx = { min = 0, max = 1 }\n"
 
 HEAD = b"POST /join HTTP/1.1\r\nHost: hub\r\n"
+#: Fifteen megabytes of nothing, in fifteen kilobytes.
+PACKED = zlib.compress(bytes(15_000_000), 9)
 #: Bytes after a handshake on the open port.
 MALFORMED_HTTP = [
     b"\x00" * 5000,
@@ -49,6 +52,7 @@ MALFORMED_HTTP = [
     HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nhello",
     HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
     HEAD + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",
+    HEAD + b"Content-Encoding: deflate\r\nContent-Length: %d\r\n\r\n" % len(PACKED) + PACKED,
     HEAD + b"Expect: 100-continue\r\nContent-Length: 4\r\n\r\n",
     b"GET /metrics HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer \xff\xfe\r\n\r\n",
     b"BREW /join HTTP/1.1\r\nHost: hub\r\n\r\n",

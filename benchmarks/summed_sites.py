@@ -46,14 +46,7 @@ from fcac.deployment.site_setup import site_settings, store_settings
 from fcac.privacy import Ledger
 from fcac.privacy.samplers import OpenDPSampler
 
-SCHEMA = """\
-fcac_schema = 1
-bounds_are_public = true
-
-[columns]
-x = { min = -8, max = 8 }
-y = { min = -8, max = 8 }
-"""
+SCHEMA = "fcac_schema = 1\nbounds_are_public = true\n[columns]\nx = { min = -8, max = 8 }\ny = { min = -8, max = 8 }\n"
 EPSILON, DELTA = 4.0, 1e-6
 FIRST_STEPS, LATER_STEPS = 6, 3
 CPU_OF_RUNS: list[float] = []

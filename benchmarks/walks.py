@@ -24,14 +24,7 @@ import fcac
 from fcac import FCAC
 
 ROOT = str(Path(fcac.__file__).parent) + "/"
-SCHEMA = """\
-fcac_schema = 1
-bounds_are_public = true
-
-[columns]
-x = { min = -8, max = 8 }
-y = { min = -8, max = 8 }
-"""
+SCHEMA = "fcac_schema = 1\nbounds_are_public = true\n[columns]\nx = { min = -8, max = 8 }\ny = { min = -8, max = 8 }\n"
 
 
 def walk(task: Callable[[], Any]) -> tuple[set[tuple[str, str]], int]:

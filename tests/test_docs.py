@@ -277,7 +277,7 @@ def test_results_on_the_page_come_from_the_run() -> None:
     fill = runpy.run_path(str(ROOT / "docs" / "results" / "fill.py"))
     text = fill["PAGE"].read_text("utf-8")
     assert fill["filled"](text) == text, "run python docs/results/fill.py"
-    for file, made in (("README", "readme"), ("ONE_TABLE", "one_table")):
+    for file, made in (("README", "readme"), ("ONE_TABLE", "one_table"), ("HOW_GOOD", "how_good")):
         text = fill[file].read_text("utf-8")
         assert fill[made](text) == text, "run python docs/results/fill.py"
 

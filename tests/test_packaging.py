@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import zipfile
+from importlib.metadata import distributions
 from pathlib import Path
 
+import click
 import pytest
 
 from fcac._version import __version__
@@ -97,16 +99,29 @@ def make_wheel(folder):
 def test_the_images_steps_without_docker(tmp_path):
     """The script that builds the image, and the entry point it installs, with the libraries that are here already."""
     wheel = make_wheel(tmp_path)
-    libraries = Path(sysconfig.get_path("purelib"))
+    libraries = Path(click.__file__).parents[1]
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(libraries),
         "FCAC_PIP_OPTIONS": "--no-index --no-deps --quiet",
     }
-    prefix = tmp_path / "opt"
-    done = run("sh", PACKAGING / "install.sh", wheel, prefix, env=env)
+    prefix, copied = tmp_path / "opt", tmp_path / "packaging"
+    shutil.copytree(PACKAGING, copied)
+    # of what the image installs, that which is here; with its hash
+    names = [
+        (re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower(), one) for one in distributions(path=[str(libraries)])
+    ]
+    here = {f"{name}=={one.version}" for name, one in names}
+    wanted = (PACKAGING / "requirements.txt").read_text().splitlines()[1:]
+    kept = [one for one in wanted if one.partition(" ")[0] in here and not one.startswith(("setuptools", "wheel"))]
+    assert len(kept) > 10
+    (copied / "requirements.txt").write_text("\n".join(kept))
+    done = run("sh", copied / "install.sh", wheel, prefix, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().splitlines()[-1].startswith("fcac ")
+    bill = json.loads((prefix / "sbom.json").read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", __version__)
+    assert {"aiohttp", "cryptography", "opendp", "numpy"} <= {part["name"] for part in bill["components"]}
     (tmp_path / "schema.toml").write_text(Schema(["x"]).to_toml())
     env["PATH"] = f"{prefix}/bin:{env['PATH']}"
     entry = prefix / "bin" / "fcac-entrypoint"
@@ -116,10 +131,30 @@ def test_the_images_steps_without_docker(tmp_path):
     assert run(entry, "healthy", cwd=tmp_path, env=env).returncode == 0
 
 
+def test_every_archive_of_the_image_has_a_hash_and_the_versions_of_the_constraints():
+    lines = (PACKAGING / "requirements.txt").read_text().splitlines()[1:]
+    found = [re.fullmatch(r"([a-z0-9-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line) for line in lines]
+    assert len(found) > 30
+    lines = (ROOT / "constraints.txt").read_text().split()
+    held = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower(): line.partition("==")[2] for line in lines}
+    for match in found:
+        assert held.get(match[1], match[2]) == match[2], match[1]
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *known["dependencies"],
+        *(one for extra in ("federation", "privacy", "sql") for one in known["optional-dependencies"][extra]),
+    ]
+    assert {re.match(r"[A-Za-z0-9-]+", one)[0] for one in wanted} <= {match[1] for match in found}
+
+
 def test_image_and_compose_name_what_there_is():
     image = (PACKAGING / "Dockerfile").read_text()
     assert "packaging/install.sh" in image
+    assert re.findall(r"^FROM (?!base)(\S+)", image, re.MULTILINE) == re.findall(
+        r"python:3.11-slim@sha256:[0-9a-f]{64}", image
+    )
     extras = re.search(r"source\[(.*?)\]", (PACKAGING / "install.sh").read_text())[1].split(",")
+    assert f"[{','.join(extras)}]" in (PACKAGING / "lock.py").read_text()
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras) <= set(known)
     for source in re.findall(r"^COPY (?!--from)(\S+) ", image, re.MULTILINE):

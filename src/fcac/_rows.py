@@ -14,9 +14,7 @@ from fcac._typing import Floats
 _LARGEST = 1e150
 
 # What a table of mixed columns needs, for the end of a message.
-_TWO_LINES = """
-    schema = fcac.tables.Schema.guess(X)  # look at it: print(schema.to_toml())
-    FCAC().fit(X, schema=schema)"""
+_MEANING = "FCAC().fit(X), which tells what columns mean; under privacy it needs a schema with public bounds"
 
 # A block has at most this many bytes as float64, whatever the number of features.
 _BLOCK_BYTES = 8_000_000
@@ -167,7 +165,7 @@ def as_arrow_table(X: Any) -> Any:
     kinds = pa.types
     wrong: dict[str, list[str]] = {}
     for name, kind in zip(X.column_names, X.schema.types, strict=True):
-        if kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind):
+        if kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind):
             continue
         if kinds.is_dictionary(kind):
             kind = kind.value_type
@@ -223,7 +221,7 @@ def _how_to_mend(wrong: dict[str, list[str]], drop: str) -> str:
         message += ", turn text into numbers first, for instance with sklearn.preprocessing.OneHotEncoder"
     if "dates or times" in wrong:
         message += ", turn dates into a number of days since a fixed day first"
-    return f"{message}, or say what the columns mean:{_TWO_LINES}"
+    return f"{message}, or use {_MEANING}"
 
 
 def _columns(names: list[Any], most: int = 10) -> str:
@@ -242,7 +240,7 @@ def _what_is_missing(part: Any, names: list[str] | None) -> str:
         return (
             f"Input X contains NaN: {which}{counted} {'has' if gaps.sum() == 1 else 'have'} missing values. "
             "Drop those rows or columns, or fill the gaps, for instance with sklearn.impute.SimpleImputer"
-            + ("." if names is None else f", or let rows be compared over what they have:{_TWO_LINES}")
+            + ("." if names is None else f", or use {_MEANING}")
         )
     which = _columns([known[j] for j in np.flatnonzero(far)])
     return (

@@ -40,6 +40,18 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def clusters_named(labels: Sequence[int]) -> str:
+    """Return the names of clusters, in a list of limited length.
+
+    >>> clusters_named([4]), clusters_named([1, 2, 3])
+    ('cluster 4', 'clusters 1, 2 and 3')
+    """
+    names = [str(label) for label in labels]
+    if len(names) == 1:
+        return f"cluster {names[0]}"
+    return f"clusters {listed(names, 6) if len(names) > 6 else ', '.join(names[:-1]) + ' and ' + names[-1]}"
+
+
 def plain(text: str, most: int = 300) -> str:
     r"""Return text from elsewhere in a form that can be shown: on one line, of limited length, without escapes.
 

@@ -1,8 +1,9 @@
 """The audit of the hub's transcript passes the shipped protocol and finds planted faults."""
 
 import pytest
+from planted_faults import FAULTS
 
-from fcac.aggregation.transcript_attacks import FAULTS, Fault, _range_attack, _Watch, audit_aggregation
+from fcac.aggregation.transcript_attacks import Fault, _range_attack, _Watch, audit_aggregation
 from fcac.privacy import NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
 

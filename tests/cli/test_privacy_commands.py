@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.csv as pa_csv
 import pytest
 
-from fcac import load
+from fcac import FCAC, load, save
 from fcac.cli import run
 from fcac.deployment.audit_log import AuditLog
 from fcac.privacy import Ledger, NodeRelease, PaperLaplace, auditing
@@ -201,10 +201,12 @@ def test_a_ledger_that_is_gone_comes_back_from_the_model(folder, capfd):
 
 def test_every_round_that_the_hub_has_is_charged(tmp_path, capfd):
     ledger = Ledger(tmp_path / "n.db", 9.0)
-    ledger.charge("north", ledger.rho_of(1.0), round=2)
+    ledger.complete(ledger.charge("north", ledger.rho_of(1.0), round=2))
+    ledger.complete(ledger.charge("north", ledger.rho_of(0.5), round=3))  # it broke off after some steps
+    ledger.charge("north", ledger.rho_of(1.0), round=4)  # and this was never sent: what was, is missing
     named = ["--recover-round", 4, "--site", "north", "--epsilon", 1]
-    assert "rounds 1, 3, 4" in fcac(capfd, "ledger", tmp_path / "n.db", *named)
-    assert ledger.spent_rho() == pytest.approx(4 * ledger.rho_of(1.0))
+    assert "missing in 3 rounds" in fcac(capfd, "ledger", tmp_path / "n.db", *named)
+    assert ledger.spent_rho() == pytest.approx(5 * ledger.rho_of(1.0))
     assert "already" in fcac(capfd, "ledger", tmp_path / "n.db", *named, code=2)
 
 
@@ -214,11 +216,22 @@ def test_the_log_of_a_site_tells_what_its_ledger_has_lost(tmp_path, capfd):
     for number in (1, 2, 2, 3):
         log.add("contributed", round=number, epsilon=0.5, summed=True)
     ledger = Ledger(tmp_path / "state" / "ledger.db", 9.0)
-    ledger.charge("north", ledger.rho_of(0.5), round=1)
+    ledger.complete(ledger.charge("north", ledger.rho_of(0.5), round=1))
     recover = ["ledger", ledger.path, "--recover", tmp_path / "state"]
     assert "--site" in fcac(capfd, *recover, code=1)
     assert "2 releases" in fcac(capfd, *recover, "--site", "north")
     assert ledger.spent_rho() == pytest.approx(4 * ledger.rho_of(0.5))
+
+
+def test_a_model_of_sums_tells_what_a_site_has_lost(tmp_path, capfd):
+    rng = np.random.default_rng(0)
+    model = FCAC(privacy=NodeRelease(1.0, [[0, 1]] * 2), aggregation="secure")
+    model.fit({name: rng.random((20, 2)) for name in "abcde"})
+    save(model, tmp_path / "m.fcac")
+    book = tmp_path / "a.db"
+    fcac(capfd, "ledger", book, "--recover", tmp_path / "m.fcac", "--site", "a", "--set-budget", 4)
+    assert Ledger.open(book).spent("a") == pytest.approx(1.0)
+    assert "Nothing" in fcac(capfd, "ledger", book, "--recover", tmp_path / "m.fcac", "--site", "a")
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

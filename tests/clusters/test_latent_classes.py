@@ -38,6 +38,19 @@ def test_classes_are_found_and_counted(seed):
     assert min(model.cluster_probability.values()) > 0.9
 
 
+def test_a_small_class_of_few_rows_is_counted():
+    """Six categories and 300 rows, an eighth of them of a class of their own: by BIC half of these tables had fewer."""
+    right = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        group = rng.choice(3, size=300, p=[0.6, 0.28, 0.12])
+        shares = rng.dirichlet(np.full(4, 0.5), size=(6, 3))
+        levels = np.array([[rng.choice(4, p=column[k]) for column in shares] for k in group])
+        rows = (levels[:, :, None] == np.arange(4)).reshape(300, -1).astype(float)
+        right.append(fitted(rows).n_clusters == 3)
+    assert sum(right) == 9
+
+
 @pytest.mark.parametrize(("n", "d", "share"), [(2000, 20, 0.3), (1000, 100, 0.03), (300, 10, 0.5), (30, 12, 0.4)])
 def test_coins_are_one_cluster(n, d, share):
     assert [fitted(coins(seed, n, d, share)).n_clusters for seed in range(3)] == [1, 1, 1]

@@ -58,6 +58,10 @@ def test_the_number_of_clusters_can_be_told() -> None:
     assert model.n_clusters == 3
     assert len(np.unique(model.clusters_at(7))) == 7
     assert set(model.cluster_probability) == set(model.cluster_ids.tolist())
+    found = Communities().set_site("a", nodes, counts, deviation, of_counts).fit()
+    # the five that are there are surer than three that join some of them
+    assert found.n_clusters == 5
+    assert min(found.cluster_probability.values()) > 0.5 > min(model.cluster_probability.values())
 
 
 def test_among_many_exact_nodes_a_few_noisy_ones_are_read_like_them() -> None:

@@ -26,8 +26,7 @@ def test_model_equals_the_run_without_a_wire(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     for number in (1, 2, 3):
         rows = site_rows("abc", number)
-        study.give(rows)
-        study.play()
+        study.play(rows)
         direct = reference.contribute(rows, number)
         assert [study.sent(item.site, number).to_bytes() for item in direct] == [item.to_bytes() for item in direct]
         reference.server.learn(direct)
@@ -48,10 +47,8 @@ def test_several_rounds_in_one_run_stop_when_nothing_is_new(tmp_path: Path) -> N
 def test_only_sites_with_new_rows_contribute(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first, second = site_rows("abc", 1), site_rows("b", 2)
-    study.give(first)
-    study.play()
-    study.give(second)
-    study.play()
+    study.play(first)
+    study.play(second)
     reference.play(first, 1)
     reference.play(second, 2)
     assert_same_server(study.server, reference.server)
@@ -70,12 +67,17 @@ def only(hit: str, what: Any, kind: str = wire.CONTRIBUTE) -> Any:
     return fault
 
 
+def begun(folder: Path) -> tuple[Study, Reference, dict[str, np.ndarray]]:
+    """Return a study of three sites with rows for a first round, and what it is held against."""
+    study, rows = Study(folder), site_rows("abc", 1)
+    study.give(rows)
+    return study, Reference(), rows
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["killed", "hanging"])
 def test_a_lost_contribution_comes_in_the_next_round(tmp_path: Path, loss: str) -> None:
-    study, reference = Study(tmp_path), Reference()
-    rows = site_rows("abc", 1)
-    study.give(rows)
+    study, reference, rows = begun(tmp_path)
 
     study.fault = only("b", lambda reply: [None] if loss == "killed" else [])
     study.play()
@@ -98,8 +100,7 @@ def test_a_lost_contribution_is_part_of_the_next_one(tmp_path: Path) -> None:
     study.fault = only("b", lambda reply: [])
     study.play()
     study.fault = None
-    study.give(second)
-    study.play()
+    study.play(second)
 
     contributions = {item.site: item for item in reference.contribute(first, 1)}
     reference.server.learn([contributions["a"], contributions["c"]])
@@ -110,9 +111,7 @@ def test_a_lost_contribution_is_part_of_the_next_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_contribution_delivered_twice_counts_once(tmp_path: Path) -> None:
-    study, reference = Study(tmp_path), Reference()
-    rows = site_rows("abc", 1)
-    study.give(rows)
+    study, reference, rows = begun(tmp_path)
     study.fault = lambda site, request, reply: [reply, reply]
     study.play()
     reference.play(rows, 1)
@@ -124,13 +123,11 @@ def test_a_contribution_delivered_twice_counts_once(tmp_path: Path) -> None:
 def test_a_late_joiner_takes_part_from_the_next_round(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first = site_rows("abc", 1)
-    study.give(first)
-    study.play()
+    study.play(first)
     join_here(study.root, "d", study.folder / "bundles" / "d")
     study.join("d")
     second = site_rows("abcd", 2)
-    study.give(second)
-    study.play()
+    study.play(second)
     reference.play(first, 1)
     reference.play(second, 2)
     assert_same_server(study.server, reference.server)
@@ -173,9 +170,7 @@ def test_a_hostile_contribution_is_rejected_and_the_round_goes_on(tmp_path: Path
     ],
 )
 def test_a_reply_of_another_form_is_rejected(tmp_path: Path, sent: bytes, words: str) -> None:
-    study, reference = Study(tmp_path), Reference()
-    rows = site_rows("abc", 1)
-    study.give(rows)
+    study, reference, rows = begun(tmp_path)
     study.fault = only("b", lambda reply: [sent])
     study.play()
     reference.play({"a": rows["a"], "c": rows["c"]}, 1)
@@ -185,9 +180,7 @@ def test_a_reply_of_another_form_is_rejected(tmp_path: Path, sent: bytes, words:
 
 @pytest.mark.slow
 def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Path) -> None:
-    study, reference = Study(tmp_path), Reference()
-    rows = site_rows("abc", 1)
-    study.give(rows)
+    study, reference, rows = begun(tmp_path)
     other = Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes()
     study.fault = only("b", lambda reply: [reply, Reply(wire.CONTRIBUTION, "b", other).to_bytes()])
     study.play()
@@ -199,8 +192,7 @@ def test_a_second_answer_to_a_round_with_other_content_is_rejected(tmp_path: Pat
 @pytest.mark.slow
 def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.give(site_rows("abc", 1))
-    study.play()
+    study.play(site_rows("abc", 1))
     before = study.server
     verdict = study.hub.receive("b", Contribution("b", 1, np.zeros((2, 2)), [1, 1]).to_bytes())
     assert verdict.outcome == "rejected"
@@ -214,9 +206,7 @@ def test_an_old_round_with_other_content_is_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_after_a_crash_only_the_missing_sites_are_asked(tmp_path: Path) -> None:
-    study, reference = Study(tmp_path), Reference()
-    rows = site_rows("abc", 1)
-    study.give(rows)
+    study, reference, rows = begun(tmp_path)
 
     def die(reply: bytes) -> list[bytes]:
         raise ConnectionError("the run was killed")
@@ -306,11 +296,9 @@ def test_a_torn_journal_line_is_passed_over(tmp_path: Path) -> None:
 def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first, second = site_rows("abc", 1), site_rows("abc", 2)
-    study.give(first)
-    study.play()
+    study.play(first)
     assert directory.forget(study.root, "b")
-    study.give(second)
-    study.play()
+    study.play(second)
     without = [{site: block for site, block in rows.items() if site != "b"} for rows in (first, second)]
     reference.play(without[0], 1)
     reference.play(without[1], 2)
@@ -325,11 +313,9 @@ def test_forget_is_exact_and_lasts_until_the_site_is_added_again(tmp_path: Path)
 def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
     study, reference = Study(tmp_path), Reference()
     first, second = site_rows("abc", 1), site_rows("abc", 2)
-    study.give(first)
-    study.play()
+    study.play(first)
     directory.revoke(study.root, "b")
-    study.give(second)
-    study.play()
+    study.play(second)
     reference.play(first, 1)
     reference.play({"a": second["a"], "c": second["c"]}, 2)
     assert_same_server(study.server, reference.server)
@@ -339,9 +325,7 @@ def test_a_revoked_site_is_not_asked_and_not_taken(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
-    study, reference = Study(tmp_path), Reference()
-    rows = site_rows("abc", 1)
-    study.give(rows)
+    study, reference, rows = begun(tmp_path)
 
     def revoke(reply: bytes) -> list[bytes]:
         directory.revoke(study.root, "b")
@@ -359,8 +343,7 @@ def test_a_site_revoked_during_the_round_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_sites_fetch_a_codebook_and_nothing_else(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.give(site_rows("abc", 1, 400))
-    study.play()
+    study.play(site_rows("abc", 1, 400))
     data = study.hub.model_bytes()
     assert data is not None
     kept = storage.load(study.state("a") / "model.fcac")
@@ -381,8 +364,7 @@ def test_what_sites_fetch_holds_no_node_and_no_record(tmp_path: Path, kind: str)
     study = Study(tmp_path, server=kind)
     rounds = [site_rows("abc", number, 200) for number in (1, 2)]
     for rows in rounds:
-        study.give({site: block.round(1) for site, block in rows.items()})
-        study.play()
+        study.play({site: block.round(1) for site, block in rows.items()})
     words = storage.load(study.state("a") / "model.fcac").nodes
     sent = np.concatenate([item.nodes for batch in study.server.log for item in batch])
     records = np.concatenate([block.round(1) for rows in rounds for block in rows.values()])
@@ -395,8 +377,7 @@ def test_what_sites_fetch_holds_no_node_and_no_record(tmp_path: Path, kind: str)
 
 def test_too_few_nodes_are_not_handed_out(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.give({"a": np.array([[0.5, 0.5], [4.0, 4.0]])})
-    study.play()
+    study.play({"a": np.array([[0.5, 0.5], [4.0, 4.0]])})
     assert study.hub.model_bytes() is None
     assert not (study.state("a") / "model.fcac").exists()
     assert study.events("no model for sites") == [("no model for sites", None, 1)]
@@ -417,12 +398,10 @@ def test_released_nodes_are_handed_out_as_they_are() -> None:
 @pytest.mark.slow
 def test_the_report_is_written_after_every_round(tmp_path: Path) -> None:
     study = Study(tmp_path)
-    study.give(site_rows("abc", 1))
-    study.play()
+    study.play(site_rows("abc", 1))
     report = study.root / "state" / "report.html"
     first = report.read_text()
-    study.give(site_rows("abc", 2))
-    study.play()
+    study.play(site_rows("abc", 2))
     assert "<html" in first
     assert report.read_text() != first
     assert not study.events("no report")

@@ -116,8 +116,7 @@ def test_a_site_does_not_start_with_epsilon_and_no_bounds(tmp_path: Path, capsys
 @pytest.mark.slow
 def test_a_state_made_without_privacy_cannot_go_on_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(tmp_path, names="a")
-    study.give({"a": blobs(50, 1)})
-    study.play()
+    study.play({"a": blobs(50, 1)})
     command = ["federation", "site", str(study.root.parent / "bundles" / "a"), "--data", str(study.data("a"))]
     assert run([*command, "--state", str(study.state("a")), "--epsilon", "1", "--budget", "5"]) == 1
     assert "give it an empty state" in capsys.readouterr().err
@@ -197,8 +196,7 @@ def test_status_counts_nothing_from_before_a_site_was_forgotten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = Study(tmp_path, names="ab", epsilon=2.0, budget=9.0)
-    study.give({name: blobs(200, i) for i, name in enumerate("ab")})
-    study.play()
+    study.play({name: blobs(200, i) for i, name in enumerate("ab")})
     study.play()
     study_directory.forget(study.root, "b")
     assert run(["federation", "status", str(study.root)]) == 0

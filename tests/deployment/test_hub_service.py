@@ -10,6 +10,7 @@ import socket
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,6 +178,17 @@ def test_nonsense_is_refused_in_words(root: Path, body: bytes) -> None:
     status, said = open_port(root, "POST", "/join", body)
     assert status in (400, 403)
     assert json.loads(said)["detail"].isprintable()
+
+
+def test_packed_bodies_are_not_unpacked(root: Path) -> None:
+    """Fifteen kilobytes would be fifteen megabytes, for each connection at a time."""
+    pid = int((root.parent / "pid").read_text())
+    before, packed = memory_of(pid), zlib.compress(bytes(15_000_000), 9)
+    assert len(packed) < 16_384
+    for _ in range(5):
+        status, said = open_port(root, "POST", "/join", packed, **{"Content-Encoding": "deflate"})
+        assert (status, json.loads(said)["detail"]) == (400, "this is not JSON")
+    assert memory_of(pid) < before + 12
 
 
 def test_a_token_gets_a_bundle_and_no_key(root: Path, tmp_path: Path) -> None:

@@ -11,17 +11,19 @@ import click
 import pytest
 
 from fcac.cli.consent import consent
+from fcac.deployment import wire
+from fcac.deployment.answers import answer
 from fcac.deployment.audit_log import AuditLog, verify
 from fcac.deployment.policy import Policy, PolicyRefusal, described, seconds_since, steady_clock
 from fcac.deployment.settings import SiteSettings
 from fcac.deployment.site_agent import SiteAgent
+from fcac.deployment.wire import Reply, Request
 from fcac.federation import Contribution
 from fcac.privacy import Ledger, NodeRelease
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.tables.schema import Column, Schema
 from testing.data import blobs, write_csv
-
-SCHEMA = "fcac_schema = 1\nbounds_are_public = true\n[columns]\nx = { min = -8, max = 8 }\ny = { min = -8, max = 8 }\n"
+from testing.federation_study import SCHEMA
 
 
 def agent_of(folder: Path, **settings: Any) -> SiteAgent:
@@ -86,6 +88,20 @@ def test_pace(policy: Policy, ago: list[float], code: str) -> None:
     with pytest.raises(PolicyRefusal) as refusal:
         policy.check_request(4, 4, past, 1.0, now)
     assert refusal.value.code == code
+
+
+def test_why_a_site_refuses_and_what_it_has_left_is_told_only_if_the_policy_says_so(tmp_path: Path) -> None:
+    settings = agent_of(tmp_path, epsilon=1.0, budget=4.0).settings
+    settings.save(tmp_path / "settings.json")
+    write_csv(tmp_path / "data" / "rows.csv", blobs(200, 1), header=True)
+    first, second = (Request(wire.CONTRIBUTE, number, number - 1).to_bytes() for number in (1, 2))
+    for told in (False, True):
+        policy = Policy(rounds_per_day=1)
+        (replace(policy, tell_reasons=True, tell_budget=True) if told else policy).save(tmp_path / "state")
+        sent, refused = (Reply.from_bytes(answer(tmp_path / "settings.json", data)) for data in (first, second))
+        assert sent.code == wire.CONTRIBUTION
+        assert (sent.left is not None) == told
+        assert refused.code == (wire.REFUSALS["pace"] if told else wire.UNAVAILABLE)
 
 
 def test_a_hub_cannot_wedge_a_site(tmp_path: Path) -> None:

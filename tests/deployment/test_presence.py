@@ -6,6 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fcac.deployment.presence import AWAY_SECONDS, Heard, Presence, read
+from fcac.deployment.settings import STATE
+from fcac.deployment.status_lines import describe
+from testing.federation_study import SCHEMA, make_study
 
 
 def test_what_was_heard_outlives_the_process(tmp_path: Path) -> None:
@@ -51,3 +54,14 @@ def test_a_damaged_file_tells_nothing(tmp_path: Path) -> None:
         (tmp_path / "presence.json").write_text(text)
         assert read(tmp_path) == {}
         Presence(tmp_path).heard("north", True)
+
+
+def test_the_status_says_how_often_strangers_were_refused_or_took_too_long(tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    root = make_study(tmp_path, [], tmp_path / "schema.toml")
+    presence = Presence(root / STATE)
+    presence.counts.update({"connections": 9000, "connections_refused": 1200, "connections_timed_out": 3})
+    presence.write(now=True)
+    assert "Strangers and mishaps at the hub's ports: connections refused 1,200, connections timed out 3" in (
+        describe(root)
+    )

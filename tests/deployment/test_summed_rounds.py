@@ -1,5 +1,7 @@
 """Rounds of secure aggregation through the real hub, site agents and files, in one process."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -357,6 +359,34 @@ def test_a_restored_ledger_stops_the_round(summed):
     assert len(_ledger(summed, "a").entries()) == 6
 
 
+def test_a_state_directory_that_was_put_back_whole_stops_the_round(summed):
+    """Ledger, receipts and keys are then of one time; only the hub knows that the site has been summed since."""
+    shutil.copytree(summed.state("a"), summed.folder / "before")
+    summed.play()
+    shutil.rmtree(summed.state("a"))
+    shutil.copytree(summed.folder / "before", summed.state("a"))
+    summed.play()
+    assert summed.server.latest()[POOLED].privacy["sites"] == 4
+    assert "the server has round 1 of this site" in _log(summed, "a")
+    assert not _ledger(summed, "a").entries()
+    book = _ledger(summed, "a")
+    book.recover("a", [], rounds={1: book.rho_of(4.0)})
+    summed.play()
+    assert summed.server.latest()[POOLED].privacy["sites"] == 5
+    assert book.spent() > 5.5
+
+
+def test_a_ledger_that_is_gone_with_all_beside_it_comes_back(summed, capfd):
+    summed.play()
+    summed.play()
+    path, spent = summed.state("a") / "ledger.db", _ledger(summed, "a").spent()
+    for end in ("", ".key", ".last"):
+        path.with_name(path.name + end).unlink()
+    fcac(capfd, "ledger", path, "--recover-round", 2, "--site", "a", "--epsilon", 4, code=2)
+    fcac(capfd, "ledger", path, "--recover-round", 2, "--site", "a", "--epsilon", 4, "--set-budget", 20)
+    assert Ledger.open(path).spent() >= spent
+
+
 def test_the_budget_ends_the_rounds(tmp_path):
     made = Study(tmp_path, NAMES, server="communities", summing=summing_for(4.0, 1e-6, 1, 4), epsilon=4.0, budget=4.0)
     made.give({name: _rows(20, i) for i, name in enumerate(NAMES)})
@@ -397,7 +427,7 @@ def test_a_summed_study_of_mixed_columns_measures_like_a_plain_one(tmp_path):
         made.play()
         readout = made.server.readout
         assert made.server.n_rounds == 1
-        assert readout.blocks == made.settings.schema.blocks
+        assert readout.settings.blocks == made.settings.schema.blocks
         # how many coordinates it has depends on the noise, that there is a map does not
         assert readout.model.feature_map is not None
 

@@ -14,6 +14,7 @@ from fcac.deployment import certificates, hub_audit, study, upkeep
 from fcac.deployment.audit_log import AuditLog
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import STATE, FederationSettings
+from fcac.deployment.site_setup import remember_state
 from fcac.federation import Contribution
 from testing.commands import fcac
 from testing.data import blobs
@@ -94,6 +95,10 @@ def test_a_back_up_of_a_site_comes_back(tmp_path: Path) -> None:
     upkeep.backup(made.state("a"), tmp_path / "site.tar.gz")
     upkeep.restore(tmp_path / "site.tar.gz", tmp_path / "again")
     assert (tmp_path / "again" / "settings.json").read_bytes() == (made.state("a") / "settings.json").read_bytes()
+    bundle = made.root.parent / "bundles" / "a"
+    remember_state(bundle, made.state("a"))
+    with pytest.raises(ValueError, match="the state of this site, with its ledger, is in"):
+        upkeep.backup(bundle, tmp_path / "bundle.tar.gz")
     with pytest.raises(ValueError, match="neither a hub's directory"):
         upkeep.backup(made.data("a"), tmp_path / "data.tar.gz")
 

@@ -280,7 +280,7 @@ def test_sites_are_listed_as_people_read_them():
 
     rng = np.random.default_rng(0)
     model = FCAC().fit({f"Site {number}": rng.normal(size=(20, 2)) for number in (10, 2, 1)})
-    assert [site.name for site in gather(model, judged=False).history.sites] == ["Site 1", "Site 2", "Site 10"]
+    assert [site.name for site in gather(model).history.sites] == ["Site 1", "Site 2", "Site 10"]
     assert in_reading_order(["b", "a01", "a1", 7, "A2", "a10"]) == [7, "a01", "a1", "A2", "a10", "b"]
 
 

@@ -10,16 +10,21 @@ import sysconfig
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("flwr")
 
+from flwr.app import ConfigRecord
+
 from fcac.deployment import processes
 from fcac.deployment.processes import free_port
 from fcac.deployment.site_agent import load_model
 from fcac.flower.app_folder import write_app
+from fcac.flower.client_app import RECORD
+from fcac.flower.server_app import GridWire
 from testing.compare import assert_same_server
 from testing.data import site_rows
 from testing.federation_study import Reference, Study
@@ -95,6 +100,44 @@ def test_only_flowers_public_interface_is_used() -> None:
             if line.startswith(("from flwr", "import flwr")):
                 assert line.split()[1] in allowed, line
                 assert "_" not in line.partition("import")[2], line
+
+
+class Nodes:
+    """Nodes of a Grid, each of which says which site it is."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self.names = names
+
+    def get_node_ids(self) -> list[int]:
+        return list(self.names)
+
+    def push_messages(self, letters: list[Any]) -> list[str]:
+        return [str(letter.metadata.dst_node_id) for letter in letters]
+
+    def pull_messages(self, names: list[str]) -> list[Any]:
+        said = {name: ConfigRecord({"site": self.names[int(name)]}) for name in names}
+        about = {name: SimpleNamespace(reply_to_message_id=name) for name in names}
+        return [SimpleNamespace(content={RECORD: said[n]}, metadata=about[n], has_error=lambda: False) for n in names]
+
+
+def test_a_name_stays_with_the_first_node_that_claims_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while that node is away: otherwise one site could wait until another sleeps, and speak for it."""
+
+    def letter(content: Any, node: int, kind: str, ttl: float) -> Any:
+        # Flower's own can only be made inside a run
+        return SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node))
+
+    monkeypatch.setattr("fcac.flower.server_app.Message", letter)
+    study = Study(tmp_path, names="ab")
+    nodes = Nodes({11: "a"})
+    assert GridWire(nodes, study.hub).connected() == {"a"}
+    nodes.names = {12: "a", 13: "b", 14: "nobody"}
+    assert GridWire(nodes, study.hub).connected() == {"b"}
+    assert "another node is" in study.hub.journal()[-1]["reason"]
+    nodes.names = {11: "a", 13: "b"}
+    wire = GridWire(nodes, study.hub)
+    assert wire.connected() == {"a", "b"}
+    assert wire._nodes == {"a": 11, "b": 13}
 
 
 @pytest.mark.slow

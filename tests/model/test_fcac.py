@@ -223,7 +223,7 @@ def test_private_release_is_wired(tmp_path) -> None:
     ledger = Ledger(tmp_path / "spent.db", budget=20.0)
     privacy = NodeRelease(4.0, bounds=[[-3, 13], [-3, 13]], ledger=ledger)
     model = FCAC(random_state=0, privacy=privacy).fit(X, groups=site, public_groups=True)
-    model.partial_fit(X + 0.01, groups=site)
+    model.partial_fit(X + 0.01, groups=site, public_groups=True)
     assert all(item.privacy["mechanism"] == "NodeRelease" for item in model.server_.log[1])
     assert model.server_.log[1][0].privacy["rounds"] == 2
     # sites release from one ledger, and pay together

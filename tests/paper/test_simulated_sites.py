@@ -14,6 +14,7 @@ from fcac.paper.simulated_sites import (
     iid,
     site_names,
 )
+from fcac.paper.splits import paper_dirichlet, paper_iid
 
 LABELS = np.repeat([0, 1, 2, 3], [90, 60, 30, 20])
 
@@ -21,6 +22,8 @@ SPLITS = {
     "iid": lambda y, sites: iid(y, sites, seed=3),
     "dirichlet": lambda y, sites: dirichlet(y, sites, alpha=0.5, seed=3),
     "classes_per_site": lambda y, sites: classes_per_site(y, sites, n_classes=2, seed=3),
+    "the paper's iid": paper_iid,
+    "the paper's dirichlet": lambda y, sites: paper_dirichlet(y, sites, min_rows=5),
 }
 
 

@@ -12,31 +12,6 @@ from fcac.paper.splits import paper_dirichlet, paper_iid
 DATA = Path(__file__).parents[1] / "data"
 LABELS = np.repeat([0, 1, 2, 3], [90, 60, 30, 20])
 
-SPLITS = {"iid": paper_iid, "dirichlet": lambda y, sites: paper_dirichlet(y, sites, min_rows=5)}
-
-
-@pytest.mark.parametrize("name", SPLITS)
-def test_every_row_goes_to_exactly_one_site(name):
-    parts = SPLITS[name](LABELS, 5)
-    assert len(parts) == 5
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(LABELS)))
-
-
-@pytest.mark.parametrize("name", SPLITS)
-def test_a_split_repeats_itself_and_leaves_numpys_global_generator_alone(name):
-    np.random.seed(11)
-    before = np.random.get_state()[1].copy()
-    first, second = SPLITS[name](LABELS, 5), SPLITS[name](LABELS, 5)
-    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-    assert np.array_equal(before, np.random.get_state()[1])
-
-
-@pytest.mark.parametrize("name", SPLITS)
-def test_label_names_do_not_matter(name):
-    texts = np.array(["a", "b", "c", "d"])[LABELS]
-    for a, b in zip(SPLITS[name](LABELS, 5), SPLITS[name](texts, 5), strict=True):
-        assert np.array_equal(a, b)
-
 
 def test_paper_iid_gives_all_remainders_to_the_last_site():
     parts = paper_iid(LABELS, 7)

@@ -301,26 +301,24 @@ def check_tampering(name, where, value, model_class):
     assert np.isfinite(changed.score_samples(X)).all()
 
 
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(
+TAMPERING = (
     st.sampled_from(["nodes", "counts", "bandwidths", "recency", "edges", "edge_ages", "clock"]),
     st.integers(0, 10**6),
     numbers,
     st.sampled_from([CAPlus, CAE, CAEFC]),
 )
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(*TAMPERING)
 def test_a_changed_number_never_breaks_the_kernels(name, where, value, model_class):
     check_tampering(name, where, value, model_class)
 
 
 @pytest.mark.soak
 @settings(max_examples=5000)
-@given(
-    st.sampled_from(["nodes", "counts", "bandwidths", "recency", "edges", "edge_ages", "clock"]),
-    st.integers(0, 10**6),
-    numbers,
-    st.sampled_from([CAPlus, CAE, CAEFC]),
-)
+@given(*TAMPERING)
 def test_a_changed_number_never_breaks_the_kernels_long(name, where, value, model_class):
     check_tampering(name, where, value, model_class)
 

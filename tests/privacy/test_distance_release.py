@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fcac.codebook import Codebook
+from fcac.novelty.distance_curve import _curve_and_slopes, smooth_counts
 from fcac.privacy import NodeRelease, PrivacyError
 from fcac.privacy.cell_statistics import WEIGHT
-from fcac.privacy.distance_curve import _curve_and_slopes, smooth_counts
 from fcac.privacy.distance_release import (
     Charge,
     DistanceBins,

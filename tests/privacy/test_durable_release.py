@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -19,7 +18,7 @@ from fcac.persistence import unpack
 from fcac.privacy import Ledger, NodeRelease, PrivacyError, RepeatedBatch, release_once
 from fcac.privacy.samplers import InsecureTestSampler
 from testing import releasing_worker as worker
-from testing.waiting import PATIENCE, wait_until
+from testing.waiting import raced, wait_until
 
 
 def check(folder: Path) -> int:
@@ -159,17 +158,7 @@ def ask_for_the_same_round(folder: str, seed: int, gate: Any, results: Any) -> N
 
 @pytest.mark.slow
 def test_two_processes_asked_for_one_round_send_the_same(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    gate, results = context.Event(), context.Queue()
-    workers = [
-        context.Process(target=ask_for_the_same_round, args=(str(tmp_path), seed, gate, results)) for seed in (1, 2)
-    ]
-    for process in workers:
-        process.start()
-    gate.set()
-    answers = [results.get(timeout=PATIENCE) for _ in workers]
-    for process in workers:
-        process.join()
+    answers = raced(ask_for_the_same_round, [(str(tmp_path), seed) for seed in (1, 2)])
     assert sorted(drawn for drawn, _ in answers) == [False, True]
     assert answers[0][1] == answers[1][1]
     assert len(mechanism(tmp_path, budget=10.0).ledger.entries()) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -14,7 +13,7 @@ import pytest
 
 from fcac.privacy import BudgetExceeded, Ledger, LedgerError
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
-from testing.waiting import PATIENCE
+from testing.waiting import raced
 
 ONE = rho_from_epsilon(1.0, 1e-6)
 ROWS = np.arange(6.0).reshape(3, 2)
@@ -385,18 +384,8 @@ def spend_until_refused(path: str, number: int, gate: Any, results: Any) -> None
 
 
 def race(folder: Path, n_processes: int) -> None:
-    context = multiprocessing.get_context("spawn")
-    gate, results = context.Event(), context.Queue()
     path = str(folder / "site.db")
-    workers = [
-        context.Process(target=spend_until_refused, args=(path, number, gate, results)) for number in range(n_processes)
-    ]
-    for worker in workers:
-        worker.start()
-    gate.set()
-    charged = [results.get(timeout=PATIENCE) for _ in workers]
-    for worker in workers:
-        worker.join()
+    charged = raced(spend_until_refused, [(path, number) for number in range(n_processes)])
     ledger = Ledger(path, budget=2.0)
     possible = int(rho_from_epsilon(2.0, 1e-6) / (ONE / 8))
     assert sum(charged) == possible == len(ledger.entries())

@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from fcac.persistence import pack, unpack
 from fcac.privacy import BudgetExceeded, Ledger, NodeRelease, PrivacyError, ReleasedState, RepeatedBatch, cell_release
+from fcac.privacy.cell_statistics import WEIGHT
 from fcac.privacy.samplers import InsecureTestSampler
 from fcac.privacy.zcdp import epsilon_from_rho, rho_from_epsilon
 from testing.data import blobs
@@ -365,3 +366,14 @@ class TestPlainObject:
         assert "No ledger" in NodeRelease(4, SQUARE).describe()["warning"]
         # the statement is about settings; it must not touch the ledger's file
         assert not (tmp_path / "site.db").exists()
+
+
+def test_people_weigh_as_much_with_a_ledger_as_without(tmp_path: Path) -> None:
+    rows, ids = two_crowds()[:60], [f"p{n % 20}" for n in range(60)]
+    weights = []
+    for ledger in (None, Ledger(tmp_path / "site.db", 8.0)):
+        mechanism = NodeRelease(4.0, SQUARE, ledger=ledger)
+        weights.append(mechanism.charge(mechanism.prepare(rows, site="a", round=1, record_ids=ids)).weights)
+    assert weights[0] is not None
+    assert weights[0].sum() == 20 * WEIGHT
+    np.testing.assert_array_equal(*weights)

@@ -27,6 +27,15 @@ KEY = b"k" * 32
             "7\u200b",
         ),  # the last is a full-width seven
         ("Ann Lee", "ann lee", "ANN LEE ", "annlee"),
+        (
+            "Ann-Lee",
+            "Ann\u2010Lee",
+            "Ann\u2013Lee",
+            "Ann\u2212Lee",
+            "Ann\U000e0100-Lee",
+            "Ann\u180b-Lee",
+            "Ann\u2800-Lee",
+        ),
         ("Stra\u00dfe", "STRASSE"),
         ("na\u00efve", "nai\u0308ve"),
     ],

@@ -118,5 +118,16 @@ def test_what_the_ledger_cannot_support_is_not_said(tmp_path: Path) -> None:
         officer_sheet(old)
 
 
+def test_a_ledger_of_what_was_recovered_cannot_say_how_it_left(tmp_path: Path) -> None:
+    """It may have been sums, which protect in another way, with shares of noise that nothing tells any more."""
+    ledger = Ledger(tmp_path / "site.db", budget=4.0)
+    ledger.recover("a", [], rounds={1: ONE})
+    with pytest.raises(PrivacyError, match="1 charge of this ledger was recovered"):
+        officer_sheet(ledger)
+    ledger.charge("a", ONE / 4, what="NodeRelease, summed over sites, step 1 of 1, noise for 6 honest sites")
+    with pytest.raises(PrivacyError, match="no page can state that"):
+        officer_sheet(ledger)
+
+
 def test_an_empty_ledger_has_a_statement(tmp_path: Path) -> None:
     assert "Nothing has been released yet" in ledger_statement(Ledger(tmp_path / "site.db", budget=4.0))

@@ -228,7 +228,7 @@ def test_texts_are_told_by_words_of_a_public_vocabulary():
     table = pa.table({"note": [" ".join(rng.choice(topics[k], size=4, replace=False)) for k in which]})
     schema = Schema([Column("note", kind="text", encoder="wordllama:64")])
     fitted = FCAC(n_clusters=2, random_state=0).fit(table, schema=schema)
-    data = gather(fitted, judged=False)
+    data = gather(fitted)
     words = {label: profile.words[0] for label, profile in data.profiles.clusters.items()}
     assert {column for column, _ in words.values()} == {"note"}
     together = [" ".join(found) for _, found in words.values()]
@@ -258,7 +258,7 @@ def test_rows_with_gaps_and_mixed_columns_are_counted():
     schema = Schema([Column("age", kind="number", min=0, max=100, scaling="range", missing="native"), "dose"])
     table = pa.table({"age": [20.0, None, 22.0] * 30 + [80.0, 81.0, None] * 30, "dose": [1.0] * 90 + [9.0] * 90})
     fitted = FCAC(n_clusters=2, random_state=0).fit(table, schema=schema)
-    data = gather(fitted, rows=table, judged=False)
+    data = gather(fitted, rows=table)
     assert sorted(c.rows for c in data.found.clusters) == [90, 90]
     assert data.novelty.n_rows == 180
 
@@ -269,6 +269,17 @@ def test_means_next_to_zero_are_shown_as_zero():
     assert column.shown(-1.1e-16, 6.0) == "0"
     assert column.shown(0.02, 6.0) == "0.02"
     assert column.shown(2.8e-05) == "2.80e-05"
+
+
+def test_a_level_that_several_columns_have_is_named_with_its_column():
+    rng = np.random.default_rng(3)
+    group = rng.integers(2, size=400)
+    answers = np.where(rng.random((3, 400)) < 0.1, 1 - group, np.array([group, group, 1 - group]))
+    words = np.array(["never", "daily"])[answers]
+    table = pa.table(dict(zip(("tea", "milk", "wine"), words, strict=True)))
+    found = gather(FCAC().fit(table)).profiles
+    for k in (0, 1):
+        assert {term.split()[1] for term in found.name(k).split(", ")} == {"tea", "milk", "wine"}
 
 
 def test_clusters_that_would_have_one_name_get_another_term(monkeypatch):
@@ -293,7 +304,7 @@ def test_axes_of_two_columns_are_in_the_tables_units():
     )
     rng = np.random.default_rng(0)
     table = pa.table({"sodium": rng.uniform(110, 170, 200), "cost": np.exp(rng.uniform(1, 8, 200))})
-    data = gather(FCAC(n_clusters=1).fit(table, schema=schema), judged=False)
+    data = gather(FCAC(n_clusters=1).fit(table, schema=schema))
     assert data.axis_labels == ("sodium (mmol/l)", "cost")
     encoded = schema.apply(pa.table({"sodium": [140.0], "cost": [100.0]}))[0]
     assert [data.axis_value(axis, encoded[axis]) for axis in (0, 1)] == ["140 mmol/l", "100"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+from fcac import FCAC
 from fcac.exceptions import DataError
 from fcac.tables.column import Column
-from fcac.tables.draft import draft_schema
+from fcac.tables.draft import draft_schema, guess_tables
 from fcac.tables.fit_check import check_fit
+from fcac.tables.guess import Seen
 from fcac.tables.schema import Schema
 from testing.tables import hospital
 
@@ -139,3 +142,61 @@ def test_a_pixel_that_is_always_dark_is_a_pixel_like_its_neighbours():
     frame = pd.DataFrame({f"pixel_{n}": rng.uniform(1, 9, 60).round(2) for n in range(6)} | {"pixel_6": np.zeros(60)})
     assert [field.how.name for field in Schema.guess(frame).fields] == ["number"] * 7
     assert Schema.guess(frame[["pixel_0", "pixel_6"]]).fields[1].how.name == "ignore"
+
+
+def reasons(frame: pd.DataFrame) -> dict[str, str]:
+    return guess_tables([frame]).reasons
+
+
+def test_a_measure_of_many_whole_numbers_is_a_number_and_a_permutation_counts_rows():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "price": rng.integers(1, 5_000, size=9_000), "place": rng.permutation(9_000), "weight": rng.normal(size=9_000),
+        "town": rng.choice([f"town{i}" for i in range(2_500)], size=9_000),
+    })  # fmt: skip
+    said = reasons(frame)
+    assert said["price"] == "numbers"
+    assert "count the rows" in said["place"]
+    assert said["town"].startswith("text of over 2,000 values")
+
+
+def test_what_is_guessed_does_not_depend_on_batches():
+    rng = np.random.default_rng(1)
+    numbers = np.concatenate([rng.permutation(30_000)[:15_000], rng.permutation(30_000)[:15_000]]) + 0.0
+    for values in (numbers, numbers.astype(int).astype(str)):
+        whole, parts = Seen(), Seen()
+        whole.add(pa.array(values))
+        for part in np.array_split(values, 7):
+            parts.add(pa.array(part))
+        assert whole.repeated
+        assert (whole.repeated, whole.many) == (parts.repeated, parts.many)
+
+
+def test_names_of_rows_and_of_a_few_things_are_no_numbers():
+    n = 60
+    frame = pd.DataFrame({
+        "rownames": np.arange(n)[::-1] * 3, "index": np.arange(n) % 20, "StoreID": np.arange(n) % 7,
+        "patient_id": np.arange(n) % 55, "sales": np.linspace(0.5, 9.5, n) ** 1.1,
+    })  # fmt: skip
+    found = guess_tables([frame])
+    kinds = {guess.column.name: guess.column.how.name for guess in found.guesses}
+    assert kinds == {
+        "rownames": "ignore", "index": "ignore", "StoreID": "category", "patient_id": "id", "sales": "number"
+    }  # fmt: skip
+
+
+def test_numbers_as_text_durations_and_decimals():
+    n = 60
+    values = np.random.default_rng(2).normal(size=n).round(3)
+    frame = pd.DataFrame({"size": values, "stay": pd.to_timedelta(np.arange(n) % 9, unit="h")})
+    text = frame.assign(size=[str(value) if i % 9 else " n/a" for i, value in enumerate(values)])
+    found = guess_tables([text])
+    assert found.reasons["size"] == "numbers, written as text"
+    assert found.reasons["stay"].startswith("times or durations")
+    assert found.schema is not None
+    block = found.schema.apply(text)[:, 0]
+    np.testing.assert_array_equal(block, np.where(np.arange(n) % 9, values, np.nan))
+    with pytest.raises(DataError, match="'size' has text, but numbers are needed"):
+        found.schema.apply(text.assign(size="much"))
+    exact = pa.table({"size": pa.array(values).cast(pa.decimal128(12, 3))})
+    assert len(set(FCAC().fit_predict(exact))) == len(set(FCAC().fit_predict(frame[["size"]])))

@@ -159,8 +159,9 @@ class Study:
         wire = DirectWire(self.sites, self.fault)
         return Conversation(self.hub, wire, Timeouts(0.2, 0.0), reload=lambda: self.settings)
 
-    def play(self, rounds: int = 1) -> None:
-        """Play rounds, and hand out the model."""
+    def play(self, new: Mapping[str, np.ndarray] | None = None, rounds: int = 1) -> None:
+        """Give sites what is new, play rounds, and hand out the model."""
+        self.give(new or {})
         self.conversation().play(rounds)
 
     def events(self, *kinds: str) -> list[tuple[Any, ...]]:

@@ -9,8 +9,8 @@ the hub and all secrets and vectors of one site; it drops another one once its v
   what remains still uniform?
 - *range*: are totals of very many rows still right, or do they wrap around?
 
-Finding nothing proves nothing; the proof is in docs/privacy/secure-aggregation.md. :data:`FAULTS` shows that each
-attack finds what it looks for.
+Finding nothing proves nothing; the proof is in docs/privacy/secure-aggregation.md. The tests plant faults
+(``tests/aggregation/planted_faults.py``), each of which one of the attacks must find.
 """
 
 from __future__ import annotations
@@ -331,55 +331,3 @@ def _range_attack(mechanism: NodeRelease, fault: Fault) -> AttackResult:
     )
     words = "are right" if right else "have wrapped around"
     return AttackResult("range", right, f"totals of {N_SITES * n_rows:,} rows at the edge of the bounds {words}")
-
-
-# ------------------------------------------------------------ faults that the audit must find
-
-
-def _share_left_out(place: int, rows: Integers, request: Request, n_shares: int, sampler: Sampler) -> Integers:
-    return _plain_vector(rows, request) if place == 0 else site_vector(rows, request, n_shares, sampler)
-
-
-def _sized_for_drops_only(place: int, rows: Integers, request: Request, n_shares: int, sampler: Sampler) -> Integers:
-    return site_vector(rows, request, n_shares + TOLERANCE, sampler)
-
-
-def _exact_share(place: int, rows: Integers, request: Request, n_shares: int, sampler: Sampler) -> Integers:
-    """Noise of the right width, but the record's site adds its own part of the counts a hundred times."""
-    vector = _shipped_vector(place, rows, request, n_shares, sampler)
-    return vector + 99 * (_plain_vector(rows, request) - _plain_vector(rows[:20], request))
-
-
-class _ReusesMasks(Member):
-    """A site whose masks are the same in every step."""
-
-    def _add_masks(
-        self, session: _Session, masked: Residues, step: int, step_context: bytes, active: Sequence[int], me: int
-    ) -> None:
-        super()._add_masks(session, masked, step, step_context, active, me)
-        # what the hub will remove stays as it is; what hides the site is taken from the first step
-        wanted, used = (np.zeros_like(masked) for _ in range(2))
-        super()._add_masks(session, wanted, step, step_context, active, me)
-        kept = self.__dict__.setdefault("first", wanted.copy())
-        used[: min(len(kept), len(used))] = kept[: len(used)]
-        masked += used - wanted
-
-
-class _NoPairMasks(Member):
-    """A site that adds only its own mask, which the hub learns."""
-
-    def _add_masks(
-        self, session: _Session, masked: Residues, step: int, step_context: bytes, active: Sequence[int], me: int
-    ) -> None:
-        masked += own_mask(session.own_seeds[step - 1], step_context, len(masked))
-
-
-#: Faults by name; every one is found by the attack it is named after.
-FAULTS = {
-    "noise: one site leaves out its share": Fault(vector=_share_left_out),
-    "noise: shares sized for drops, not for drops beside colluders": Fault(vector=_sized_for_drops_only),
-    "records: one site counts a record a hundred times": Fault(vector=_exact_share),
-    "masks: the same in every step": Fault(member=_ReusesMasks),
-    "masks: none between sites": Fault(member=_NoPairMasks),
-    "range: totals modulo 2**32": Fault(bits=32),
-}

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcac.art.learn import N_START
+from fcac.persistence.format import require_arrays
 
 _FORMS = {
     "nodes": (2, np.float64),
@@ -31,9 +32,7 @@ _MOST_FEATURES_UNSEEN = 65_536
 
 def check_state(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise ``ValueError`` if no network could have produced these parts."""
-    for name, (ndim, dtype) in _FORMS.items():
-        fits = name in arrays and arrays[name].ndim == ndim and arrays[name].dtype == dtype
-        _require(fits, f"array {name!r} is missing or has the wrong shape or type")
+    require_arrays(arrays, _FORMS, "network")
     for name in _COUNTS:
         _require(_is_count(meta.get(name)), f"{name} is not a count")
     _require(_are_rules(meta.get("rules")), "its rules cannot be read")

@@ -21,6 +21,7 @@ from fcac.clusters.noisy_nodes import (
     Reading,
     checked_noise,
     choose_tree,
+    cut_as_told,
     noise_matters,
     read_noisy,
     stored_noise,
@@ -208,7 +209,7 @@ class Communities:
                     UserWarning,
                     stacklevel=2,
                 )
-            now.take_tree(now.tree().into(min(self.wanted_clusters, possible)))
+            now.take_tree(cut_as_told(now.tree(), min(self.wanted_clusters, possible)))
         labels = relabel_consecutive(now.tree().labels()[now.point_of])
         if before is None or not len(before.ids):
             origin, mass_before = np.full(len(labels), -1, dtype=np.int64), {}

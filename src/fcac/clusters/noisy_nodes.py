@@ -16,7 +16,7 @@ a privacy budget.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from fcac.clusters.snapshot import Fitted
 # the noise out by itself.
 _MOST_VALUES = 400_000
 # With fewer nodes than this a graph says nothing, however clear it looks.
-_FEWEST = 10
+_FEWEST = 50
 
 Noise = tuple[Floats, Floats]
 
@@ -156,6 +156,23 @@ def _units(nodes: Floats, deviation: Floats) -> Floats:
 def _is_probable(graph: Tree) -> bool:
     """Whether there are clusters in the graph, and their number is more probable than all others together."""
     return graph.n_clusters > 1 and bool(graph.probabilities()[graph.n_clusters - 1] > 0.5)
+
+
+def cut_as_told(tree: Tree, n_clusters: int) -> Tree:
+    """Return the tree with so many clusters as somebody has asked for.
+
+    Where merging has found the clusters, one that was asked for is as probable as the group that it is, and as
+    improbable as the surest of those that it joins or is part of.
+    """
+    cut = tree.into(n_clusters)
+    if tree.sure is None:
+        return cut
+    found, told, sure = tree.labels(), cut.labels(), []
+    for cluster in range(int(told.max()) + 1):
+        groups = np.unique(found[told == cluster])
+        same = len(groups) == 1 and np.array_equal(found == groups[0], told == cluster)
+        sure.append(tree.sure[groups[0]] if same else 1.0 - tree.sure[groups].max())
+    return replace(cut, sure=np.array(sure))
 
 
 def tree_of(groups: Groups, now: Fitted) -> Tree:

@@ -61,7 +61,9 @@ def _work(settings: SiteSettings, request: Request) -> Reply:
             from fcac.deployment.pooled_agent import PooledAgent
 
             agent.check_schema(request.schema)
-            return Reply(wire.SUMMAND, settings.name, PooledAgent(agent).answer(request.data, request.have))
+            return Reply(
+                wire.SUMMAND, settings.name, PooledAgent(agent).answer(request.data, request.round - 1, request.have)
+            )
     raise ValueError(f"this version of fcac does not know the request {request.kind[:50]!r}")
 
 

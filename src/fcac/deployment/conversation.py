@@ -158,7 +158,7 @@ class Conversation:
 
         schema = schema_digest(self.hub.settings.schema)
         wanted = {site: data for site, data in pooled.requests().items() if site in here}
-        asked = {site: Request(wire.SUM, number, number - 1, schema, data) for site, data in wanted.items()}
+        asked = {site: Request(wire.SUM, number, pooled.have(site), schema, data) for site, data in wanted.items()}
         return self._ask(asked, number, take)
 
     def _agree_on(self, agreement: AgreementHub) -> list[str]:

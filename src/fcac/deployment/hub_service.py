@@ -115,6 +115,7 @@ class HubService:
                 runner = web.AppRunner(
                     app, handle_signals=False, access_log=None, handler_cancellation=True, keepalive_timeout=90.0,
                     shutdown_timeout=1.0, lingering_time=0.0, max_line_size=2048, max_field_size=2048,
+                    auto_decompress=False,  # nobody honest packs what is sent here; a stranger's 16 kB would be 16 MB
                 )  # fmt: skip
                 await runner.setup()
                 runners.append(runner)

@@ -24,7 +24,7 @@ from fcac.federation import Contribution
 # With many sites, a share of twice the average would be less than an honest large site has.
 _LEAST_SHARE = 0.1
 # By default no site has more than this many times as much as the largest of the others.
-_TIMES_OTHERS = 1.5
+_TIMES_OTHERS = 1.1
 # A site whose rows grow this many times from one contribution to the next is shown to the operator.
 _JUMP = 10.0
 

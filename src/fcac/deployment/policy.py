@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from typing import Any
 from fcac import persistence
 from fcac._text import plain
 from fcac.deployment.audit_log import steady_clock
+from fcac.deployment.settings import read_toml
 from fcac.tables.column import Column
 from fcac.tables.schema import Schema
 
@@ -114,12 +114,9 @@ class Policy:
     def load(cls, folder: str | Path) -> Policy:
         """Read the policy in a state directory; the defaults if there is none."""
         path = Path(folder) / FILE
-        try:
-            given = tomllib.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
+        given = read_toml(path)
+        if given is None:
             return cls()
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{path} cannot be read: {error}") from None
         known = {entry.name for entry in fields(cls)}
         values: dict[str, Any] = {}
         for section, entries in given.items():

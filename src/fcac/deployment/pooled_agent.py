@@ -58,10 +58,11 @@ class PooledAgent:
             )
         return agreed
 
-    def answer(self, data: bytes, closed: int) -> bytes:
+    def answer(self, data: bytes, closed: int, have: int = 0) -> bytes:
         """Return the answer to a request, which is on disk before it is returned.
 
-        If this site's latest round is not among those the hub has closed, its rows are still to be summed.
+        If this site's latest round is not among those the hub has closed, its rows are still to be summed. `have` is
+        the newest round of which the hub has a total with this site: a ledger that does not know of it is refused.
         """
         try:
             request = Message.from_bytes(data, REQUEST)
@@ -69,7 +70,7 @@ class PooledAgent:
             raise AggregationRefused(str(error)) from None
         with self.agent.alone():
             if request.stage == JOIN:
-                self._check_join(request)
+                self._check_join(request, have)
             reply = self.member.answer(data, lambda assigned: self._work(assigned, closed))
             self._store(self.member.to_bytes())
             if request.stage == REVEAL and request.step == self.member.n_steps:
@@ -79,7 +80,7 @@ class PooledAgent:
                 write_log(self.state, f"round {self.member.round}: summed with the other sites; spent: {spent}")
             return reply
 
-    def _check_join(self, request: Message) -> None:
+    def _check_join(self, request: Message, have: int) -> None:
         """Refuse to join a round that the site's policy does not allow, or that could not be paid to the end."""
         wanted = (request.meta.get("round"), request.meta.get("attempt"))
         if wanted == (self.member.round, self.member.attempt):
@@ -90,6 +91,7 @@ class PooledAgent:
             self.roster.offer(offered.tobytes(), agent.settings.name, self.key.public)
         agent.policy.check_with_privacy(agent.settings.private)
         agent.check_agreed()
+        agent.check_ledger(have)
         past = agent.audit.entries()
         agent.policy.check_request(request.number("round"), self.member.round + 1, past, epsilon)
         check_budgets(self.mechanism, [agent.settings.name], agent.settings.record_id, self._account())

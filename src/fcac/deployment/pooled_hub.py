@@ -2,7 +2,8 @@
 
 In the hub's state directory, below ``summing/ROUND-ATTEMPT/``, one file per closed stage holds the answers with which
 it was closed. Replaying them brings the collector back to where it was; sites answer a request that is repeated with
-the same bytes. What was released so far is in ``summing/site.fcac``. When the round is closed, its files are removed.
+the same bytes. What was released so far is in ``summing/site.fcac``, and in ``summing/summed.json`` in which
+round each site was summed last. When the round is closed, its files are removed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.released_state import ReleasedState
 
 _STAGE_KIND = "summing-stage"
-_ATTEMPT_FILE = "attempt.json"
+_ATTEMPT_FILE, _SUMMED_FILE = "attempt.json", "summed.json"
 
 
 class PooledHub:
@@ -117,6 +118,7 @@ class PooledHub:
             raise
         self._answers, self._closed = {}, self._closed + 1
         if self.collector.total is not None:
+            self._note_summed()
             total, here = self.collector.total, len(self.collector.survivors)
             self.growth.take(total, here, self.collector.certain_shares)
             self.collector.total = None
@@ -141,6 +143,20 @@ class PooledHub:
         return sent
 
     # ------------------------------------------------------------ what is on disk
+
+    def have(self, site: str) -> int:
+        """Return the newest round with a total that this site is in; 0 if there is none."""
+        return self._summed().get(site, 0)
+
+    def _summed(self) -> dict[str, int]:
+        path = self.folder / _SUMMED_FILE
+        found: dict[str, int] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        return found
+
+    def _note_summed(self) -> None:
+        here = [self.roster.names[place] for place in self.collector.survivors]
+        found = {**self._summed(), **dict.fromkeys(here, self.number)}
+        persistence.write_atomic(self.folder / _SUMMED_FILE, json.dumps(found).encode())
 
     def _facts(self) -> dict[str, Any]:
         path = self.folder / _ATTEMPT_FILE

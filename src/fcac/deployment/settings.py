@@ -133,12 +133,9 @@ class FederationSettings:
     def load(cls, directory: str | Path) -> FederationSettings:
         """Read ``federation.toml`` and the schema it names."""
         path = Path(directory) / FEDERATION_FILE
-        try:
-            given = tomllib.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
-            raise ValueError(f"{path} does not exist: make a federation with 'fcac federation init'") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{path} cannot be read: {error}") from None
+        given = read_toml(path)
+        if given is None:
+            raise ValueError(f"{path} does not exist: make a federation with 'fcac federation init'")
         try:
             top, rounds = given["federation"], given.get("rounds", {})
             members = {check_site_name(name): _member(name, entry) for name, entry in given.get("sites", {}).items()}
@@ -165,6 +162,16 @@ class FederationSettings:
             raise ValueError(f"{path} has no field {error}") from None
         except TypeError as error:
             raise ValueError(f"{path}: {error}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any] | None:
+    """Return what a TOML file holds; None if there is no such file."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
 
 
 def _overlap(given: Any) -> int | None:

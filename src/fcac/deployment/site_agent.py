@@ -5,7 +5,7 @@ Nothing here knows how messages travel. Everything durable is in the site's stat
 - ``site.fcac``: CA+ or released state and the newest round (written by :class:`fcac.federation.Site`);
 - ``cursor.json``: which rows have been used, after the newest round and after the one before;
 - ``sent/``: the bytes of the latest contributions, which are sent again if a round is requested again;
-- ``ledger.db``: the privacy ledger; ``parts.json``: parts of the data that were released together;
+- ``ledger.db``: the privacy ledger;
 - ``model.fcac``: the global model; ``site.log``: what happened, for the operator;
 - ``policy.toml``: what the operator allows; ``audit.jsonl``: every decision, hash-chained.
 
@@ -94,7 +94,7 @@ class SiteAgent:
             site = Site(self.settings.name, self._mechanism, self.state, self._condenser())
             if round == site.round:  # the process died after storing the state and before storing the bytes
                 return self._keep(site.contribute(round=round))
-            self._check_ledger(have)
+            self.check_ledger(have)
             if round < site.round:
                 raise ValueError(f"round {round} is no longer kept; the newest round of this site is {site.round}")
             if self.settings.private:
@@ -217,7 +217,7 @@ class SiteAgent:
             dataclasses.replace(ReadOptions.from_dict(settings.read), forgiving=settings.private),
         )
 
-    def _check_ledger(self, have: int) -> None:
+    def check_ledger(self, have: int) -> None:
         """Refuse to go on with a ledger that does not know of the newest round the server has, or of an agreement."""
         ledger = getattr(self._mechanism, "ledger", None)
         if ledger is not None:

@@ -24,6 +24,7 @@ from fcac._text import plain
 from fcac._version import __version__
 from fcac.deployment import certificates, presence, processes, study
 from fcac.deployment.settings import FEDERATION_FILE, STATE, FederationSettings, SiteSettings, schema_digest
+from fcac.deployment.site_setup import state_of
 from fcac.exceptions import FederationError
 from fcac.tables.schema import Schema
 
@@ -75,7 +76,14 @@ def _state_in(folder: Path) -> Path | None:
         return folder / STATE
     if (folder / "settings.json").exists():
         return folder
-    return folder / "state" if (folder / study.BUNDLE_FILE).exists() else None
+    if not (folder / study.BUNDLE_FILE).exists():
+        return None
+    state = state_of(folder, None)
+    if state != folder / "state":
+        raise ValueError(
+            f"the state of this site, with its ledger, is in {state}: back that up, and {folder} beside it"
+        )
+    return state
 
 
 def _copy_database(source: Path, copy: Path) -> None:
@@ -204,7 +212,7 @@ def _of_site(bundle: Path, state: Path | None) -> Iterator[Finding]:
     else:
         yield Finding("certificate", "look", "none yet: the hub's operator has not accepted this site")
     schema = Schema.load(bundle / "schema.toml")
-    folder = bundle / "state" if state is None else state
+    folder = state_of(bundle, state)
     if not (folder / "settings.json").exists():
         yield Finding("schema", "ok", f"{len(schema.used)} columns")
         yield Finding("state", "look", f"{folder} is new: nothing was agreed to, and no budget set")

@@ -30,7 +30,7 @@ class Request(NamedTuple):
     kind : str
     round : int
     have : int
-        Newest round of this site that the hub has; in a summed round, the last round that the hub has closed.
+        Newest round of this site that the hub has; where sites are summed, the newest in which this one was.
     schema : str
         Digest of the study's schema: a site whose own differs refuses before it charges anything.
     data : bytes

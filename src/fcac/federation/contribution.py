@@ -36,7 +36,7 @@ class Contribution:
         Short statement of what was done to the rows or nodes, for reports; JSON-able.
     deviation : array of shape (K, d), optional
         Standard deviation of the noise in every value of `nodes`, where a release added noise of a known, public scale.
-        None: the nodes are exact, or were sent by a version that did not say.
+        None: the nodes are exact, or their noise is not known.
     count_deviation : array of shape (K,), optional
         The same of `counts`. Both are given, or neither.
 

@@ -58,7 +58,7 @@ class GridWire:
         here = set(self.grid.get_node_ids())
         unknown = here - set(self._nodes.values())
         if unknown:
-            self._ask_names(unknown, here)
+            self._ask_names(unknown)
         return {site for site, node in self._nodes.items() if node in here}
 
     def exchange(self, requests: Mapping[str, bytes], seconds: float) -> Iterator[tuple[str, bytes | None]]:
@@ -77,17 +77,16 @@ class GridWire:
         """Yield nothing: Flower keeps no replies for a later run. The sites do, and send them again."""
         return iter(())
 
-    def _ask_names(self, nodes: Iterable[int], here: set[int]) -> None:
+    def _ask_names(self, nodes: Iterable[int]) -> None:
         letters = [Message(RecordDict(), node, "query.name", ttl=_NAME_SECONDS) for node in sorted(nodes)]
         for node, reply in self._replies(letters, _NAME_SECONDS):
             record = None if reply.has_error() else reply.content.get(RECORD)
             site = record.get("site") if isinstance(record, ConfigRecord) else None
             if not isinstance(site, str) or site not in self.hub.settings.members:
                 continue
-            if self._nodes.get(site) in here:
-                self.hub.note("refused", site=site, reason="another node is already this site")
-                continue
-            self._nodes[site] = node
+            if self._nodes.setdefault(site, node) != node:
+                # also while that one is away: a name is not free because its owner sleeps
+                self.hub.note("refused", site=site, reason=f"node {node} says it is this site, which another node is")
         persistence.write_atomic(self._path, json.dumps(self._nodes).encode())
 
     def _replies(self, letters: list[Message], seconds: float) -> Iterator[tuple[int, Message]]:

@@ -67,7 +67,9 @@ def guessed(X: Any, groups: Any, told: Mapping[str, Any] | None) -> tuple[Schema
     `told` says what is known of some: a kind, settings, or a Column. A column that `groups` names is no feature.
     """
     parts = [arrow_if_polars(part) for part in (X.values() if is_dict_of_sites(X) else [X])]
-    if not are_tables(X) or not any(len(part) for part in parts):
+    if are_tables(X) and not any(len(part) for part in parts):
+        raise ValueError("X has no rows: found 0 sample(s), and a minimum of 1 is required")
+    if not are_tables(X):
         if told:
             raise TypeError("columns: X has no columns with names; pass a frame of pandas or polars, or an Arrow table")
         return None, {}

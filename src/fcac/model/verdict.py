@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fcac._text import counted, listed
+from fcac._text import clusters_named, counted, listed
 from fcac._typing import Floats, Integers
 from fcac.federation import Server
 from fcac.federation.replay import Material, labels_of, material, rows_by_cluster
@@ -134,7 +134,7 @@ def verdict_of(
     rows = rows_by_cluster(labels, known.counts)
     of_cluster = _of_cluster(server)
     best, others = _alternatives(server)
-    columns = columns_of(schema, [f"column {j}" for j in range(d)] if names is None else names) if d else []
+    columns = columns_of(schema, [f"x{j}" for j in range(d)] if names is None else names) if d else []
     cautions = [
         *_about_rows(server, known, n_read, n_dropped),
         *_about_certainty(rows, of_cluster, best, others),
@@ -185,8 +185,8 @@ def _about_certainty(
         shaky = sum(rows.get(k, 0) for k in weak) / (sum(rows.values()) or 1)
         mostly = shaky >= _MOSTLY
         text = (
-            f"{_named(weak)} {'is' if len(weak) == 1 else 'are'} not sure: with slightly different rows "
-            f"{'it' if len(weak) == 1 else 'they'} might be split, or joined to a neighbour."
+            f"{clusters_named(weak).capitalize()} {'is' if len(weak) == 1 else 'are'} not sure: with slightly "
+            f"different rows {'it' if len(weak) == 1 else 'they'} might be split, or joined to a neighbour."
         )
         if mostly:
             text += " Do not rely on the number of clusters."
@@ -247,8 +247,8 @@ def _about_sites(server: Server, known: Material, labels: Integers) -> list[Caut
         told.append(
             Caution(
                 "single-site",
-                f"{_named(rest)} {'comes' if len(rest) == 1 else 'come each'} nearly all from one site. That can be a "
-                "kind of row that only this site has, or the way in which it measures.",
+                f"{clusters_named(rest).capitalize()} {'comes' if len(rest) == 1 else 'come each'} nearly all from "
+                "one site. That can be a kind of row that only this site has, or the way in which it measures.",
             )
         )
     return told
@@ -361,21 +361,13 @@ def _about_sizes(server: Server, rows: Mapping[int, int], noisy: Sequence[int]) 
         told.append(
             Caution(
                 "small-clusters",
-                f"{_named(few)} {'rests' if len(few) == 1 else 'rest'} on fewer than {_FEW_NODES} nodes or "
-                f"{_FEW_ROWS_OF_CLUSTER} rows: read what is said of {'it' if len(few) == 1 else 'them'} with care.",
+                f"{clusters_named(few).capitalize()} {'rests' if len(few) == 1 else 'rest'} on fewer than "
+                f"{_FEW_NODES} nodes or {_FEW_ROWS_OF_CLUSTER} rows: read what is said of "
+                f"{'it' if len(few) == 1 else 'them'} with care.",
             )
         )
     if noisy:
-        named = _named(sorted(noisy))
-        text = f"The size of {named[0].lower()}{named[1:]} is uncertain because of the noise that protects the records."
+        of = clusters_named(sorted(noisy))
+        text = f"The size of {of} is uncertain because of the noise that protects the records."
         told.append(Caution("noisy-sizes", text))
     return told
-
-
-def _named(clusters: Sequence[int]) -> str:
-    names = [str(k) for k in clusters]
-    if len(names) == 1:
-        return f"Cluster {names[0]}"
-    if len(names) > _MAX_LISTED:
-        return f"Clusters {listed(names, _MAX_LISTED)}"
-    return f"Clusters {', '.join(names[:-1])} and {names[-1]}"

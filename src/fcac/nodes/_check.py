@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac.persistence.format import require_arrays
+
 #: Largest value of a row either way: squares beyond it overflow.
 LARGEST = 1e150
 
@@ -25,10 +27,7 @@ _LARGEST_COUNT = 2**53
 
 def check_form(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Refuse, with a ``ValueError``, parts whose types and shapes no reservoir could have produced."""
-    for name, (ndim, dtype) in _FORMS.items():
-        array = arrays.get(name)
-        fits = isinstance(array, np.ndarray) and array.ndim == ndim and array.dtype == dtype
-        _require(fits, f"array {name!r} is missing or has the wrong form")
+    require_arrays(arrays, _FORMS, "reservoir")
     for name, low, high in (
         ("n_features", 1, _LARGEST_COUNT),
         ("max_nodes", 2, _LARGEST_COUNT),
@@ -44,18 +43,13 @@ def check_form(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> N
     if "sample" in arrays:
         bar = meta.get("sample_bar")
         _require(isinstance(bar, int) and not isinstance(bar, bool) and 0 < bar < 2**64, "sample_bar is no bar of keys")
-        for name, ndim in (("sample", 2), ("sample_weights", 1)):
-            array = arrays.get(name)
-            fits = isinstance(array, np.ndarray) and array.ndim == ndim and array.dtype == np.float64
-            _require(fits, f"array {name!r} is missing or has the wrong form")
+        require_arrays(arrays, {"sample": (2, np.float64), "sample_weights": (1, np.float64)}, "reservoir")
         _require(arrays["sample"].shape[1] == meta["n_features"], "the sample has another number of features")
     d, k = meta["n_features"], len(arrays["seeds"])
-    for name in ("seeds", "means", "squares"):
+    gaps = ("present", "spots") if "present" in arrays or "spots" in arrays else ()
+    require_arrays(arrays, dict.fromkeys(gaps, (2, np.float64)), "reservoir")
+    for name in ("seeds", "means", "squares", *gaps):
         _require(arrays[name].shape == (k, d), f"array {name!r} does not fit the number of seeds and features")
-    for name in ("present", "spots") if "present" in arrays or "spots" in arrays else ():
-        array = arrays.get(name)
-        fits = isinstance(array, np.ndarray) and array.shape == (k, d) and array.dtype == np.float64
-        _require(fits, f"array {name!r} is missing or has the wrong form")
     _require(arrays["weights"].shape == (k,), "there is not one weight per seed")
     _require(arrays["scales"].shape == (d,), "there is not one scale per feature")
     _require(arrays["waiting"].shape[1] == d, "the waiting rows have another number of features")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac._parallel import n_cores
 from fcac._typing import Floats
 from fcac.nodes import cell_kernels as kernels
 from fcac.nodes._check import LARGEST, check_content, check_form
@@ -370,7 +370,7 @@ def _is_whole(value: Any) -> bool:
 def _threads(stack: ExitStack, n_threads: int | None) -> Callable[[Callable[[int, int], None], int], None] | None:
     """A way to do work(start, stop) on pieces of range(n) on several threads; None for one."""
     if n_threads is None:
-        n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        n_threads = n_cores()
     if not _is_whole(n_threads) or n_threads < 1:
         raise ValueError(f"n_threads must be a whole number of at least 1; it is {n_threads!r}")
     if n_threads == 1:

@@ -104,6 +104,14 @@ def unpack(data: bytes, kind: str | None = None) -> tuple[dict[str, Any], dict[s
     return meta, arrays
 
 
+def require_arrays(arrays: Mapping[str, Array], forms: Mapping[str, tuple[int, type[Any]]], what: str) -> None:
+    """Refuse, with a ``ValueError``, arrays that are missing or have another number of dimensions or another type."""
+    for name, (ndim, dtype) in forms.items():
+        found = arrays.get(name)
+        if not isinstance(found, np.ndarray) or found.ndim != ndim or found.dtype != dtype:
+            raise ValueError(f"not a valid {what}: array {name!r} is missing or has the wrong shape or type")
+
+
 def read(path: str | os.PathLike[str], kind: str | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read and check a file written with :func:`pack`; errors name the file."""
     try:

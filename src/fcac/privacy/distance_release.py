@@ -27,10 +27,10 @@ from fcac._typing import Booleans, Floats, Integers
 from fcac.codebook import Codebook
 from fcac.exceptions import BudgetExceeded, PrivacyError
 from fcac.novelty import SHARES, Calibration
+from fcac.novelty.distance_curve import smooth_counts
 from fcac.privacy.account import Receipt
 from fcac.privacy.agreement_counts import histogram
 from fcac.privacy.cell_statistics import WEIGHT, person_weights
-from fcac.privacy.distance_curve import smooth_counts
 from fcac.privacy.mechanisms.node_release import NodeRelease
 from fcac.privacy.record_ids import canonical_id
 from fcac.privacy.samplers import Sampler

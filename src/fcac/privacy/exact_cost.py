@@ -8,7 +8,6 @@ left without noise. No chance is involved, so one run of a case proves a fault; 
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from fcac._sites import SiteName
-from fcac._typing import Floats, Integers
+from fcac._typing import Floats
 from fcac.codebook import Codebook
 from fcac.privacy.agreement import agree
-from fcac.privacy.bounds import check_bounds
 from fcac.privacy.distance_release import release_for_sites
 from fcac.privacy.mechanisms.node_release import NodeRelease
-from fcac.privacy.samplers import InsecureTestSampler
-from fcac.privacy.zcdp import SMOOTHING, rho_from_epsilon
+from fcac.privacy.noninterference import Replay, small_release, with_sampler
+from fcac.privacy.zcdp import rho_from_epsilon
 from fcac.tables.schema import Schema
 
 #: Rows and, where people are named, ids.
@@ -44,41 +42,11 @@ class Cost(NamedTuple):
         return self.found <= self.promised * (1.0 + 1e-12)
 
 
-class _Source:
-    """Remembers what it noises, or repeats what another has given and adds up what that costs."""
-
-    secure = True
-
-    def __init__(self, first: _Source | None = None) -> None:
-        self._inner, self._first = InsecureTestSampler(0), first
-        self.calls: list[tuple[Integers, Integers, float]] = []
-        self.cost = 0.0
-
-    def check_ready(self) -> None:
-        """Do nothing: NumPy is always there."""
-
-    def add_noise(self, values: Integers, scale: float) -> Integers:
-        if self._first is None:
-            noised = self._inner.add_noise(values, scale)
-        else:
-            place = len(self.calls)
-            known = self._first.calls[place] if place < len(self._first.calls) else None
-            if known is None or known[0].shape != np.shape(values) or known[2] != scale:
-                self.cost = math.inf
-                noised = self._inner.add_noise(values, scale)
-            else:
-                moved = (np.asarray(values) - known[0]).astype(np.float64).ravel()
-                self.cost += float(moved @ moved) / (2.0 * (scale**2 - SMOOTHING))
-                noised = known[1]
-        self.calls.append((np.array(values), np.array(noised), scale))
-        return noised.copy()
-
-
 def cost_between(play: Callable[[Any, Batch], list[Any]], with_unit: Batch, without: Batch) -> float:
     """Return what the difference between two batches costs; `play` takes a noise source and returns what leaves."""
-    first = _Source()
+    first = Replay()
     left = play(first, with_unit)
-    second = _Source(first)
+    second = Replay(first=first)
     left_without = play(second, without)
     same = len(first.calls) == len(second.calls) and all(map(np.array_equal, left, left_without))
     return second.cost if same else math.inf
@@ -135,8 +103,7 @@ def _cases(d: int) -> list[tuple[str, tuple[Floats, Floats], list[str] | None]]:
 
 def _rounds(mechanism: NodeRelease, d: int, n_cells: int | None) -> Callable[[Any, Batch], list[Any]]:
     def play(source: Any, batch: Batch) -> list[Any]:
-        small, state, left = _small(mechanism, d, source), None, []
-        small.n_cells = n_cells
+        small, state, left = with_sampler(small_release(mechanism, n_cells, d), source), None, []
         for number in (1, 2, 3):
             *sent, state = small.release(batch[0], state, "audit", number, record_ids=batch[1])
             left += [*sent, state.node_noise, state.count_noise]
@@ -150,7 +117,7 @@ def _distances(mechanism: NodeRelease, d: int) -> Callable[[Any, Batch], list[An
 
     def play(source: Any, batch: Batch) -> list[Any]:
         ids: dict[SiteName, Any] | None = None if batch[1] is None else {"audit": batch[1]}
-        small = _small(mechanism, d, source)
+        small = with_sampler(small_release(mechanism, mechanism.n_cells, d), source)
         try:
             calibration, _ = release_for_sites(small, book, {"audit": batch[0]}, mechanism.epsilon, ids)
         except ValueError:  # too few rows for so much noise: said after it was drawn, from noised counts
@@ -181,9 +148,3 @@ def _agreement(mechanism: NodeRelease, d: int, levels: bool) -> Callable[[Any, B
         return [np.array([agreed.to_toml()])]
 
     return play
-
-
-def _small(mechanism: NodeRelease, d: int, source: Any) -> NodeRelease:
-    small = copy.copy(mechanism)
-    small.bounds, small.ledger, small.sampler = check_bounds([[0.0, 1.0]] * d), None, source
-    return small

@@ -280,6 +280,8 @@ class Ledger(LedgerFile):
     ) -> int:
         """Charge to everybody what has left the site and is missing here, whatever the budget; return how many charges.
 
+        A charge that was never completed paid for nothing that has left, and stands for nothing that is missing.
+
         Parameters
         ----------
         site : str
@@ -300,7 +302,7 @@ class Ledger(LedgerFile):
                     )  # fmt: skip
                     added += 1
             for number, rho in (rounds or {}).items():
-                query = "SELECT rho FROM charges WHERE site = ? AND round = ?"
+                query = "SELECT rho FROM charges WHERE site = ? AND round = ? AND completed = 1"
                 missing = rho - math.fsum(cost for (cost,) in connection.execute(query, (site, number)))
                 if missing > 1e-9 * rho:
                     insert(
@@ -309,7 +311,7 @@ class Ledger(LedgerFile):
                     )  # fmt: skip
                     added += 1
             last, here = self._last(), self._total(connection, "")
-            query = "SELECT rho FROM charges WHERE site = ?"
+            query = "SELECT rho FROM charges WHERE site = ? AND completed = 1"
             own = math.fsum(cost for (cost,) in connection.execute(query, (site,)))
             missing = max(
                 at_least - own, 0.0 if last is None or _find_seal(connection, last.seal) else last.rho - here.rho
@@ -329,11 +331,11 @@ class Ledger(LedgerFile):
         return added
 
     def knows_round(self, site: str, round: int) -> bool:
-        """Return whether a release of this site's round was ever charged here."""
+        """Return whether something that this site has sent for this round was charged here."""
         with self._reading() as connection:
             if connection is None:
                 return False
-            query = "SELECT 1 FROM charges WHERE site = ? AND round = ?"
+            query = "SELECT 1 FROM charges WHERE site = ? AND round = ? AND completed = 1"
             return connection.execute(query, (site, round)).fetchone() is not None
 
     def complete(self, number: int) -> None:

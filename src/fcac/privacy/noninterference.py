@@ -9,6 +9,7 @@ codebook that has seen them.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -30,48 +31,41 @@ _TOO_DEAR = "the noise, which costs more than was charged"
 Rounds = list[tuple[Floats, list[str] | None]]
 
 
-class RecordingSampler:
-    """Draws test noise and remembers what it gave, for :class:`ReplayingSampler`."""
+class Replay:
+    """Draws test noise and remembers it, or gives the noised values of another run, whatever the true ones are now.
+
+    Then it notes what was asked for in another way, and what the difference of the true values costs: the squared
+    difference over twice the variance, infinite if something else differs.
+    """
 
     secure = True  # so that statements are those of a real release; nothing that is drawn here is kept
 
-    def __init__(self, seed: int) -> None:
-        self._inner = InsecureTestSampler(seed)
-        self.given: list[tuple[Integers, float]] = []
+    def __init__(self, seed: int = 0, first: Replay | None = None) -> None:
+        self._inner, self._first = InsecureTestSampler(seed), first
+        self.calls: list[tuple[Integers, Integers, float]] = []
+        self.differences: list[str] = []
+        self.cost = 0.0
 
     def check_ready(self) -> None:
         """Do nothing: NumPy is always available."""
 
     def add_noise(self, values: Integers, scale: float) -> Integers:
-        """Return noised values and remember them."""
-        noised = self._inner.add_noise(values, scale)
-        self.given.append((noised, scale))
-        return noised.copy()
-
-
-class ReplayingSampler:
-    """Gives the noised values of an earlier run, whatever the true ones are now."""
-
-    secure = True
-
-    def __init__(self, given: Sequence[tuple[Integers, float]]) -> None:
-        self._given = list(given)
-        self.differences: list[str] = []
-
-    def check_ready(self) -> None:
-        """Do nothing: the values are there."""
-
-    def add_noise(self, values: Integers, scale: float) -> Integers:
-        """Return what was given before; note if another amount of noise, or noise for other totals, is asked for."""
-        if not self._given:
-            self.differences.append("more values are noised")
-            return np.asarray(values)
-        noised, known = self._given.pop(0)
-        if np.shape(values) != noised.shape:
-            self.differences.append("the number of cells")
-            return np.asarray(values)
-        if scale != known:
-            self.differences.append("the amount of noise")
+        """Return noised values, new ones or those of the other run."""
+        true, place = np.array(values), len(self.calls)
+        if self._first is None:
+            noised = self._inner.add_noise(true, scale)
+        elif place >= len(self._first.calls) or self._first.calls[place][0].shape != true.shape:
+            more = place >= len(self._first.calls)
+            self.differences.append("more values are noised" if more else "the number of cells")
+            noised, self.cost = true, math.inf
+        else:
+            known, noised, width = self._first.calls[place]
+            if scale != width:
+                self.differences.append("the amount of noise")
+                self.cost = math.inf
+            moved = (true - known).astype(np.float64).ravel()
+            self.cost += float(moved @ moved) / (2.0 * (scale**2 - SMOOTHING))
+        self.calls.append((true, noised, scale))
         return noised.copy()
 
 
@@ -120,7 +114,7 @@ def compare(
     """
     found: dict[str, None] = {}
     for place, reference in enumerate(cases):
-        recorder = RecordingSampler(seed + place)
+        recorder = Replay(seed + place)
         wanted = _answered(play, with_sampler(mechanism, recorder), reference)
         if wanted is None:
             found.setdefault(_NO_ANSWER)
@@ -128,7 +122,7 @@ def compare(
         if wanted.get(_TOO_DEAR):
             found.setdefault(_TOO_DEAR)
         for other in (case for case in cases if case is not reference):
-            replay = ReplayingSampler(recorder.given)
+            replay = Replay(first=recorder)
             got = _answered(play, with_sampler(mechanism, replay), other)
             found |= dict.fromkeys(replay.differences)
             if got is None:
@@ -192,10 +186,10 @@ def keeping(mechanism: NodeRelease, outcomes: list[Outcome]) -> NodeRelease:
     return kept
 
 
-def small_release(mechanism: NodeRelease, n_cells: int | None) -> NodeRelease:
-    """Return the mechanism for small data of two features, without its ledger."""
+def small_release(mechanism: NodeRelease, n_cells: int | None, d: int = 2) -> NodeRelease:
+    """Return the mechanism for small data of d features, without its ledger."""
     small = copy.copy(mechanism)
-    small.bounds = check_bounds([[0.0, 1.0], [0.0, 1.0]])
+    small.bounds = check_bounds([[0.0, 1.0]] * d)
     small.ledger, small.n_cells = None, n_cells
     return small
 

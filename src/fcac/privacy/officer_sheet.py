@@ -81,11 +81,18 @@ def officer_sheet(ledger: Ledger, n_people: int | None = None, overlap: int | No
     agreements = [entry for entry in entries if entry["what"].startswith("agreement")]
     summed = [entry for entry in entries if _SUMMED in entry["what"]]
     others = [*summed, *agreements]
-    alone = [entry for entry in entries if entry not in others and not entry["what"].startswith("recovered")]
+    recovered = [entry for entry in entries if entry["what"].startswith("recovered")]
+    alone = [entry for entry in entries if entry not in others and entry not in recovered]
     if summed and alone:
         raise PrivacyError(
             f"this ledger paid for {counted(len(alone), 'release')} of single sites and for sums over sites: they "
             "promise different things, and no one page can state both. Keep a ledger for each"
+        )
+    if recovered and not alone:
+        raise PrivacyError(
+            f"{counted(len(recovered), 'charge')} of this ledger {'was' if len(recovered) == 1 else 'were'} recovered, "
+            "and nothing in it says whether what had left was this site's alone or a sum over sites, and with how much "
+            "noise: no page can state that. `fcac ledger` shows what was spent"
         )
     person, spent, delta = ledger.unit() == "person", ledger.spent_at_most(), ledger.delta
     facts = [

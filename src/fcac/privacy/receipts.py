@@ -58,7 +58,7 @@ def what_left(source: Path, site: str | None = None) -> dict[str, Left]:
             found[str(meta["site"])].receipts[receipt.seal] = receipt
         for name, account in _accounts(kind, meta):
             accounts[name].append(Account.from_json(account))
-        _take_history(meta, found)
+        _take_history(meta, found, site)
     for name, some in accounts.items():
         # two states of one site with a receipt in common are one after the other; others are beside each other
         for account in sorted(some, key=lambda account: -account.rho):
@@ -90,13 +90,16 @@ def _accounts(kind: str, meta: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(str(site), state["account"]) for site, state in states if isinstance(state, dict) and "account" in state]
 
 
-def _take_history(meta: Any, found: dict[str, Left]) -> None:
-    """Note what the server of a model has received: which rounds of a site, and what it said that they cost."""
+def _take_history(meta: Any, found: dict[str, Left], site: str | None) -> None:
+    """Note what the server of a model has received: which rounds of a site, and what it said that they cost.
+
+    A sum over sites may be of the one that is asked for, and is taken for it.
+    """
     for log in _inside(meta, {"entries", "statements"}):
         for name, number, _, statement in log["entries"]:
             said = log["statements"][statement]
             if isinstance(said, dict) and "spent" in said:
-                left = found[str(name)]
+                left = found[str(name) if site is None or "aggregation" not in said else site]
                 left.rounds[int(number)] = [float(said["epsilon"])]
                 left.spent = max(left.spent, float(said["spent"]))
                 left.budget = said.get("budget", left.budget)

@@ -21,7 +21,10 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,5})?")
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _LEADING_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
 #: Characters without a shape of their own that are not of Unicode's category "format".
-_INVISIBLE = dict.fromkeys([0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10)])
+_INVISIBLE = dict.fromkeys(
+    [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10),
+     *range(0xE0100, 0xE01F0)]
+)  # fmt: skip
 #: Texts, folded, that programs write where there is no id, or where a column holds no ids at all.
 _NOBODY = frozenset(["nan", "na", "n/a", "#n/a", "<na>", "none", "null", "nil", "nat", "true", "false", "-", "--", "?"])
 
@@ -57,13 +60,17 @@ def canonical_id(text: str) -> str:
     {'7'}
     >>> {canonical_id(text) for text in ("7e0", "70e-1", "7.00", "7\\u200b", "\\u00ad7")}
     {'7'}
-    >>> canonical_id("  Ann-Lee "), canonical_id("P01"), canonical_id("7.50")
+    >>> canonical_id("  Ann\\u2010Lee "), canonical_id("P01"), canonical_id("7.50")
     ('ann-lee', 'p1', '7.5')
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_INVISIBLE)
     plain = "".join(folded.split())
     if not (plain.isascii() and plain.isprintable()):
-        plain = "".join([c for c in plain if unicodedata.category(c) not in ("Cf", "Cc")])
+        kinds = {c: unicodedata.category(c) for c in plain}
+        # hyphens, dashes and the minus sign are one sign
+        plain = "".join(
+            ["-" if kinds[c] == "Pd" or c == "\u2212" else c for c in plain if kinds[c] not in ("Cf", "Cc")]
+        )
     if not _NUMBER.fullmatch(plain):
         return _LEADING_ZEROS.sub("", plain)
     with localcontext(prec=len(plain) + 1):

@@ -69,8 +69,20 @@ def at_several_sites(statements: Sequence[dict[str, Any]], overlap: int | None =
     >>> said = {"mechanism": "NodeRelease", "epsilon": 4.0, "delta": 1e-6, "spent": 4.0, "unit": "person"}
     >>> at_several_sites([said] * 5)
     ['Somebody at 2 of these sites: eps at most 5.94.', 'Somebody at all 5 of these sites: eps at most 10.17.']
+    >>> summed = {**said, "unit": "row", "aggregation": "secure", "sites": 5}
+    >>> at_several_sites([summed])  # k sites move a sum k times as far
+    ['Somebody at 2 of the 5 sites that are summed: eps at most 8.90.']
     """
     costs, deltas = [], []
+    if len(statements) == 1 and "aggregation" in statements[0]:
+        (said,) = statements
+        k = min(2 if overlap is None else overlap, int(said["sites"]))
+        # one owner's sites share a person's weight, and each of a ledger's people is charged once
+        if k < 2 or said.get("unit") == "person" or said.get("ledger"):
+            return []
+        rho = k * k * rho_from_epsilon(float(said["spent"]), float(said["delta"]))
+        epsilon = epsilon_from_rho(rho, float(said["delta"]))
+        return [f"Somebody at {k} of the {said['sites']} sites that are summed: eps at most {up(epsilon)}."]
     ledgers = set()
     for said in statements:
         found = mechanisms.of_statement(said)

@@ -25,28 +25,9 @@ def snapshot(server: Server) -> Server:
     return server.extract(rounds_to_show(server.n_rounds))
 
 
-def render_report(
-    model: FCAC | Server,
-    X: Any = None,
-    *,
-    title: str | None = None,
-    compare: FCAC | Server | None = None,
-    feature_names: Sequence[str] | None = None,
-    federation: bool | None = None,
-    schema: Any = None,
-    facts: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the report as text; for the parameters see :func:`write_report`."""
-    data = gather(
-        model,
-        rows=X,
-        compare=compare,
-        feature_names=feature_names,
-        federation=federation,
-        schema=schema,
-        facts=facts,
-    )
-    return page(data, title)
+def render_report(model: FCAC | Server, X: Any = None, *, title: str | None = None, **options: Any) -> str:
+    """Return the report as text; for the options see :func:`write_report`."""
+    return page(gather(model, X, **options), title)
 
 
 def write_report(
@@ -105,14 +86,6 @@ def write_report(
     ...     os.path.getsize(path) < 1_000_000
     True
     """
-    text = render_report(
-        model,
-        X,
-        title=title,
-        compare=compare,
-        feature_names=feature_names,
-        federation=federation,
-        schema=schema,
-        facts=facts,
-    )
+    shown = {"compare": compare, "feature_names": feature_names, "federation": federation, "schema": schema}
+    text = render_report(model, X, title=title, facts=facts, **shown)
     persistence.write_atomic(path, text.encode())

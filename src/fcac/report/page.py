@@ -70,7 +70,7 @@ def page(data: ReportData, title: str | None = None) -> str:
 
 def notebook_html(model: FCAC | Server) -> str:
     """Return a small picture and a table of the clusters of a fitted model as HTML."""
-    data = gather(model, judged=False)
+    data = gather(model)
     dots = data.found.dots
     picture = charts.small_network(dots, data.found.style, dots.points, width=480, height=360, numbers=True)
     return fill("notebook.html", data=data, picture=picture, palette=charts.PALETTE).strip()

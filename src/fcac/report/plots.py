@@ -50,7 +50,7 @@ def plot(model: FCAC | Server, kind: str = "map", ax: Any = None) -> Any:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; it is {kind!r}")
     if ax is None:
         ax = _new_axes(kind)
-    data = gather(model, judged=False)
+    data = gather(model)
     if kind == "tree":
         return _draw_tree(data, ax)
     return _draw_profiles(data, ax) if kind == "profiles" else _draw_map(data, ax, second=kind == "pca")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -289,16 +290,22 @@ def name_of(columns: Sequence[ColumnProfile], most: int) -> str:
     for column in columns:
         if len(terms) == most or abs(column.effect) < _TELLING:
             break
-        term = _term(column)
+        term = _term(column, _in_several(columns))
         if term and term not in terms:
             terms.append(term)
     return ", ".join(terms) if terms else "close to the average"
 
 
-def _term(profile: ColumnProfile) -> str:
+def _in_several(columns: Sequence[ColumnProfile]) -> set[str]:
+    """Levels that more than one column has: without its column such a level says nothing."""
+    levels = Counter(level for column in columns for level in set(column.column.categories))
+    return {level for level, count in levels.items() if count > 1}
+
+
+def _term(profile: ColumnProfile, in_several: set[str]) -> str:
     column, name = profile.column, _short(profile.column.name)
     if column.kind == "category":
-        return _categories(profile)
+        return _categories(profile, in_several)
     if column.kind == "date":
         return f"{name} around {day(profile.own.median)[-8:]}"
     up = profile.effect > 0
@@ -313,19 +320,21 @@ def _term(profile: ColumnProfile) -> str:
     return f"{'high' if up else 'low'} {name}"
 
 
-def _categories(profile: ColumnProfile) -> str:
+def _categories(profile: ColumnProfile, in_several: set[str]) -> str:
     """The categories that most of the cluster has and others have less; or the one it lacks."""
     shares, usual = profile.own.bars, profile.all.bars
     order = sorted(range(len(shares)), key=lambda c: -shares[c])
     named = [c for c in order[:2] if shares[c] >= _NAMED_SHARE and shares[c] > usual[c]]
-    words = "/".join(_short(profile.column.categories[c]) for c in named)
+    levels = profile.column.categories
+    of = "" if in_several.isdisjoint(levels) else f"{_short(profile.column.name)} "
+    words = of + "/".join(_short(levels[c]) for c in named)
     together = sum(float(shares[c]) for c in named)
     if named and together >= _MOSTLY:
         # noised shares near a bound are moved to it: that all have it is not known
         return f"{'all' if together >= 0.995 and profile.error is None else 'mostly'} {words}"
     if profile.effect > 0 and profile.category >= 0:
-        return f"more {_short(profile.column.categories[profile.category])}"
-    return f"hardly any {_short(profile.column.categories[profile.category])}" if profile.category >= 0 else ""
+        return f"more {of}{_short(levels[profile.category])}"
+    return f"hardly any {of}{_short(levels[profile.category])}" if profile.category >= 0 else ""
 
 
 def _is_yes_or_no(profile: ColumnProfile) -> bool:

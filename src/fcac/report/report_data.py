@@ -115,19 +115,15 @@ class ReportData:
 
 def gather(
     model: FCAC | Server,
-    *,
     rows: Any = None,
+    *,
     compare: FCAC | Server | None = None,
     feature_names: Sequence[str] | None = None,
     federation: bool | None = None,
     schema: Any = None,
     facts: Mapping[str, Any] | None = None,
-    judged: bool = True,
 ) -> ReportData:
-    """Compute the data of a report; for the parameters see :func:`fcac.report.write_report`.
-
-    `judged` says whether to reach a verdict on the clusters, which takes several fits of half of the nodes.
-    """
+    """Compute the data of a report; for the parameters see :func:`fcac.report.write_report`."""
     server, estimator = _server_of(model, "model")
     in_federation = estimator is None if federation is None else bool(federation)
     history = make_history(server)
@@ -152,7 +148,7 @@ def gather(
     )
     provenance = provenance_of(server, estimator, schema, facts, federation=in_federation)
     verdict = None
-    if judged and len(known.nodes):
+    if len(known.nodes):
         verdict = _verdict(server, schema, names, found, provenance, None if counted is None else counted.novelty)
         found = with_probabilities(found, verdict.of_cluster)
     profiles = make_profiles(
@@ -237,7 +233,7 @@ def _feature_names(given: Sequence[str] | None, estimator: FCAC | None, schema: 
     if names is None and schema is not None:
         names = schema.feature_names
     if names is None:
-        return [f"feature {j}" for j in range(d)]
+        return [f"x{j}" for j in range(d)]
     if len(names) != d:
         raise ValueError(f"feature_names must name each of the {d} features, got {len(names)} names")
     return [str(name) for name in names]

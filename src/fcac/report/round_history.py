@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from fcac._sites import SiteName, in_reading_order
-from fcac._text import counted
+from fcac._text import clusters_named, counted
 from fcac.clusters.tracking import Move
 from fcac.federation import Server
 from fcac.federation.log import Entry
@@ -17,7 +16,6 @@ from fcac.report.layout import Views
 
 # The newest rounds are listed, the largest sites, the newest events, and the drift of the largest clusters.
 _MAX_ROUNDS, _MAX_SITES, _MAX_EVENTS, _MAX_CHANGES = 24, 60, 24, 400
-_MAX_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ class History:
             here = [event for event in told if event.round == number]
             born = [label for event in here if event.kind == "born" for label in event.after]
             if born:
-                lines.append(f"{when}: {_clusters(born)} {'was' if len(born) == 1 else 'were'} born.")
+                lines.append(f"{when}: {clusters_named(born)} {'was' if len(born) == 1 else 'were'} born.")
             lines += [f"{when}: {_in_words(event)}" for event in here if event.kind != "born"]
         return lines[-_MAX_EVENTS:]
 
@@ -175,16 +173,7 @@ def _told_lineage(server: Server) -> list[Event]:
 
 def _in_words(event: Event) -> str:
     if event.kind in ("merged", "split"):
-        return f"{_clusters(event.before)} of the round before {event.kind} into {_clusters(event.after)}."
+        return f"{clusters_named(event.before)} of the round before {event.kind} into {clusters_named(event.after)}."
     if event.kind == "died":
-        return f"{_clusters(event.before)} died; it stood for {counted(event.rows[0], 'row')}."
-    return f"{_clusters(event.after)} {event.kind} from {event.rows[0]:,} to {counted(event.rows[1], 'row')}."
-
-
-def _clusters(labels: Sequence[int]) -> str:
-    names = [str(label) for label in labels]
-    if len(names) == 1:
-        return f"cluster {names[0]}"
-    if len(names) > _MAX_NAMED:
-        return f"{len(names)} clusters"
-    return f"clusters {', '.join(names[:-1])} and {names[-1]}"
+        return f"{clusters_named(event.before)} died; it stood for {counted(event.rows[0], 'row')}."
+    return f"{clusters_named(event.after)} {event.kind} from {event.rows[0]:,} to {counted(event.rows[1], 'row')}."

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from fcac.exceptions import DataError, ReadWarning
+from fcac.exceptions import DataError, ReadWarning, RequestError
 from fcac.tables.dialect import Head, NumberForms, find_number_forms, grouping_pattern, number_pattern, read_head
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import is_numeric
 from fcac.tables.table_file import TableFile
 
 _CSV_BLOCK = 1 << 20
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+\Z")
 # So many rows show how a column writes its numbers.
 _SAMPLE_ROWS = 2000
 _NO_ROWS = "Empty CSV file"
@@ -41,6 +45,42 @@ class _Window(io.RawIOBase):
         return data
 
 
+class _LinesAlone(io.RawIOBase):
+    """The lines of a stream as UTF-8, such that none changes how another is read.
+
+    A line whose quotes do not end in it is left out: a reader would take the lines below it for a part of its last
+    cell. So is one too long for a block.
+    """
+
+    def __init__(self, stream: Any, encoding: str, separator: str) -> None:
+        super().__init__()
+        self._stream, self._rest, self._ready, self._ended = stream, "", b"", False
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        sign = re.escape(separator)
+        cell = rf'(?:"(?:[^"]|"")*"|[^"{sign}][^{sign}]*|)'
+        self._whole = re.compile(rf"{cell}(?:{sign}{cell})*[\r\n]*", re.DOTALL)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._ended and (size < 0 or len(self._ready) < size):
+            data = self._stream.read(_CSV_BLOCK)
+            self._ended = not data
+            text = self._rest + self._decoder.decode(data, final=self._ended)
+            end = len(text) if self._ended else text.rfind("\n") + 1
+            text, self._rest = text[:end], text[end:]
+            if '"' in text or len(text) > _CSV_BLOCK // 8:
+                text = "".join([line for line in _LINE.findall(text) if self._is_whole(line)])
+            self._ready += text.encode("utf-8", "replace")
+        size = len(self._ready) if size < 0 else size
+        data, self._ready = self._ready[:size], self._ready[size:]
+        return data
+
+    def _is_whole(self, line: str) -> bool:
+        return len(line) < _CSV_BLOCK // 8 and ('"' not in line or self._whole.fullmatch(line) is not None)
+
+
 class CsvFile(TableFile):
     """A CSV file with a header line of column names; encoding, separator and the form of numbers are detected.
 
@@ -53,6 +93,7 @@ class CsvFile(TableFile):
     def __init__(self, path: Path, start: int = 0, end: int | None = None, options: ReadOptions | None = None) -> None:
         self.path = path
         self._options = options or ReadOptions()
+        self.forgiving = self._options.forgiving
         self._packed = path.name.lower().endswith(".gz")
         if self._packed and (start or end is not None):
             raise ValueError("a compressed file cannot be read partially")
@@ -103,10 +144,6 @@ class CsvFile(TableFile):
                 stacklevel=4,
             )
 
-    def check_columns(self, numbers: Sequence[str], texts: Sequence[str]) -> None:
-        # what kind a column seems to have follows from its first cells; where cells are forgiven, the schema says it
-        super().check_columns(() if self._options.forgiving else numbers, texts)
-
     def check_names(self) -> None:
         path, names = self.path, self.schema.names
         super().check_names()
@@ -129,14 +166,18 @@ class CsvFile(TableFile):
                 size = max(1, raw.size())
                 stream = pa.CompressedInputStream(raw, "gzip")
                 stream.read(self._start)
-                yield stream, lambda: min(1.0, raw.tell() / size)
+                yield self._alone(stream), lambda: min(1.0, raw.tell() / size)
             return
         with self.path.open("rb") as stream:
             end = stream.seek(0, io.SEEK_END) if self._end is None else self._end
             length = max(0, end - self._start)
             stream.seek(self._start)
             part = _Window(stream, length)
-            yield part, lambda: 1.0 - part.left / max(1, length)
+            yield self._alone(part), lambda: 1.0 - part.left / max(1, length)
+
+    def _alone(self, stream: Any) -> Any:
+        forgiving = self._options.forgiving
+        return _LinesAlone(stream, self._head.encoding, self._head.separator) if forgiving else stream
 
     def _open(self, source: Any, kinds: dict[str, Any], columns: list[str] | None = None) -> Any:
         """Start reading at the first row."""
@@ -148,7 +189,7 @@ class CsvFile(TableFile):
             self._bad_row = row
             return "skip" if self._options.forgiving else "error"
 
-        encoding = self._head.encoding
+        encoding = "utf-8" if self._options.forgiving else self._head.encoding
         return csv.open_csv(
             source,
             # without threads, blocks are read one at a time and errors have line numbers
@@ -170,6 +211,8 @@ class CsvFile(TableFile):
 
     def _find_forms(self, found: pa.Schema) -> NumberForms:
         """Look at the first rows of columns that are not plain numbers: they may have decimal commas or thousands."""
+        if self._options.forgiving:  # no row decides how others are read
+            return NumberForms({}, [])
         texts = [field.name for field in found if pa.types.is_string(field.type)]
         decimals = [field.name for field in found if pa.types.is_floating(field.type)]
         wanted = list(dict.fromkeys(name for name in [*texts, *decimals] if self._names.count(name) == 1))
@@ -196,7 +239,7 @@ class CsvFile(TableFile):
             kinds[name] = pa.float64() if is_numeric(kind) and not pa.types.is_boolean(kind) else kind
         formed = {name: sign for name, sign in self._forms.decimals.items() if name in numbers}
         if self._options.forgiving:
-            formed = dict.fromkeys(numbers, self._options.decimal or ".") | formed
+            formed = dict.fromkeys(numbers, self._options.decimal or ".")
         kinds.update(dict.fromkeys(formed, pa.string()))
         with self._source() as (source, share):
             try:
@@ -253,8 +296,6 @@ class CsvFile(TableFile):
 
     def _count_texts(self, numbers: Sequence[str]) -> dict[str, int]:
         """Count the cells that are not numbers, per column."""
-        import re
-
         counts: Counter[str] = Counter()
         patterns = {name: re.compile(number_pattern(sign)) for name, sign in self._forms.decimals.items()}
         kinds = {name: pa.string() for name in numbers}
@@ -296,6 +337,27 @@ def has_lines(path: Path, options: ReadOptions | None = None) -> bool:
     """Return whether a text file can be read from a byte offset, line by line: UTF-16 and quoted breaks prevent it."""
     head = _read_head(path, options or ReadOptions())
     return not head.encoding.startswith(("utf-16", "utf-32")) and not head.newlines
+
+
+def refuse_guesses(path: Path, numbers: Sequence[str], options: ReadOptions) -> None:
+    """Refuse a file that is written in a way that only its rows tell: where rows decide nothing, it has to be said."""
+    plain = replace(options, forgiving=False)
+    found, head = _read_head(path, plain), _read_head(path, options)
+    wanted = {}
+    if found.encoding != head.encoding:
+        wanted["encoding"] = found.encoding
+    if found.separator != head.separator:
+        wanted["separator"] = found.separator
+    with contextlib.suppress(DataError), warnings.catch_warnings(action="ignore", category=ReadWarning):
+        forms = CsvFile(path, options=plain)._forms.decimals
+        if any(forms.get(name, ".") != (options.decimal or ".") for name in numbers):
+            wanted["decimal"] = "comma"
+    if wanted:
+        told = " ".join(f"--read {name}={sign}" for name, sign in wanted.items())
+        raise RequestError(
+            f"{path} seems to be written with {told.replace('--read ', '')}. Say so: give {told}. With an epsilon "
+            "nothing is guessed from rows, for one row would decide how others are read"
+        )
 
 
 def end_of_names(path: Path, options: ReadOptions | None = None) -> int:

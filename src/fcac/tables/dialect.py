@@ -39,10 +39,13 @@ class Head(NamedTuple):
 
 
 def read_head(stream: BinaryIO, options: ReadOptions | None = None) -> Head:
-    """Read the beginning of an uncompressed text file, up to the end of its header line."""
+    """Read the beginning of an uncompressed text file, up to the end of its header line.
+
+    Forgiving options ask for what holds whatever the rows are: nothing is then found out from them.
+    """
     options = options or ReadOptions()
     data = stream.read(_FIRST_BYTES)
-    encoding, mark, guessed = _find_encoding(data, options.encoding)
+    encoding, mark, guessed = _find_encoding(data, options.encoding, by_rows=not options.forgiving)
     while True:
         text = _decoded(data[mark:], encoding)
         start = len(text) - len(text.lstrip("\r\n\ufeff"))
@@ -61,7 +64,7 @@ def read_head(stream: BinaryIO, options: ReadOptions | None = None) -> Head:
         start, end = end or len(text), _end_of_record(text, end or len(text))
         line = text[start:end]
     if separator is None:
-        separator = _find_separator(text[start:])
+        separator = _find_separator(line if options.forgiving else text[start:])
     cells = _cells(line, separator)
     if options.header:
         names = [cell.strip() for cell in cells]
@@ -69,7 +72,7 @@ def read_head(stream: BinaryIO, options: ReadOptions | None = None) -> Head:
     else:
         names = [f"x{i}" for i in range(len(cells))]
         stop = start
-    newlines = options.newlines
+    newlines = False if options.forgiving else options.newlines
     if newlines is None:
         newlines = any(piece.count('"') % 2 for piece in _LINE_END.split(text[start : start + _FIRST_BYTES // 4])[:-1])
     return Head(
@@ -83,7 +86,7 @@ def read_head(stream: BinaryIO, options: ReadOptions | None = None) -> Head:
     )
 
 
-def _find_encoding(data: bytes, wished: str | None) -> tuple[str, int, bool]:
+def _find_encoding(data: bytes, wished: str | None, by_rows: bool = True) -> tuple[str, int, bool]:
     """Return the codec, the length of the byte order mark, and whether it is a guess."""
     for mark, codec in (
         (codecs.BOM_UTF8, "utf-8"),
@@ -95,6 +98,8 @@ def _find_encoding(data: bytes, wished: str | None) -> tuple[str, int, bool]:
     if wished is not None:
         wished = {"utf-16": "utf-16-le", "utf-8-sig": "utf-8"}.get(wished, wished)
         return wished, 0, False
+    if not by_rows:
+        return "utf-8", 0, False
     sample = data[:4096]
     if sample.count(0) > len(sample) // 4:
         # text in Western letters has a zero in every second byte; which one tells the order of bytes

@@ -45,6 +45,7 @@ _ID_NAME = re.compile(
 )
 _SURE_ID_NAME = re.compile(r"(^|[_\W])(?i:id|ids|uuid|guid|mrn|pid)$|[a-z](Id|ID)$")
 _INDEX_NAME = re.compile(r"^(unnamed.*|index|rownames?|row|column0?|x0|\s*)$", re.I)
+_SURE_INDEX_NAME = re.compile(r"^(unnamed: ?\d+|index|rownames?)$", re.I)
 _DATE_NAME = re.compile(r"date|datum|admitted|admission|discharge|birth|time(stamp)?$|_at$|day$", re.I)
 _YEAR_NAME = re.compile(r"(^|[_\W])(year|yr|jahr|annee)$|[a-z]Year$", re.I)
 _CODE_NAME = re.compile(r"code|icd|zip|postal|plz|type|class|category|sex|gender|ward|region|country|state$", re.I)
@@ -140,6 +141,8 @@ def guess_column(name: str, kind: Any, seen: Seen | None) -> Guess:
         return _category(name, seen, "categories")
     if is_numeric(kind):
         return _guess_numbers(name, kind, seen)
+    if pa.types.is_duration(kind) or pa.types.is_time(kind):
+        return _left_out(name, "times or durations; turn them into a number, such as hours, to use them")
     if pa.types.is_temporal(kind) or (seen is not None and seen.present and seen.dates >= 0.95 * seen.present):
         return _left_out(name, 'dates; write kind = "date" to use them')
     if seen is not None and seen.written and seen.written.most_common(1)[0][1] >= 0.95 * seen.present:
@@ -165,7 +168,7 @@ def _guess_numbers(name: str, kind: Any, seen: Seen | None) -> Guess:
         return _left_out(name, _ONE_VALUE)
     if pa.types.is_boolean(kind):
         return Guess(Column(name, kind="boolean", missing="native"), "true and false")
-    if _INDEX_NAME.match(name) and (seen is None or seen.rising):
+    if _INDEX_NAME.match(name) and (seen is None or seen.rising or (seen.whole and _SURE_INDEX_NAME.match(name))):
         return _left_out(name, "an index of rows")
     why = _names_records(name, seen)
     if why:
@@ -174,6 +177,8 @@ def _guess_numbers(name: str, kind: Any, seen: Seen | None) -> Guess:
         return _left_out(name, 'years; write kind = "number" to use them')
     if seen is not None and seen.whole and (seen.low, seen.high) == (0.0, 1.0):
         return Guess(Column(name, kind="boolean", missing="native"), "0 and 1 only")
+    if _SURE_ID_NAME.search(name) and seen is not None and seen.whole:
+        return Guess(Column(name, kind="category", missing="native"), "whole numbers that name a few things")
     if _CODE_NAME.search(name) and (seen is None or (seen.whole and seen.distinct <= 200)):
         return Guess(Column(name, kind="category", missing="native"), "whole numbers that are codes, by the name")
     if seen is not None and _is_skewed(seen):
@@ -187,13 +192,13 @@ def _names_records(name: str, seen: Seen | None) -> str:
         return "a number that names records, by its name" if _ID_NAME.search(name) else ""
     if not seen.whole:
         return ""
-    if _SURE_ID_NAME.search(name) and (seen.many or seen.distinct > _CODES or seen.distinct == seen.present):
+    if _SURE_ID_NAME.search(name) and (seen.distinct > _CODES or seen.distinct == seen.present):
         return "whole numbers that name records, by the name"
     if not _all_differ(seen):
         return ""
     if _ID_NAME.search(name):
         return "whole numbers that name records, by the name"
-    if seen.rising or seen.high - seen.low < _DENSE * seen.present:
+    if seen.rising or seen.present <= seen.high - seen.low + 1 < _DENSE * seen.present:
         return _COUNTS
     return ""
 
@@ -203,12 +208,16 @@ def _guess_texts(name: str, seen: Seen) -> Guess:
         return _left_out(name, "no values")
     if seen.distinct == 2 and all(str(word).lower() in (*YES, *NO) for word in seen.values):
         return Guess(Column(name, kind="boolean", missing="native"), "yes and no")
+    if seen.as_numbers == seen.present and not seen.whole:
+        return Guess(Column(name, missing="native"), "numbers, written as text")
     if _all_differ(seen) and seen.words < 0.5 * seen.present:
         return Guess(Column(name, kind="id"), "text, every value different: it names records")
-    if _SURE_ID_NAME.search(name) and (seen.many or seen.distinct > _CODES):
+    if _SURE_ID_NAME.search(name) and seen.distinct > _CODES:
         return Guess(Column(name, kind="id"), "text that names records, by the name")
     if seen.words > 0.5 * seen.present and (seen.many or seen.distinct > 0.5 * seen.present):
         return _left_out(name, 'free text; write kind = "text" to use it (extra "text")')
+    if seen.many:
+        return _left_out(name, f'text of over {_MOST_VALUES:,} values; write kind = "category" to use it')
     return _category(name, seen, "text with few values" if seen.distinct <= _MOST_LEVELS else "text; many levels")
 
 
@@ -227,7 +236,7 @@ def _is_used(guess: Guess) -> bool:
 
 
 def _all_differ(seen: Seen) -> bool:
-    return seen.present >= _ENOUGH_ROWS and (seen.many or seen.distinct == seen.present)
+    return seen.present >= _ENOUGH_ROWS and not seen.repeated
 
 
 def _is_skewed(seen: Seen) -> bool:
@@ -276,6 +285,8 @@ def _as_told(guess: Column, told: Any, seen: Seen | None) -> Column:
 
 # Different values that are remembered of a column, and of numbers how often each was seen while they are so few.
 _MOST_VALUES, _MOST_COUNTED = 2000, 200
+# So many values of a column, the first ones, are compared with one another to see whether any is there twice.
+_MOST_COMPARED = 20_000
 # Ways of writing a day beside ISO 8601; of two that fit, the one that fits more values is taken, then the first.
 _DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d")
 _DAY = re.compile(r"\d\d([./-])\d\d\1\d{4}|\d{4}/\d\d/\d\d")
@@ -293,14 +304,17 @@ class Seen:
     rising: bool = True
     values: set[Any] = field(default_factory=set)
     many: bool = False
+    repeated: bool = False
     dates: int = 0
     written: Counter[str] = field(default_factory=Counter)
     frequent: Counter[str] = field(default_factory=Counter)
     words: int = 0
+    as_numbers: int = 0
     longest: int = 0
     moments: Any = field(default_factory=lambda: np.zeros(4))
     logs: Any = field(default_factory=lambda: np.zeros(4))
     _last: float = -math.inf
+    _compared: set[Any] = field(default_factory=set)
 
     def add(self, values: Any) -> None:
         """See some values of the column, as an Arrow array."""
@@ -324,8 +338,10 @@ class Seen:
         self.whole = self.whole and bool((np.rint(finite) == finite).all())
         self.rising = self.rising and bool((np.diff(finite) > 0).all()) and finite[0] > self._last
         self._last = float(finite[-1])
+        self._compare(finite)
         if not self.many:
-            self._remember(np.unique(finite[: 10 * _MOST_VALUES]).tolist())
+            first = np.unique(finite[:_MOST_COMPARED])
+            self._remember((first if len(first) > _MOST_VALUES else np.unique(finite)).tolist())
         if not self.whole or len(self.values) > _MOST_COUNTED:
             self.frequent.clear()
         else:
@@ -345,19 +361,32 @@ class Seen:
             return
         if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
             return
-        found = pc.utf8_trim_whitespace(values.cast(pa.string())).value_counts()
-        for one in found.to_pylist():
+        values = pc.utf8_trim_whitespace(values.cast(pa.string()))
+        self._compare(values.drop_null())
+        for one in values.value_counts().to_pylist():
             text, count = one["values"], one["counts"]
             if text is None or text in ALWAYS:
                 self.gaps += count
                 continue
             self.longest = max(self.longest, len(text))
             self.words += count if " " in text else 0
+            number = _as_number(text)
+            self.as_numbers += count if number is not None or text in GAP_WORDS else 0
+            self.whole = self.whole and (number is None or number.is_integer())
             self.dates += count if _is_date(text) or text in GAP_WORDS else 0
             self.written.update({form: count for form in _DATE_FORMATS if _fits(text, form)})
             self._remember([text])
             if not self.many:
                 self.frequent[text] += count
+
+    def _compare(self, values: Any) -> None:
+        """Note whether a value is there twice among the first ones, whatever the batches they come in."""
+        some = values[: max(0, _MOST_COMPARED - len(self._compared))]
+        if self.repeated or not len(some):
+            return
+        found = set((np.unique(some) if isinstance(some, np.ndarray) else some.unique()).tolist())
+        self.repeated = len(found) < len(some) or not self._compared.isdisjoint(found)
+        self._compared = set() if self.repeated else self._compared | found
 
     def _remember(self, values: list[Any]) -> None:
         if not self.many:
@@ -371,7 +400,7 @@ class Seen:
 
     @property
     def distinct(self) -> int:
-        """Different values, as far as they were remembered."""
+        """Different values; a few more than are remembered stand for all that are many."""
         return len(self.values)
 
     @property
@@ -404,3 +433,11 @@ def _fits(text: str, form: str) -> bool:
 
 def _is_date(text: str) -> bool:
     return bool(re.match(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$", text))
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -99,10 +100,13 @@ def whole_array(values: Any) -> Any:
 
 
 def as_numbers(column: Column, values: Any, needed: str) -> Floats:
-    """Return values of numbers as an array, NaN for missing ones; values of another type are a `DataError`."""
+    """Return numbers, also such that are written as text, NaN for missing ones; anything else is a `DataError`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if kind_in_words(values.type) == "text":
+        with contextlib.suppress(pa.ArrowInvalid):
+            values = pc.cast(pc.utf8_trim_whitespace(as_text(column, values, needed)), pa.float64())
     if not is_numeric(values.type):
         raise DataError(f"column {column.name!r} has {kind_in_words(values.type)}, but {needed} are needed")
     if pa.types.is_boolean(values.type):
@@ -121,14 +125,13 @@ def as_text(column: Column, values: Any, needed: str, gap_words: frozenset[str] 
     kind = values.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise DataError(f"column {column.name!r} has {kind_in_words(kind)}, but {needed} are needed")
+    text = pc.cast(values, pa.string())
     if pa.types.is_floating(kind):
+        # each value for itself: what a row is called does not depend on others
         numbers = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
         whole = np.isfinite(numbers) & (np.rint(numbers) == numbers) & (np.abs(numbers) < 2**53)
-        if whole.all() or (~np.isnan(numbers) == whole).all():
-            values = pa.array(np.where(whole, numbers, 0).astype(np.int64), mask=~whole)
-        else:
-            values = pa.array(numbers, mask=np.isnan(numbers))
-    text = pc.cast(values, pa.string())
+        plain = pc.cast(pa.array(np.where(whole, numbers, 0).astype(np.int64)), pa.string())
+        text = pc.if_else(pa.array(whole), plain, pc.if_else(pa.array(np.isnan(numbers)), None, text))
     if not gap_words or not len(text):
         return text
     is_gap = pc.is_in(pc.utf8_trim_whitespace(text), value_set=pa.array(sorted(gap_words)))

@@ -27,12 +27,12 @@ import numpy as np
 
 from fcac._typing import Floats
 from fcac.exceptions import DataError, ReadWarning, RequestError
-from fcac.tables.delimited import end_of_names, has_lines
+from fcac.tables.delimited import end_of_names, has_lines, refuse_guesses
 from fcac.tables.find_tables import FORMATS, format_of, is_table, open_table
 from fcac.tables.read_options import GAP_WORDS, ReadOptions
 from fcac.tables.schema import Converted, Schema, describe_problems
 from fcac.tables.sources import as_source, is_database_file, open_database
-from fcac.tables.table_file import TableFile, read_rows
+from fcac.tables.table_file import TableFile, read_rows, wanted_columns
 
 #: What is remembered about a file: plain values that can be stored as JSON.
 Mark = dict[str, Any]
@@ -164,6 +164,8 @@ class NewRowFinder:
                 by_line = self._is_read_by_line(path, _UNUSED)
                 end = end_of_names(path, self.options) if by_line else None
                 self._require(path, open_table(path, self.options, end=end).schema.names)
+                if self.options.forgiving and format_of(path) == "csv":
+                    refuse_guesses(path, wanted_columns(self.schema)[0], self.options)
 
     def _require(self, path: Path | str, names: list[str]) -> None:
         lacking = [name for name in self.schema.columns if name not in names]

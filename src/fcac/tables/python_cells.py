@@ -36,7 +36,7 @@ class PythonRows(TableFile):
             for name, cells in zip(names, columns, strict=True):
                 if name in numbers:
                     values = [as_number(cell, gaps) for cell in cells]
-                    odd[name] += sum(value is False for value in values)
+                    odd[name] += 0 if self.forgiving else sum(value is False for value in values)
                     arrays.append(pa.array([None if value is False else value for value in values], pa.float64()))
                 else:
                     arrays.append(self._as_they_are(cells, name))
@@ -53,7 +53,11 @@ class PythonRows(TableFile):
     def _as_they_are(self, cells: list[Any], name: str) -> pa.Array:
         kind = self.schema.field(name).type
         blank = self._options.gaps_in_texts
-        if pa.types.is_temporal(kind) and all(cell is None or isinstance(cell, datetime.date) for cell in cells):
+        if (
+            pa.types.is_temporal(kind)
+            and not self.forgiving
+            and all(cell is None or isinstance(cell, datetime.date) for cell in cells)
+        ):
             return pa.array([_moment(cell) for cell in cells], kind)
         found = [None if cell is None else as_text(cell) for cell in cells]
         return pa.array([None if text in blank else text for text in found], pa.string())
@@ -138,6 +142,7 @@ class JsonLinesFile(PythonRows):
     def __init__(self, path: Path, options: ReadOptions | None = None) -> None:
         self.path = path
         self._options = options or ReadOptions()
+        self.forgiving = self._options.forgiving
         columns: dict[str, list[Any]] = {}
         for _, row in zip(range(_FIRST_ROWS), self._objects(), strict=False):
             for name, cell in row.items():
@@ -154,8 +159,12 @@ class JsonLinesFile(PythonRows):
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
-                raise DataError(f"{self.path}: line {number} is not a JSON object: correct or remove it") from None
+                row = None
+                if not self.forgiving:
+                    raise DataError(f"{self.path}: line {number} is not a JSON object: correct or remove it") from None
             if not isinstance(row, dict):
+                if self.forgiving:
+                    continue
                 raise DataError(
                     f'{self.path}: line {number} is not a JSON object: every line must be one, as in {{"age": 71}}'
                 )
@@ -164,7 +173,8 @@ class JsonLinesFile(PythonRows):
     def _lines(self) -> Iterator[str]:
         encoding = self._options.encoding or "utf-8-sig"
         opened: Any = gzip.open if self.path.name.lower().endswith(".gz") else open
-        with opened(self.path, "rt", encoding=encoding, newline="\n") as stream:
+        errors = "replace" if self.forgiving else "strict"
+        with opened(self.path, "rt", encoding=encoding, errors=errors, newline="\n") as stream:
             self._stream = stream
             try:
                 yield from stream
@@ -206,6 +216,7 @@ class Workbook(PythonRows):
     def __init__(self, path: Path, options: ReadOptions | None = None) -> None:
         self.path = path
         self._options = options or ReadOptions()
+        self.forgiving = self._options.forgiving
         rows = self._rows()
         if not rows:
             raise DataError(f"{path} is empty: the first row must name the columns")

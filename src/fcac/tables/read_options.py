@@ -61,8 +61,9 @@ class ReadOptions:
         For databases that are read round by round: a column whose values only grow, such as a serial number. Rows with
         a higher value than those of the last round are new.
     forgiving : bool
-        Whether a cell that is not what its column holds is a gap, and a row with too many or too few cells is passed
-        over, instead of an error. For private releases, where an error would be an answer about a single row.
+        Whether every row is read for itself, for private releases: a cell that is not what its column holds is a gap,
+        and a row with too many or too few cells, or with a quote that does not end in its line, is passed over. Nothing
+        is detected from rows: text is UTF-8 with decimal points and without line breaks in cells, unless it is said.
 
     Examples
     --------
@@ -81,6 +82,13 @@ class ReadOptions:
     query: str | None = None
     new_by: str | None = None
     forgiving: bool = False
+
+    def __post_init__(self) -> None:
+        if self.forgiving and self.newlines:
+            raise RequestError(
+                "--read newlines=yes is not for an epsilon: a quote in one row could swallow the rows below it. Leave "
+                "it out; a row with line breaks in its cells is then passed over"
+            )
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())

@@ -34,6 +34,8 @@ class TableFile(ABC):
     schema: pa.Schema
     n_rows: int | None = None
     not_features: frozenset[str] = frozenset()
+    #: Whether a cell that is not what its column holds is a gap; types seen in the first rows then decide nothing.
+    forgiving: bool = False
 
     @property
     def weight(self) -> int:
@@ -54,7 +56,7 @@ class TableFile(ABC):
     def check_columns(self, numbers: Sequence[str], texts: Sequence[str]) -> None:
         """Refuse to read columns that occur twice, or columns as numbers that are not numeric."""
         self._refuse_twice([*numbers, *texts])
-        for name in numbers:
+        for name in () if self.forgiving else numbers:
             kind = self.schema.field(name).type
             if not is_numeric(kind):
                 raise DataError(

@@ -84,10 +84,11 @@ class NoisedSums:
 class PrivateBySums(CentroidClusterer):
     """Base class of k-means whose server sees noised totals only; subclasses choose which."""
 
-    epsilon: float
-    delta: float
-    bounds: Any
-    unit: str
+    def __init__(
+        self, n_clusters: int, epsilon: float, bounds: Any, delta: float, unit: str, max_iter: int, random_state: Any
+    ) -> None:
+        self.n_clusters, self.epsilon, self.bounds, self.delta = n_clusters, epsilon, bounds, delta
+        self.unit, self.max_iter, self.random_state = unit, max_iter, random_state
 
     def _find_centers(self, table: SiteTable, base: int) -> Points:
         d = table.X.shape[1]

@@ -36,30 +36,20 @@ class FedDPKMeans(PrivateBySums):
     n_clusters : int, default=8
     public : array-like of shape (m, d) or None, default=None
         Rows that the server knows. They need not come from the same distribution.
-    epsilon : float, default=1.0
-    bounds : array-like of shape (d, 2)
-        Public bounds of every feature; None for [0, 1].
-    delta : float, default=1e-6
-    unit : {"row", "group"}, default="row"
-        What is protected: one row, or all rows of one of the ``groups`` given to ``fit`` (a site, or a person).
+    epsilon, bounds, delta, unit, random_state
+        As in :class:`SummedLloyd`.
     margin : float, default=1.0
         A row helps to find a first centre if it is so many times nearer to it than to any other, in the projection. The
         paper's proof needs 3.
     max_iter : int, default=1
         Number of Lloyd's iterations.
-    random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, d)
         Fewer, if fewer different public rows have a positive count.
-    labels_ : ndarray of shape (n,)
-        Nearest centre of each row given to ``fit``.
-    n_iter_ : int
-    rho_ : float
-        Cost of all totals.
-    bytes_sent_ : int
-        What all groups sent, at eight bytes a number, without masks.
+    labels_, n_iter_, rho_, bytes_sent_
+        As in :class:`SummedLloyd`.
 
     Notes
     -----
@@ -103,15 +93,9 @@ class FedDPKMeans(PrivateBySums):
         max_iter: int = 1,
         random_state: Any = None,
     ) -> None:
-        self.n_clusters = n_clusters
+        super().__init__(n_clusters, epsilon, bounds, delta, unit, max_iter, random_state)
         self.public = public
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.unit = unit
         self.margin = margin
-        self.max_iter = max_iter
-        self.random_state = random_state
 
     def _check_parameters(self, n_rows: int) -> None:
         super()._check_parameters(n_rows)

@@ -87,14 +87,8 @@ class SummedLloyd(PrivateBySums):
         max_iter: int = 5,
         random_state: Any = None,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.unit = unit
+        super().__init__(n_clusters, epsilon, bounds, delta, unit, max_iter, random_state)
         self.radius = radius
-        self.max_iter = max_iter
-        self.random_state = random_state
 
     def _check_parameters(self, n_rows: int) -> None:
         super()._check_parameters(n_rows)

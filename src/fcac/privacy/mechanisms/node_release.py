@@ -251,17 +251,13 @@ class NodeRelease(Mechanism):
 
     def charge(self, prepared: Prepared) -> Charged:
         """Record the cost in the ledger durably; say which rows it admits."""
-        ids, rows = prepared.record_ids, prepared.rows
         rho, admission, account = self._admit(prepared)
-        if admission is None:
-            return Charged(prepared, rho, None, rows, None if ids is None else person_weights(_people(ids)), account)
-        weights = None
-        if ids is not None:
+        rows, people = prepared.rows, None if prepared.record_ids is None else _people(prepared.record_ids)
+        if people is not None and admission is not None:
             rows = rows[admission.admitted]
-            weights = person_weights(
-                [name for name, kept in zip(_people(ids), admission.admitted, strict=True) if kept]
-            )
-        return Charged(prepared, rho, admission.number, rows, weights, account)
+            people = [name for name, kept in zip(people, admission.admitted, strict=True) if kept]
+        number, weights = getattr(admission, "number", None), None if people is None else person_weights(people)
+        return Charged(prepared, rho, number, rows, weights, account)
 
     def _admit(self, prepared: Prepared) -> tuple[float, Admission | None, Account]:
         """Return the cost, the ledger's admission (None without a ledger) and the account afterwards."""

@@ -132,8 +132,10 @@ def _parsed(column: Column, text: Any) -> tuple[Any, int]:
         except (pa.ArrowInvalid, ValueError):
             raise refuse(column, f"format = {column.format!r} cannot be used to read dates") from None
         return read, read.null_count - text.null_count
+    # one by one there is no year 0, so there is none here: what a row says does not depend on others
+    dates = pc.if_else(pc.starts_with(text, "0000"), pa.scalar(None, text.type), text)
     try:
-        return text.cast(pa.timestamp("us")), 0
+        return dates.cast(pa.timestamp("us")), dates.null_count - text.null_count
     except pa.ArrowInvalid:
         pass
     # some are no dates, or carry a time zone: one by one

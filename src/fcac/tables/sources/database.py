@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -31,9 +31,12 @@ class DatabaseTable(TableFile):
     messages and must not contain credentials.
     """
 
+    #: Where tables are that need no prefix.
+    usual_schema: ClassVar[str] = ""
+
     def __init__(self, name: str | Path, options: ReadOptions) -> None:
         self.path = name
-        self._options = options
+        self._options, self.forgiving = options, options.forgiving
         self._where = ""
         self._order = ""
         self._query = "" if options.query is None else options.query.strip().rstrip(";").rstrip()
@@ -52,10 +55,6 @@ class DatabaseTable(TableFile):
     @abstractmethod
     def _columns(self) -> pa.Schema:
         """Return the columns of the query."""
-
-    @abstractmethod
-    def _tables(self) -> list[str]:
-        """Return the names of the tables and views there are, quoted where necessary."""
 
     @abstractmethod
     def _as_number(self, name: str) -> str:
@@ -97,15 +96,26 @@ class DatabaseTable(TableFile):
                     return [column[0].as_py() for column in batch.columns]
         return []
 
+    def _tables(self) -> list[str]:
+        """Return the names of the tables and views there are, quoted where necessary."""
+        sql = (
+            "select cast(table_schema as text) as s, table_name as t from information_schema.tables "
+            "where table_schema not in ('information_schema', 'pg_catalog') order by 1, 2"
+        )
+        with self._batches(sql) as batches:
+            rows = [row for batch in batches for row in batch.to_pylist()]
+        usual = self.usual_schema
+        return [shown(row["t"]) if row["s"] == usual else f"{shown(row['s'])}.{shown(row['t'])}" for row in rows]
+
     def _only_table(self) -> str:
         names = self._tables()
         if len(names) == 1:
             return names[0]
         if not names:
             raise RequestError(f"{self.path} has no table that this user may see")
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        some = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         raise RequestError(
-            f"{self.path} has {len(names)} tables ({shown}): give --query, as in --query 'select * from {names[0]}'"
+            f"{self.path} has {len(names)} tables ({some}): give --query, as in --query 'select * from {names[0]}'"
         )
 
     # ------------------------------------------------------------ new rows
@@ -113,7 +123,7 @@ class DatabaseTable(TableFile):
     def newest(self, column: str, after: KeyValue | None) -> tuple[KeyValue | None, int, int]:
         """Return the highest value of a column, the number of rows above a value, and the number up to it.
 
-        A row without a value is a DataError: it could never be told whether it is new.
+        A row without a value is a DataError, or passed over: it could never be told whether it is new.
         """
         if column not in self.schema.names:
             raise RequestError(f"{self.path}: the query has no column {column!r}, which was given as --new-by")
@@ -126,7 +136,7 @@ class DatabaseTable(TableFile):
             )
         )
         highest, new, nothing, total = found if found else (None, 0, 0, 0)
-        if nothing:
+        if nothing and not self.forgiving:
             raise DataError(
                 f"{self.path}: {int(nothing):,} rows have no value in column {column!r}, which tells new rows: fill "
                 "it, or leave these rows out in the query"

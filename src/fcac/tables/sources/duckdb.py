@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.schema import is_numeric
-from fcac.tables.sources.database import DatabaseTable, quoted, shown
+from fcac.tables.sources.database import DatabaseTable, quoted
 from fcac.tables.table_file import rows_per_batch
 
 # Sorting and grouping beyond this use a temporary file; extensions would be downloaded, so they are not.
@@ -23,6 +23,8 @@ _CONFIG = {
 
 class DuckdbTable(DatabaseTable):
     """The result of a query to a DuckDB file."""
+
+    usual_schema: ClassVar[str] = "main"
 
     @contextmanager
     def _batches(self, sql: str) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -54,15 +56,6 @@ class DuckdbTable(DatabaseTable):
             found = connection.sql(self._select("*", "limit 0"))
             table = found.to_arrow_table() if hasattr(found, "to_arrow_table") else found.arrow()
             return pa.schema([(field.name, _kind(field.type)) for field in table.schema])
-
-    def _tables(self) -> list[str]:
-        sql = (
-            "select table_schema as s, table_name as t from information_schema.tables "
-            "where table_schema not in ('information_schema', 'pg_catalog') order by 1, 2"
-        )
-        with self._batches(sql) as batches:
-            rows = [row for batch in batches for row in batch.to_pylist()]
-        return [shown(row["t"]) if row["s"] == "main" else f"{shown(row['s'])}.{shown(row['t'])}" for row in rows]
 
     def _as_number(self, name: str) -> str:
         return f"cast({quoted(name)} as double)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from fcac.exceptions import DataError, RequestError
 from fcac.tables.read_options import ReadOptions
 from fcac.tables.schema import is_numeric
-from fcac.tables.sources.database import DatabaseTable, lost, quoted, shown
+from fcac.tables.sources.database import DatabaseTable, lost, quoted
 
 _BATCH_BYTES = "4000000"
 _CONNECT_SECONDS = "15"
@@ -28,6 +28,8 @@ class PostgresTable(DatabaseTable):
     User and password come from where libpq, PostgreSQL's own client library, looks for them: the environment
     (``PGUSER``, ``PGPASSWORD``), a password file (``~/.pgpass`` or ``PGPASSFILE``) or a service file (``PGSERVICE``).
     """
+
+    usual_schema: ClassVar[str] = "public"
 
     def __init__(self, address: str, options: ReadOptions) -> None:
         name = public_name(address)
@@ -77,15 +79,6 @@ class PostgresTable(DatabaseTable):
             self._kinds[field.name] = kind if plain or kind == "numeric" else "other"
             fields.append((field.name, pa.float64() if kind == "numeric" else field.type if plain else pa.string()))
         return pa.schema(fields)
-
-    def _tables(self) -> list[str]:
-        sql = (
-            "select table_schema::text as s, table_name::text as t from information_schema.tables "
-            "where table_schema not in ('pg_catalog', 'information_schema') order by 1, 2"
-        )
-        with self._batches(sql) as batches:
-            rows = [row for batch in batches for row in batch.to_pylist()]
-        return [shown(row["t"]) if row["s"] == "public" else f"{shown(row['s'])}.{shown(row['t'])}" for row in rows]
 
     def _as_number(self, name: str) -> str:
         # numeric has no limit of digits and would arrive as text

@@ -74,7 +74,8 @@ class SqliteTable(DatabaseTable):
             return [shown(name) for batch in batches for name in batch.column(0).to_pylist()]
 
     def _read(self, numbers: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-        self._refuse_texts(numbers)
+        if not self.forgiving:
+            self._refuse_texts(numbers)
         yield from super()._read(numbers, texts)
 
     def _refuse_texts(self, numbers: list[str]) -> None:
@@ -97,7 +98,7 @@ class SqliteTable(DatabaseTable):
         return f"case when typeof({column}) in ('integer', 'real') then cast({column} as real) else {_GAP} end"
 
     def _as_it_is(self, name: str) -> str:
-        if pa.types.is_integer(self.schema.field(name).type):
+        if pa.types.is_integer(self.schema.field(name).type) and not self.forgiving:
             return quoted(name)
         return f"coalesce(cast({quoted(name)} as text), '')"
 
