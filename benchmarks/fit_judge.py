@@ -42,6 +42,8 @@ RISING = (
 #: Nodes further below the last real border are not learned from.
 DEEPEST = 3
 FOLDS = 5
+#: Sums of trees that score cuts, of which the mean is taken.
+SUMS = 3
 #: What a cut is scored for, besides its agreement with the true partition: that their numbers of clusters are the same.
 FOR_THE_NUMBER = 0.2
 ROOT = Path(__file__).parents[1]
@@ -96,18 +98,27 @@ def of_borders(rows: NDArray[Any], real: NDArray[Any], weight: NDArray[Any]) -> 
     return trees.fit(rows, real, sample_weight=weight)
 
 
-def of_cuts(cases: list[Case]) -> Any:
-    """Trees that score cuts; every table counts the same."""
+def of_cuts(cases: list[Case]) -> list[Any]:
+    """Sums of trees of which the mean scores cuts: each split sees a draw of the figures, so that sums differ.
+
+    Every table counts the same.
+    """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    trees = HistGradientBoostingRegressor(
-        max_iter=400, learning_rate=0.05, max_depth=7, min_samples_leaf=120, l2_regularization=5.0, max_bins=64,
-        early_stopping=False, random_state=0,
-    )  # fmt: skip
     goal = [(1 - FOR_THE_NUMBER) * case.agrees + FOR_THE_NUMBER * (case.number == case.n_true) for case in cases]
     weight = [np.full(len(case.number), 1 / len(case.number)) for case in cases]
     rows = np.concatenate([case.rows for case in cases])
-    return trees.fit(rows, np.concatenate(goal), sample_weight=np.concatenate(weight))
+    return [
+        HistGradientBoostingRegressor(
+            max_iter=250, learning_rate=0.06, max_depth=6, min_samples_leaf=150, l2_regularization=5.0, max_bins=64,
+            max_features=0.3, early_stopping=False, random_state=seed,
+        ).fit(rows, np.concatenate(goal), sample_weight=np.concatenate(weight))
+        for seed in range(SUMS)
+    ]  # fmt: skip
+
+
+def mean_of(sums: list[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    return np.mean([trees.predict(rows) for trees in sums], axis=0) if len(rows) else np.zeros(0)
 
 
 def fold_of(name: str) -> int:
@@ -159,10 +170,10 @@ def scores_left_out(cases: list[Case]) -> list[tuple[NDArray[Any], NDArray[Any]]
     fold = np.array([fold_of(case.name) for case in cases])
 
     def work(left_out: int) -> dict[int, tuple[NDArray[Any], NDArray[Any]]]:
-        trees = of_cuts([case for case, of in zip(cases, fold, strict=True) if of != left_out])
+        sums = of_cuts([case for case, of in zip(cases, fold, strict=True) if of != left_out])
         print(f"cuts: fold {left_out + 1} of {FOLDS}", flush=True)
         return {
-            i: (trees.predict(cases[i].rows), trees.predict(cases[i].told_rows) if len(cases[i].told_rows) else [])
+            i: (mean_of(sums, cases[i].rows), mean_of(sums, cases[i].told_rows))
             for i in np.flatnonzero(fold == left_out).tolist()
         }
 
@@ -172,9 +183,9 @@ def scores_left_out(cases: list[Case]) -> list[tuple[NDArray[Any], NDArray[Any]]
     return [found[i] for i in range(len(cases))]
 
 
-def sum_of(trees: Any, of: str) -> dict[str, Any]:
-    """A sum of trees as arrays."""
-    grown = [predictors[0].nodes for predictors in trees._predictors]
+def sum_of(sums: list[Any], of: str) -> dict[str, Any]:
+    """The mean of sums of trees as arrays."""
+    grown = [predictors[0].nodes for trees in sums for predictors in trees._predictors]
     most = max(len(nodes) for nodes in grown)
     shape = (len(grown), most)
     feature, left, right = np.full(shape, -1, np.int16), np.zeros(shape, np.int16), np.zeros(shape, np.int16)
@@ -184,11 +195,10 @@ def sum_of(trees: Any, of: str) -> dict[str, Any]:
         feature[t, : len(nodes)] = np.where(inner, nodes["feature_idx"], -1)
         left[t, : len(nodes)], right[t, : len(nodes)] = nodes["left"], nodes["right"]
         threshold[t, : len(nodes)] = np.where(inner, nodes["num_threshold"], 0.0)
-        value[t, : len(nodes)] = np.where(inner, 0.0, nodes["value"])
+        value[t, : len(nodes)] = np.where(inner, 0.0, nodes["value"] / len(sums))
     arrays = {"feature": feature, "left": left, "right": right, "threshold": threshold, "value": value}
-    return {f"{of}.base": np.float64(trees._baseline_prediction.ravel()[0])} | {
-        f"{of}.{name}": array for name, array in arrays.items()
-    }
+    base = np.mean([trees._baseline_prediction.ravel()[0] for trees in sums])
+    return {f"{of}.base": np.float64(base)} | {f"{of}.{name}": array for name, array in arrays.items()}
 
 
 def main() -> None:
@@ -208,7 +218,7 @@ def main() -> None:
     figures, settings = measured(cases, scores_left_out(cases))
     print(json.dumps({k: v for k, v in figures.items() if k not in ("borders", "numbers")}, indent=1))
     rows, real, weight, _ = examples(tables)
-    arrays = sum_of(of_borders(rows, real, weight), "borders") | sum_of(of_cuts(cases), "cuts") | settings
+    arrays = sum_of([of_borders(rows, real, weight)], "borders") | sum_of(of_cuts(cases), "cuts") | settings
     temporary = JUDGE.with_suffix(".part.npz")
     np.savez_compressed(temporary, **arrays)
     temporary.replace(JUDGE)
