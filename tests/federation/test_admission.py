@@ -13,7 +13,9 @@ from fcac.deployment.settings import FederationSettings, Member
 from fcac.federation import Contribution, Server, Site
 from fcac.federation.admission import admit
 from fcac.privacy import NodeRelease
+from fcac.privacy.cell_release import ALIVE, COUNT_SHARE, LATER_STEP_SHARES, STEP_SHARES
 from fcac.privacy.samplers import InsecureTestSampler
+from fcac.privacy.zcdp import rho_from_epsilon
 from fcac.tables.schema import Column, Schema
 
 BOUNDS = np.array([[0.0, 1.0], [-5.0, 15.0], [0.0, 100.0]])
@@ -43,6 +45,24 @@ def test_honest_releases_are_admitted(epsilon: float, n_rows: int) -> None:
         assert noise is not None
         assert len(admitted.nodes) == int((item.counts >= noise).sum())
         assert bool(told) == (len(admitted.nodes) < len(item.nodes))
+
+
+@pytest.mark.parametrize("n_rounds", [1, 3])
+def test_noise_of_counts_may_be_what_follows_from_epsilon_and_not_a_hundredth_more(n_rounds: int) -> None:
+    """An agreement may have taken half of delta; a cell has `ALIVE` times as many rows as its count has noise."""
+    item = released(epsilon=2.0, n_rounds=n_rounds)
+    item = replace(item, deviation=np.zeros_like(item.deviation))
+
+    def noise(delta: float, share: float) -> float:
+        return 1.0 / np.sqrt(2.0 * rho_from_epsilon(2.0, delta) * share * COUNT_SHARE)
+
+    least, first = noise(1e-6, LATER_STEP_SHARES[-1]), noise(5e-7, STEP_SHARES[-1])
+    most = float(np.sqrt(n_rounds * first**2 + item.counts[0] * first / ALIVE))
+    for allowed in (1.002 * least, 0.998 * most):
+        admit(changed(item, "count_deviation", allowed), BOUNDS)
+    for refused in (0.99 * least, 1.01 * most):
+        with pytest.raises(ValueError, match=f"after {n_rounds} rounds at eps = 2 it lies between"):
+            admit(changed(item, "count_deviation", refused), BOUNDS)
 
 
 def test_exact_nodes_are_none_of_its_business() -> None:
