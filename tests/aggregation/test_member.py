@@ -119,6 +119,15 @@ def test_too_few_confirmations():
         parties.answer(NAME, changed(request, signers=bits([0, 1, 2, 3], parties), signatures=rows))
 
 
+def test_a_confirmation_that_a_site_has_not_signed():
+    parties = Parties(7, 2)
+    request = request_at(parties, 4)
+    signatures = Message.from_bytes(request, REQUEST).arrays["signatures"].copy()
+    signatures[3] = signatures[2]
+    with pytest.raises(AggregationRefused, match="site-003 has not confirmed this list"):
+        parties.answer(NAME, changed(request, signatures=signatures))
+
+
 def test_a_replayed_round_and_a_replayed_step():
     parties = Parties(4, 1)
     first = parties.hub.requests()[NAME]

@@ -106,10 +106,11 @@ def test_a_level_is_spelt_alike_whatever_the_others_are() -> None:
     from fcac.tables.column import Column
 
     column = Column("ward", kind="category")
-    alone = as_text(column, pa.array([3.0]), "levels").to_pylist()
-    among = as_text(column, pa.array([3.0, 2.5, float("nan"), float("inf"), 1e17]), "levels").to_pylist()
-    assert alone == ["3"]
-    assert among[:3] == ["3", "2.5", None]
+    whole = [3.0, 1e10, -0.0]
+    alone = as_text(column, pa.array(whole), "levels").to_pylist()
+    among = as_text(column, pa.array([*whole, 2.5, float("nan"), float("inf")]), "levels").to_pylist()
+    assert alone == among[:3] == ["3", "10000000000", "0"]
+    assert among[3:5] == ["2.5", None]
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def audit(
     ] = "plain",
     runs: Annotated[
         int | None,
-        opt.option("Test runs per side and pair of data sets; 4,000, or 100 of secure aggregation.", min=100),
+        opt.option("Test runs per side and pair of data sets; 3,000, or 100 of secure aggregation.", min=100),
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -242,7 +242,7 @@ def audit(
         warnings.simplefilter("ignore", PrivacyWarning)  # the verdict is clearer
         result = run_audit(
             tested,
-            n_runs=runs or 4_000,
+            n_runs=runs or 3_000,
             progress=lambda done, in_all: progress(done, done / in_all),
             also=sent_differences,
         )
