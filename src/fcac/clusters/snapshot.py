@@ -44,7 +44,7 @@ class Fitted:
         wanted: int | None = None,
         false_split_rate: float = FALSE_SPLIT_RATE,
     ) -> None:
-        self._asked = false_split_rate, wanted or 1
+        self._asked = false_split_rate, wanted
         # the columns, if clusters that one of them alone tells apart are to be joined
         self._columns = blocks if needs_map(blocks) and not noised else None
         self.sites = sites
