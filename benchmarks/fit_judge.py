@@ -1,11 +1,12 @@
-"""Fit the judge of borders on generated tables: ``python -m benchmarks.fit_judge``, from the repository.
+"""Fit the judge of clusters on generated tables: ``python -m benchmarks.fit_judge``, from the repository.
 
 Draws tables of every family (`benchmarks.judge.families`), takes the evidence about every inner node of their proposed
-hierarchies with the product's own code, and fits boosted trees that tell which nodes part different clusters. What they
-learn is the cut of each hierarchy that parts most pairs of rows rightly, less those it parts wrongly.
+hierarchies with the product's own code, and fits two sums of boosted trees. The first tells which nodes part different
+clusters; it learns the cut of each hierarchy that parts most pairs of rows rightly, less those it parts wrongly. The
+second scores the cuts that are worth most by those odds; it learns how well each agrees with the true partition.
 
-Families are left out in five folds: each is judged by trees that never saw it. From these come how much to ask of a
-border for a given rate of false splits, the calibration, and the figures that are reported. The judge that is written
+Families are left out in five folds: each is judged by trees that never saw it. From these come what one cluster is set
+ahead for a given rate of false splits, the calibration, and the figures that are reported. The judge that is written
 has seen all families. Nothing of any published set enters.
 
 Tables are kept in one file for each seed, so that a run that was stopped goes on where it was; several processes may
@@ -16,30 +17,35 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import time
 import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from benchmarks.judge.answers import Case, case_of, measured
 from benchmarks.judge.families import FAMILIES
-from benchmarks.judge.truth import Table, kept, read, table_of
+from benchmarks.judge.truth import N_TREES, Table, kept, read, table_of
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from fcac._split_rate import FALSE_SPLIT_RATE
-from fcac.clusters import judge as product
 from fcac.clusters.evidence import COLUMNS
 
 #: Evidence of which more can only speak for a border.
 RISING = (
     "gap", "dip", "local_dip", "neck", "prominence", "stretch", "jump", "facing", "facing_close", "line_z",
     "line_depth", "line_apart", "line_gain", "way_z", "way_depth", "way_apart", "gauss", "gap_z", "dip_z",
-    "prominence_z", "neck_z", "gauss_z", "agree_1", "agree_2", "score", "mixture_z",
+    "prominence_z", "neck_z", "gauss_z", "agree_1", "agree_2", "agree_3", "score", "mixture_z",
 )  # fmt: skip
 #: Nodes further below the last real border are not learned from.
 DEEPEST = 3
 FOLDS = 5
-RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+#: Sums of trees that score cuts, of which the mean is taken.
+SUMS = 3
+#: What a cut is scored for, besides its agreement with the true partition: that their numbers of clusters are the same.
+FOR_THE_NUMBER = 0.2
 ROOT = Path(__file__).parents[1]
 JUDGE = ROOT / "src/fcac/clusters/judge.npz"
 REPORT = ROOT / "benchmarks/results/judge.json"
@@ -81,7 +87,7 @@ def examples(tables: list[Table]) -> tuple[NDArray[Any], NDArray[Any], NDArray[A
     return np.concatenate(rows), np.concatenate(real), np.concatenate(weight), np.concatenate(of_table)
 
 
-def boosted(rows: NDArray[Any], real: NDArray[Any], weight: NDArray[Any]) -> Any:
+def of_borders(rows: NDArray[Any], real: NDArray[Any], weight: NDArray[Any]) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     rising = [int(column in RISING) for column in COLUMNS]
@@ -92,153 +98,94 @@ def boosted(rows: NDArray[Any], real: NDArray[Any], weight: NDArray[Any]) -> Any
     return trees.fit(rows, real, sample_weight=weight)
 
 
+def of_cuts(cases: list[Case]) -> list[Any]:
+    """Sums of trees of which the mean scores cuts: each split sees a draw of the figures, so that sums differ.
+
+    Every table counts the same.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    goal = [(1 - FOR_THE_NUMBER) * case.agrees + FOR_THE_NUMBER * (case.number == case.n_true) for case in cases]
+    weight = [np.full(len(case.number), 1 / len(case.number)) for case in cases]
+    rows = np.concatenate([case.rows for case in cases])
+    return [
+        HistGradientBoostingRegressor(
+            max_iter=250, learning_rate=0.06, max_depth=6, min_samples_leaf=150, l2_regularization=5.0, max_bins=64,
+            max_features=0.3, early_stopping=False, random_state=seed,
+        ).fit(rows, np.concatenate(goal), sample_weight=np.concatenate(weight))
+        for seed in range(SUMS)
+    ]  # fmt: skip
+
+
+def mean_of(sums: list[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    return np.mean([trees.predict(rows) for trees in sums], axis=0) if len(rows) else np.zeros(0)
+
+
 def fold_of(name: str) -> int:
     return zlib.crc32(name.encode()) % FOLDS
 
 
-def odds_left_out(tables: list[Table]) -> list[list[NDArray[Any]]]:
-    """Log-odds of every inner node from trees that never saw the family of its table."""
-    rows, real, weight, of_table = examples(tables)
-    fold = np.array([fold_of(table.name) for table in tables])
-    odds: list[list[NDArray[Any]]] = [[] for _ in tables]
-    for left_out in range(FOLDS):
-        learned = fold[of_table] != left_out
-        trees = boosted(rows[learned], real[learned], weight[learned])
-        for i in np.flatnonzero(fold == left_out):
-            odds[i] = [trees.decision_function(t.evidence) if len(t.evidence) else np.zeros(0) for t in tables[i].trees]
-        print(f"fold {left_out + 1} of {FOLDS}", flush=True)
-    return odds
+def side_by_side(work: Callable[[Any], Any], items: Iterable[Any], at_a_time: int = 1) -> list[Any]:
+    """Do a piece of work for each item, in two processes that share what is in memory."""
+    _HELD["work"] = work
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(_worked, items, chunksize=at_a_time)
 
 
-def known_odds(path: Path, tables: list[Table]) -> list[list[NDArray[Any]]]:
-    """The same, from a file if it is there."""
+#: What the processes of `side_by_side` do; they are forked when it is here.
+_HELD: dict[str, Callable[[Any], Any]] = {}
+
+
+def _worked(item: Any) -> Any:
+    with threadpool_limits(1):
+        return _HELD["work"](item)
+
+
+def odds_left_out(tables: list[Table], path: Path) -> list[list[NDArray[Any]]]:
+    """Log-odds of every inner node from trees that never saw the family of its table; from a file if it is there."""
     if not path.exists():
-        odds = odds_left_out(tables)
-        np.savez(path, **{f"{i}.{j}": of_tree for i, of in enumerate(odds) for j, of_tree in enumerate(of)})
+        rows, real, weight, of_table = examples(tables)
+        fold = np.array([fold_of(table.name) for table in tables])
+
+        def work(left_out: int) -> dict[str, NDArray[Any]]:
+            learned = fold[of_table] != left_out
+            trees = of_borders(rows[learned], real[learned], weight[learned])
+            print(f"borders: fold {left_out + 1} of {FOLDS}", flush=True)
+            return {
+                f"{i}.{j}": trees.decision_function(tree.evidence) if len(tree.evidence) else np.zeros(0)
+                for i in np.flatnonzero(fold == left_out)
+                for j, tree in enumerate(tables[i].trees)
+            }
+
+        found: dict[str, NDArray[Any]] = {}
+        for part in side_by_side(work, range(FOLDS)):
+            found |= part
+        np.savez(path, **found)
     with np.load(path) as parts:
-        return [[parts[f"{i}.{j}"] for j in range(3)] for i in range(len(tables))]
+        return [[parts[f"{i}.{j}"] for j in range(N_TREES)] for i in range(len(tables))]
 
 
-class Answer(NamedTuple):
-    """What comes out for one table."""
+def scores_left_out(cases: list[Case]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Scores of every cut, and of those into the true number, from trees that never saw the family of the table."""
+    fold = np.array([fold_of(case.name) for case in cases])
 
-    n_clusters: int
-    ari: float
-    borders: list[tuple[float, bool]]
-    by_number: NDArray[Any]
+    def work(left_out: int) -> dict[int, tuple[NDArray[Any], NDArray[Any]]]:
+        sums = of_cuts([case for case, of in zip(cases, fold, strict=True) if of != left_out])
+        print(f"cuts: fold {left_out + 1} of {FOLDS}", flush=True)
+        return {
+            i: (mean_of(sums, cases[i].rows), mean_of(sums, cases[i].told_rows))
+            for i in np.flatnonzero(fold == left_out).tolist()
+        }
 
-
-def answer(table: Table, odds: list[NDArray[Any]], asked: float) -> Answer:
-    """The default cut by the product's own rule, whether its borders are real, and the worth of every number."""
-    parts = [product.Parting.best(t.left, t.right, o - asked) for t, o in zip(table.trees, odds, strict=True)]
-    chosen = product.chosen(parts, table.shared)
-    tree, part = table.trees[chosen], parts[chosen]
-    groups = np.unique(part.of_atom, return_inverse=True)[1]
-    held = np.zeros((int(groups.max()) + 1, tree.rows.shape[1]))
-    np.add.at(held, groups, tree.rows)
-    borders = [(float(odds[chosen][x] - asked), bool(tree.real[x])) for x in np.flatnonzero(part.parted & tree.told)]
-    return Answer(len(held), product.adjusted_rand(held), borders, part.by_number)
+    found: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+    for part in side_by_side(work, range(FOLDS)):
+        found |= part
+    return [found[i] for i in range(len(cases))]
 
 
-def asked_for(tables: list[Table], odds: list[list[NDArray[Any]]], rate: float) -> float:
-    """Log-odds to ask of a border so that this share of the tables without clusters is split."""
-    single = [i for i, table in enumerate(tables) if table.n_clusters == 1]
-    low, high = -4.0, 10.0
-    for _ in range(12):
-        middle = (low + high) / 2
-        split = np.mean([answer(tables[i], odds[i], middle).n_clusters > 1 for i in single])
-        low, high = (middle, high) if split > rate else (low, middle)
-    return high
-
-
-def told_number(table: Table, odds: list[NDArray[Any]]) -> float:
-    """Adjusted Rand index of the cut into the true number of clusters that is worth most."""
-    found = []
-    for tree, of_tree in zip(table.trees, odds, strict=True):
-        wanted = min(table.n_clusters, len(of_tree) + 1)
-        sums, leftwards = product.best_cuts(tree.left, tree.right, np.minimum(of_tree, product.MOST_ODDS), wanted)
-        of_atom = product.part_of_atoms(
-            tree.left, tree.right, product.parted_into(tree.left, tree.right, leftwards, wanted)
-        )
-        groups = np.unique(of_atom, return_inverse=True)[1]
-        held = np.zeros((int(groups.max()) + 1, tree.rows.shape[1]))
-        np.add.at(held, groups, tree.rows)
-        found.append((sums[wanted], product.adjusted_rand(held)))
-    return max(found)[1]
-
-
-def log_likelihood(warmth: float, doubt: float, answers: list[tuple[Answer, int]]) -> float:
-    """Mean log probability of the true number of clusters."""
-    total = 0.0
-    for found, true in answers:
-        probable = product.number_probabilities(found.by_number, warmth, doubt)
-        total += np.log(max(probable[true - 1] if true <= len(probable) else 0.0, 1e-4))
-    return total / len(answers)
-
-
-def calibration_error(
-    said: NDArray[Any], true: NDArray[Any], bins: int = 10
-) -> tuple[float, list[tuple[float, float, int]]]:
-    """Mean gap between what was said and how often it was true, over bins of equal width; and the bins."""
-    where = np.minimum((said * bins).astype(int), bins - 1)
-    table = [
-        (float(said[where == b].mean()), float(true[where == b].mean()), int((where == b).sum()))
-        for b in range(bins)
-        if (where == b).any()
-    ]
-    return sum(abs(s - t) * n for s, t, n in table) / len(said), table
-
-
-def measured(tables: list[Table], odds: list[list[NDArray[Any]]]) -> dict[str, Any]:
-    """What the judge asks for, its calibration, and how good it is on families it has not seen."""
-    from sklearn.linear_model import LogisticRegression
-
-    asked = {rate: asked_for(tables, odds, rate) for rate in RATES}
-    answers = [answer(table, of, asked[FALSE_SPLIT_RATE]) for table, of in zip(tables, odds, strict=True)]
-    borders = np.array([border for found in answers for border in found.borders])
-    line = LogisticRegression(C=1e6).fit(borders[:, :1], borders[:, 1])
-    slope, intercept = float(line.coef_[0, 0]), float(line.intercept_[0])
-    numbers = [(found, table.n_clusters) for found, table in zip(answers, tables, strict=True)]
-    tried = [(w, d) for w in np.exp(np.linspace(np.log(0.1), np.log(10), 25)) for d in np.linspace(0.02, 0.5, 25)]
-    warmth, doubt = max(tried, key=lambda pair: log_likelihood(*pair, numbers))
-    said = 1 / (1 + np.exp(-(slope * borders[:, 0] + intercept)))
-    border_error, border_bins = calibration_error(said, borders[:, 1])
-    sure = []
-    for found, true in numbers:
-        probable = product.number_probabilities(found.by_number, warmth, doubt)
-        sure.append((probable[found.n_clusters - 1], found.n_clusters == true))
-    right = np.array(sure, dtype=float)
-    number_error, number_bins = calibration_error(right[:, 0], right[:, 1])
-    groups: dict[str, list[tuple[float, bool, bool]]] = {}
-    for found, table in zip(answers, tables, strict=True):
-        groups.setdefault(table.group, []).append(
-            (found.ari, found.n_clusters == table.n_clusters, found.n_clusters == 1)
-        )
-    several = [(found, table) for found, table in zip(answers, tables, strict=True) if table.n_clusters > 1]
-    return {
-        "tables": len(tables),
-        "families": len({table.name for table in tables}),
-        "asked": {str(rate): value for rate, value in asked.items()},
-        "slope": slope, "intercept": intercept, "warmth": float(warmth), "doubt": float(doubt),
-        "several": {
-            "ari": float(np.mean([found.ari for found, _ in several])),
-            "right": float(np.mean([found.n_clusters == table.n_clusters for found, table in several])),
-            "one": float(np.mean([found.n_clusters == 1 for found, _ in several])),
-            "told": float(np.mean([told_number(t, o) for t, o in zip(tables, odds, strict=True) if t.n_clusters > 1])),
-        },
-        "single stays whole": float(np.mean([found.n_clusters == 1 for found, true in numbers if true == 1])),
-        "calibration error": {"border": border_error, "number": number_error},
-        "borders": border_bins, "numbers": number_bins,
-        "groups": {
-            name: dict(zip(("ari", "right", "one"), np.mean(found, axis=0).tolist(), strict=True)) | {"n": len(found)}
-            for name, found in sorted(groups.items())
-        },
-    }  # fmt: skip
-
-
-def arrays_of(trees: Any, figures: dict[str, Any]) -> dict[str, Any]:
-    """The judge as arrays."""
-    grown = [predictors[0].nodes for predictors in trees._predictors]
+def sum_of(sums: list[Any], of: str) -> dict[str, Any]:
+    """The mean of sums of trees as arrays."""
+    grown = [predictors[0].nodes for trees in sums for predictors in trees._predictors]
     most = max(len(nodes) for nodes in grown)
     shape = (len(grown), most)
     feature, left, right = np.full(shape, -1, np.int16), np.zeros(shape, np.int16), np.zeros(shape, np.int16)
@@ -248,19 +195,15 @@ def arrays_of(trees: Any, figures: dict[str, Any]) -> dict[str, Any]:
         feature[t, : len(nodes)] = np.where(inner, nodes["feature_idx"], -1)
         left[t, : len(nodes)], right[t, : len(nodes)] = nodes["left"], nodes["right"]
         threshold[t, : len(nodes)] = np.where(inner, nodes["num_threshold"], 0.0)
-        value[t, : len(nodes)] = np.where(inner, 0.0, nodes["value"])
-    return {
-        "base": np.float64(trees._baseline_prediction.ravel()[0]),
-        "feature": feature, "left": left, "right": right, "threshold": threshold, "value": value,
-        "rates": np.array(RATES), "asked": np.array([figures["asked"][str(rate)] for rate in RATES]),
-        "slope": np.float64(figures["slope"]), "intercept": np.float64(figures["intercept"]),
-        "warmth": np.float64(figures["warmth"]), "doubt": np.float64(figures["doubt"]),
-    }  # fmt: skip
+        value[t, : len(nodes)] = np.where(inner, 0.0, nodes["value"] / len(sums))
+    arrays = {"feature": feature, "left": left, "right": right, "threshold": threshold, "value": value}
+    base = np.mean([trees._baseline_prediction.ravel()[0] for trees in sums])
+    return {f"{of}.base": np.float64(base)} | {f"{of}.{name}": array for name, array in arrays.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=24, help="tables of each family")
+    parser.add_argument("--seeds", type=int, default=96, help="tables of each family")
     parser.add_argument("--folder", type=Path, default=ROOT / "out/judge", help="where tables are kept")
     parser.add_argument("--gather-only", action="store_true")
     parser.add_argument("--part", default="0/1", help="gather this part of the seeds only, such as 0/2")
@@ -270,10 +213,12 @@ def main() -> None:
     if chosen.gather_only:
         return
     print(f"{len(tables)} tables", flush=True)
-    figures = measured(tables, known_odds(chosen.folder / "odds.npz", tables))
+    odds = odds_left_out(tables, chosen.folder / f"odds-{chosen.seeds}.npz")
+    cases = side_by_side(lambda i: case_of(tables[i], odds[i]), range(len(tables)), 50)
+    figures, settings = measured(cases, scores_left_out(cases))
     print(json.dumps({k: v for k, v in figures.items() if k not in ("borders", "numbers")}, indent=1))
     rows, real, weight, _ = examples(tables)
-    arrays = arrays_of(boosted(rows, real, weight), figures)
+    arrays = sum_of([of_borders(rows, real, weight)], "borders") | sum_of(of_cuts(cases), "cuts") | settings
     temporary = JUDGE.with_suffix(".part.npz")
     np.savez_compressed(temporary, **arrays)
     temporary.replace(JUDGE)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fcac.clusters.cuts import cells_of
 from fcac.clusters.judge import examined
 from fcac.clusters.snapshot import Fitted
 from fcac.nodes import Reservoir
@@ -17,6 +18,7 @@ from .families import GROUPS, make
 from .parts import Labels, Rows
 
 MOST_NODES = 4000
+N_TREES = 4
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,15 @@ class Tree:
 
 @dataclass(frozen=True)
 class Table:
-    """One generated table: its three hierarchies, and how many nodes each two atoms of two of them share."""
+    """One generated table: its hierarchies, the atom of each that a cell lies in, and how many nodes the cells have."""
 
     name: str
     seed: int
     n_rows: int
     n_clusters: int
     trees: list[Tree]
-    shared: dict[tuple[int, int], NDArray[Any]]
+    cells: NDArray[Any]
+    in_cells: NDArray[Any]
 
     @property
     def group(self) -> str:
@@ -97,13 +100,7 @@ def table_of(name: str, seed: int) -> Table | None:
         held = np.bincount(at, minlength=tree.n_atoms * n_true).reshape(-1, n_true)
         real, below, both = best_parting(tree.left, tree.right, held)
         trees.append(Tree(tree.left, tree.right, rows.astype(np.float32), real, below, both, held))
-    shared = {}
-    for i in range(len(trees)):
-        for j in range(i):
-            cross = np.zeros((hierarchies[i].n_atoms, hierarchies[j].n_atoms), dtype=np.float32)
-            np.add.at(cross, (hierarchies[i].atom_of, hierarchies[j].atom_of), 1.0)
-            shared[i, j], shared[j, i] = cross, cross.T
-    return Table(name, seed, len(X), n_true, trees, shared)
+    return Table(name, seed, len(X), n_true, trees, *cells_of(hierarchies))
 
 
 def best_parting(left: Labels, right: Labels, held: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -136,7 +133,7 @@ def kept(path: Path, tables: list[Table]) -> None:
     for i, table in enumerate(tables):
         for j, tree in enumerate(table.trees):
             arrays |= {f"{i}.{j}.{key}": value for key, value in vars(tree).items()}
-        arrays |= {f"{i}.{a}.{b}": value for (a, b), value in table.shared.items() if a > b}
+        arrays |= {f"{i}.cells": table.cells, f"{i}.in_cells": table.in_cells}
     temporary = path.with_suffix(".part.npz")
     np.savez(temporary, **arrays)
     temporary.replace(path)
@@ -147,8 +144,7 @@ def read(path: Path) -> list[Table]:
     found = []
     with np.load(path, allow_pickle=False) as parts:
         for i, (name, numbers) in enumerate(zip(parts["names"], parts["numbers"], strict=True)):
-            trees = [Tree(**{key: parts[f"{i}.{j}.{key}"] for key in Tree.__annotations__}) for j in range(3)]
-            shared = {(a, b): parts[f"{i}.{a}.{b}"] for a in range(3) for b in range(a)}
-            shared |= {(b, a): value.T for (a, b), value in shared.items()}
-            found.append(Table(str(name), *(int(v) for v in numbers), trees, shared))
+            trees = [Tree(**{key: parts[f"{i}.{j}.{key}"] for key in Tree.__annotations__}) for j in range(N_TREES)]
+            cells = parts[f"{i}.cells"], parts[f"{i}.in_cells"]
+            found.append(Table(str(name), *(int(v) for v in numbers), trees, *cells))
     return found

@@ -1,64 +1,21 @@
-"""The judge: cuts are the best ones, probabilities are probabilities, and single clusters mostly stay whole."""
+"""The judge: probabilities are probabilities, asked numbers come out, and single clusters mostly stay whole."""
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 from fcac import FCAC
 from fcac._split_rate import FALSE_SPLIT_RATE
-from fcac.clusters import Communities, judge
-from fcac.clusters.cluster_tree import Tree, tree_of
+from fcac.clusters import Communities
+from fcac.clusters.cluster_tree import Tree, _tree, tree_of
 from fcac.clusters.judge import Judge
-from fcac.clusters.proposals import Hierarchy
+from fcac.clusters.proposals import part_of_atoms
 from fcac.clusters.snn_graph import neighbours_for
 from fcac.search.exact import Searcher, build_lists
-
-
-def drawn_tree(rng: np.random.Generator, p: int) -> tuple[Hierarchy, np.ndarray]:
-    """A random binary tree over p atoms, and a gain for each inner node."""
-    alive, merges = list(range(p)), []
-    while len(alive) > 1:
-        a, b = sorted(rng.choice(len(alive), 2, replace=False))
-        merges.append((alive[a], alive[b]))
-        alive.pop(b)
-    return Hierarchy.of(np.arange(p), np.array(merges)), rng.normal(size=p - 1)
-
-
-def all_cuts(tree: Hierarchy, gain: np.ndarray) -> dict[int, float]:
-    """The best sum of gains for every number of parts, by looking at all cuts."""
-    p, parents = tree.n_atoms, tree.parents()
-    best: dict[int, float] = {}
-    for made in product([False, True], repeat=p - 1):
-        reached = all(parents[x] < 0 or made[parents[x] - p] for x in range(p, 2 * p - 1) if made[x - p])
-        if reached:
-            k = sum(made) + 1
-            best[k] = max(best.get(k, -np.inf), float(gain[list(made)].sum()))
-    return best
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_cuts_are_the_best_of_all(seed):
-    rng = np.random.default_rng(seed)
-    tree, gain = drawn_tree(rng, 9)
-    best = all_cuts(tree, gain)
-    sums, leftwards = judge.best_cuts(tree.left, tree.right, gain, 9)
-    for k, wanted in best.items():
-        assert sums[k] == pytest.approx(wanted)
-        made = judge.parted_into(tree.left, tree.right, leftwards, k)
-        assert gain[made[9:]].sum() == pytest.approx(wanted)
-        assert len(np.unique(judge.part_of_atoms(tree.left, tree.right, made))) == k
-
-
-def test_one_sure_border_pays_for_a_faint_one_above_it_and_many_doubtful_ones_do_not():
-    # two pairs of pairs; the root is node 14
-    tree = Hierarchy.of(np.arange(8), np.array([(0, 1), (2, 3), (4, 5), (6, 7), (0, 2), (4, 6), (0, 4)]))
-    doubtful = np.array([0.4, 0.4, 0.4, 0.4, 0.3, 0.3, -1.0])
-    assert not judge.default_cut(tree.left, tree.right, doubtful).any()
-    sure = np.array([-2.0, -2.0, -2.0, -2.0, 1.5, -2.0, -1.0])
-    assert np.flatnonzero(judge.default_cut(tree.left, tree.right, sure)).tolist() == [12, 14]
 
 
 def judged(X: np.ndarray, rate: float = FALSE_SPLIT_RATE) -> Tree:
@@ -94,8 +51,8 @@ def test_probabilities_are_probabilities_and_the_found_number_comes_first():
     best, *others = tree.alternatives(4)
     assert best.n_clusters == tree.n_clusters == 3
     assert np.array_equal(best.node_labels, tree.labels())
+    assert [other.n_clusters for other in others] == [o.node_labels.max() + 1 for o in others]
     assert [other.probability for other in others] == sorted((o.probability for o in others), reverse=True)
-    assert all(other.node_labels.max() + 1 == other.n_clusters for other in others)
     sure = tree.cluster_probability()
     assert sure.shape == (3,)
     assert (sure > 0.5).all()
@@ -107,10 +64,10 @@ def test_doubt_shows_where_clusters_overlap():
     assert clear > vague
 
 
-def test_a_higher_rate_of_false_splits_asks_for_less():
+def test_a_higher_rate_of_false_splits_finds_more():
     fitted = Judge.fitted()
-    asked = [fitted.asked_for(rate) for rate in (0.001, 0.01, 0.05, 0.1, 0.3, 0.9)]
-    assert asked == sorted(asked, reverse=True)
+    ahead = [fitted.ahead_for(rate) for rate in (0.001, 0.01, 0.05, 0.1, 0.3, 0.9)]
+    assert ahead == sorted(ahead, reverse=True)
     X = blobs(4, n=90, apart=3.2)
     assert judged(X, 0.3).n_clusters >= judged(X, 0.01).n_clusters
     for rate in (0, 1, -0.5, True):
@@ -125,10 +82,26 @@ def test_joined_clusters_are_one_in_every_cut_that_follows():
     labels = tree.labels()
     joined = tree.joined([(0, 2)])
     assert joined.n_clusters == 2
+    assert joined.probabilities()[1] >= tree.probabilities()[2]
+    assert joined.probabilities().sum() == pytest.approx(1.0)
     found = joined.labels()
     assert len(np.unique(found[np.isin(labels, [0, 2])])) == 1
     assert np.array_equal(joined.nested(2), found)
     assert np.array_equal(np.unique(joined.nested(3)), [0, 1, 2])
+
+
+def test_parts_below_the_components_of_a_mixture_are_those_of_a_finer_tree():
+    found = judged(blobs(7, n=300, apart=3.6)).judged
+    mixture = found.hierarchies[3]
+    assert mixture.n_atoms < 10
+    chosen = np.arange(mixture.n_atoms - 1) > 0
+    tree = _tree(found, 3, chosen)
+    assert tree.n_clusters == mixture.n_atoms - 1
+    own = part_of_atoms(mixture.left, mixture.right, np.r_[np.zeros(mixture.n_atoms, dtype=bool), chosen])
+    assert adjusted_rand_score(own[mixture.atom_of], tree.labels()) == 1.0
+    for level in range(1, 40):
+        assert tree.nested(level).max() + 1 == level
+    assert adjusted_rand_score(mixture.atom_of, tree.nested(mixture.n_atoms)) == 1.0
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])

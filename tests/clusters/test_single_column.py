@@ -62,7 +62,7 @@ def test_clusters_that_differ_in_one_column_of_levels_are_joined():
     level = (labels == 1).astype(float)
     rows = np.column_stack([number, level])
     blocks = [Block(1, "number"), Block(1, "category")]
-    joined = join_single_columns(tree_of(labels), rows, np.ones(600), blocks)
+    joined = join_single_columns(tree_of(labels), np.arange(600), rows, np.ones(600), blocks)
     assert joined.labels().tolist() == np.repeat([0, 0, 1], 200).tolist()
     # other numbers of clusters can still be asked for
     assert len(np.unique(joined.into(3).labels())) == 3
@@ -79,7 +79,7 @@ def test_clusters_that_differ_in_two_columns_or_in_a_number_stay():
         (np.column_stack([level, level]), [Block(1, "category"), Block(1, "category")]),
         (level[:, None], [Block(1, "category")]),
     ):
-        assert join_single_columns(tree_of(labels), rows, np.ones(400), blocks).n_clusters == 2
+        assert join_single_columns(tree_of(labels), np.arange(400), rows, np.ones(400), blocks).n_clusters == 2
 
 
 @pytest.mark.parametrize(("n", "n_clusters"), [(10, 1), (1000, 2)])
@@ -88,4 +88,21 @@ def test_a_difference_that_few_rows_show_by_chance_is_none(n, n_clusters):
     labels = np.repeat([0, 1], n)
     number = np.tile([-1.0, 1.0], n) + 0.8 * labels
     rows, blocks = np.column_stack([number, labels == 1]), [Block(1, "number"), Block(1, "category")]
-    assert join_single_columns(tree_of(labels), rows, np.ones(2 * n), blocks).n_clusters == n_clusters
+    assert join_single_columns(tree_of(labels), np.arange(2 * n), rows, np.ones(2 * n), blocks).n_clusters == n_clusters
+
+
+@pytest.mark.parametrize("n_sites", [1, 3])
+def test_a_number_of_whole_years_beside_levels_that_tell_nothing_is_one_cluster(n_sites):
+    """Rows whose levels do not count are at one place; as neighbours of their own they made every year a cluster."""
+    rng = np.random.default_rng(1)
+    age = np.clip(rng.normal(30, 14, 1300).round(), 0, 80)
+    age[rng.random(1300) < 0.2] = np.nan
+    frame = pd.DataFrame(
+        {"age": age, "sex": rng.choice(["f", "m"], 1300), "class": rng.choice(["1st", "2nd", "3rd"], 1300)}
+    )
+    model = FCAC().fit(frame, groups=np.arange(1300) % n_sites)
+    assert model.n_clusters_ == 1
+    assert model.is_novel(frame).mean() < 0.02
+    assert model.partial_fit(frame, groups=np.arange(1300) % n_sites).n_clusters_ == 1
+    assert [(change.kind, change.cluster) for change in model.lineage_] == [("born", 0), ("grew", 0)]
+    np.testing.assert_array_equal(model.export().predict(model.schema_.apply(frame)), model.predict(frame))

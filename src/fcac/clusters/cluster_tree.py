@@ -11,9 +11,10 @@ import numpy as np
 from fcac._split_rate import FALSE_SPLIT_RATE
 from fcac._typing import Booleans, Floats, Integers
 from fcac.clusters import judge
-from fcac.clusters.judge import Judge, Parting
+from fcac.clusters.cuts import MOST_ODDS
+from fcac.clusters.judge import Judge, Judged, judged
 from fcac.clusters.leiden import relabel_in_place
-from fcac.clusters.proposals import MOST_ATOMS, Hierarchy
+from fcac.clusters.proposals import MOST_ATOMS, Hierarchy, part_of_atoms
 from fcac.search.exact import NeighborLists
 
 
@@ -38,17 +39,15 @@ class Alternative(NamedTuple):
 class Tree:
     """A hierarchy whose borders have been judged: log-odds that the two sides of an inner node are different clusters.
 
-    `parted` are the inner nodes that the found clusters part. `by_number` are log-odds of the best cut into 1, 2, ...
-    clusters, empty where only one cut is known. `others` are further hierarchies with their odds, for users who ask for
-    a number of clusters. `sure`, of every cluster, and `probable`, of every number, are given where the odds of borders
-    do not tell them.
+    `parted` are the inner nodes that the found clusters part. `judged` is what the judge weighed, if the clusters were
+    found by it: other hierarchies and cuts. `sure`, of every cluster, and `probable`, of every number, are given where
+    it does not tell them.
     """
 
     hierarchy: Hierarchy
     odds: Floats
     parted: Booleans
-    by_number: Floats
-    others: Sequence[tuple[Hierarchy, Floats]] = ()
+    judged: Judged | None = None
     sure: Floats | None = None
     probable: Floats | None = None
 
@@ -64,7 +63,7 @@ class Tree:
         position = np.arange(len(joins))
         # later joins are of borders that are surer
         odds: Floats = (position - n_joined).astype(np.float64)
-        return cls(hierarchy, odds, position >= n_joined, np.zeros(0), sure=sure, probable=np.asarray(probable))
+        return cls(hierarchy, odds, position >= n_joined, None, sure, np.asarray(probable))
 
     @property
     def n_clusters(self) -> int:
@@ -74,10 +73,8 @@ class Tree:
     @property
     def n_most(self) -> int:
         """The largest number of clusters that can be asked for."""
-        return max(tree.n_atoms for tree, _ in self._all())
-
-    def _all(self) -> list[tuple[Hierarchy, Floats]]:
-        return [(self.hierarchy, self.odds), *self.others]
+        trees = [self.hierarchy] if self.judged is None else self.judged.hierarchies
+        return max(tree.n_atoms for tree in trees)
 
     def labels(self) -> Integers:
         """Return the cluster of every node, numbered by first node."""
@@ -85,22 +82,9 @@ class Tree:
 
     def into(self, n_clusters: int) -> Tree:
         """Return the tree with the best cut of any hierarchy into so many clusters in place of the found one."""
-        if not len(self.by_number):
+        if self.judged is None:
             return replace(self, parted=self._nested(n_clusters))
-        best: tuple[float, int, Booleans] | None = None
-        for at, (tree, odds) in enumerate(everything := self._all()):
-            if n_clusters <= tree.n_atoms:
-                worth, parted = _cut_into(tree, odds, n_clusters)
-                if best is None or worth > best[0]:
-                    best = worth, at, parted
-        if best is None:
-            raise ValueError(
-                f"n_clusters is {n_clusters}, but these nodes can be told apart into {self.n_most} parts only"
-            )
-        hierarchy, odds = everything.pop(best[1])
-        most = min(hierarchy.n_atoms, max(judge.MOST_NUMBER, n_clusters))
-        by_number = judge.best_cuts(hierarchy.left, hierarchy.right, np.minimum(odds, judge.MOST_ODDS), most)[0][1:]
-        return Tree(hierarchy, odds, best[2], by_number, everything)
+        return _tree(self.judged, *self.judged.into(n_clusters))
 
     def nested(self, level: int) -> Integers:
         """Return a cut of the found clusters' own hierarchy: fewer are unions of them, more are parts of them."""
@@ -131,10 +115,13 @@ class Tree:
         if self.sure is not None:
             return self.sure
         tree, p = self.hierarchy, self.hierarchy.n_atoms
-        fitted = Judge.fitted()
-        real = np.r_[np.zeros(p), 1 / (1 + np.exp(-(fitted.slope * self.odds + fitted.intercept)))]
+        probable = self.probabilities()
+        number = float(probable[self.n_clusters - 1]) if self.n_clusters <= len(probable) else 0.5
+        # a number nobody offered, or the only one there is, is no reason to be certain
+        real = Judge.fitted().real(self.odds, self.parted, min(max(number, 0.001), 0.999))
+        real = np.r_[np.zeros(p), real]
         parent = tree.parents()
-        at = judge.part_of_atoms(tree.left, tree.right, np.r_[np.zeros(p, dtype=bool), self.parted])
+        at = part_of_atoms(tree.left, tree.right, np.r_[np.zeros(p, dtype=bool), self.parted])
         apart = np.where(parent >= 0, real[parent], 1.0)
         # numbered as labels() numbers them: by first node
         order = at[tree.atom_of][np.unique(self.labels(), return_index=True)[1]]
@@ -145,29 +132,27 @@ class Tree:
         """Return the probability of 1, 2, ... clusters; empty where only one cut is known."""
         if self.probable is not None:
             return self.probable
-        if not len(self.by_number):
+        if self.judged is None:
             return np.zeros(0)
         fitted = Judge.fitted()
-        return judge.number_probabilities(self.by_number, fitted.warmth, fitted.doubt)
+        return judge.number_probabilities(self.judged.by_number(), fitted.warmth, fitted.doubt)
 
     def alternatives(self, most: int = 5) -> list[Alternative]:
         """Return the most probable numbers of clusters, the found one first."""
         probable = self.probabilities()
-        order = [int(k) for k in np.argsort(-probable, kind="stable") + 1 if k != self.n_clusters]
-        found = (
-            []
-            if not len(probable)
-            else [Alternative(self.n_clusters, float(probable[self.n_clusters - 1]), self.labels())]
-        )
-        for k in order[: max(0, most - len(found))]:
-            parted = _cut_into(self.hierarchy, self.odds, k)[1] if len(self.by_number) else self._nested(k)
-            found.append(Alternative(k, float(probable[k - 1]), _labels(self.hierarchy, parted)))
+        if self.n_clusters > len(probable):
+            return []
+        order = [int(k) for k in np.argsort(-probable, kind="stable") + 1 if k != self.n_clusters and probable[k - 1]]
+        found = [Alternative(self.n_clusters, float(probable[self.n_clusters - 1]), self.labels())]
+        for k in order[: max(0, most - 1)]:
+            labels = self.nested(k) if self.judged is None else self.into(k).labels()
+            found.append(Alternative(k, float(probable[k - 1]), labels))
         return found
 
     def joined(self, pairs: Sequence[tuple[int, int]]) -> Tree:
         """Return the tree in which clusters of ``labels()`` are joined, pair by pair; the second of each is gone."""
         tree, p = self.hierarchy, self.hierarchy.n_atoms
-        at = judge.part_of_atoms(tree.left, tree.right, np.r_[np.zeros(p, dtype=bool), self.parted])
+        at = part_of_atoms(tree.left, tree.right, np.r_[np.zeros(p, dtype=bool), self.parted])
         clusters = at[tree.atom_of][np.unique(self.labels(), return_index=True)[1]]
         merges: list[tuple[int, int]] = []
         odds: list[float] = []
@@ -197,16 +182,20 @@ class Tree:
             merges.append((int(first[tree.left[x]]), int(first[tree.right[x]])))
             odds.append(float(self.odds[x - p]))
         for into, gone in pairs:
-            merged(int(first[clusters[into]]), int(first[clusters[gone]]), -judge.MOST_ODDS)
+            merged(int(first[clusters[into]]), int(first[clusters[gone]]), -MOST_ODDS)
         n_joined = len(merges)
         for x in range(p, len(tree.left)):
             if not inside[x]:
                 merged(int(first[tree.left[x]]), int(first[tree.right[x]]), float(self.odds[x - p]))
         parted = np.arange(p - 1) >= n_joined
         built = Hierarchy.of(tree.atom_of, np.array(merges, dtype=np.int64).reshape(-1, 2))
-        gain = np.minimum(np.array(odds), judge.MOST_ODDS)
-        most = min(p, max(judge.MOST_NUMBER, int(parted.sum()) + 1))
-        return Tree(built, np.array(odds), parted, judge.best_cuts(built.left, built.right, gain, most)[0][1:])
+        probable = self.probabilities().copy()
+        if len(probable):
+            # what spoke for the number that was found speaks for what is left of it
+            of_found = float(probable[self.n_clusters - 1])
+            probable[self.n_clusters - 1] = 0.0
+            probable[int(parted.sum())] += of_found
+        return Tree(built, np.array(odds), parted, probable=probable)
 
 
 def tree_of(
@@ -214,32 +203,54 @@ def tree_of(
     mass: Floats,
     lists: NeighborLists,
     false_split_rate: float = FALSE_SPLIT_RATE,
-    at_least: int = 1,
+    wanted: int | None = None,
 ) -> Tree:
     """Return the judged tree of distinct points, in the coordinates in which distances are measured.
 
-    Of the three hierarchies that are proposed, each is cut by the same odds, and the one whose clusters agree most with
-    the others' is taken. `at_least` is how many clusters one must be able to ask for, where there are so many points.
+    It has the cut that the judge scores highest. `wanted` is the number of clusters that will be asked for, if it is
+    known.
     """
     if len(points) < 3 or not lists[0].shape[1]:
         # nothing can be measured on two points
         n = len(points)
         alone = Hierarchy.of(np.arange(n), np.array([(0, i) for i in range(1, n)], dtype=np.int64).reshape(-1, 2))
-        return Tree(alone, np.full(n - 1, -judge.MOST_ODDS), np.zeros(n - 1, dtype=bool), np.zeros(0))
-    fitted = Judge.fitted()
-    asked = fitted.asked_for(false_split_rate)
-    hierarchies, evidence = judge.examined(points, mass, lists, max(MOST_ATOMS, 2 * at_least))
-    odds = [fitted.log_odds(rows) - asked for rows in evidence]
-    cuts = [Parting.best(tree.left, tree.right, of) for tree, of in zip(hierarchies, odds, strict=True)]
-    shared = {}
-    for i in range(len(hierarchies)):
-        for j in range(i):
-            one, other = hierarchies[i], hierarchies[j]
-            both = np.bincount(one.atom_of * other.n_atoms + other.atom_of, minlength=one.n_atoms * other.n_atoms)
-            shared[i, j] = both.reshape(one.n_atoms, -1)
-    at = judge.chosen(cuts, shared)
-    others = [(tree, of) for i, (tree, of) in enumerate(zip(hierarchies, odds, strict=True)) if i != at]
-    return Tree(hierarchies[at], odds[at], cuts[at].parted, cuts[at].by_number, others)
+        return Tree(alone, np.full(n - 1, -MOST_ODDS), np.zeros(n - 1, dtype=bool))
+    found = judged(points, mass, lists, false_split_rate, max(MOST_ATOMS, 2 * (wanted or 1)), wanted)
+    return _tree(found, int(found.cuts.tree[found.best]), found.cuts.parted[found.best])
+
+
+def _tree(found: Judged, at: int, parted: Booleans) -> Tree:
+    """The tree of one hierarchy; leaves that are much coarser than those of the graph's go on as these do."""
+    tree, odds = found.hierarchies[at], found.odds[at]
+    finer, odds_below = found.hierarchies[0], found.odds[0]
+    if 2 * tree.n_atoms < finer.n_atoms:
+        merges, odds_of, atom_of = _below(tree, odds, finer, odds_below)
+        below = np.zeros(len(merges) - len(odds), dtype=bool)
+        tree, odds, parted = Hierarchy.of(atom_of, merges), odds_of, np.r_[below, parted]
+    return Tree(tree, odds, parted, found)
+
+
+def _below(tree: Hierarchy, odds: Floats, finer: Hierarchy, odds_below: Floats) -> tuple[Integers, Floats, Integers]:
+    """Merges of a hierarchy that starts, inside each atom of a tree, as a finer one does; their odds; and its atoms."""
+    both = tree.atom_of * finer.n_atoms + finer.atom_of
+    pairs, atom_of = np.unique(both, return_inverse=True)
+    # by node of the finer tree: what of it is in each atom of the other
+    held: list[dict[int, int]] = [{} for _ in finer.left]
+    for i, (atom, own) in enumerate(zip(*np.divmod(pairs, finer.n_atoms), strict=True)):
+        held[own][int(atom)] = i
+    merges: list[tuple[int, int]] = []
+    odds_of: list[float] = []
+    for x in range(finer.n_atoms, len(finer.left)):
+        one, other = held[finer.left[x]], held[finer.right[x]]
+        held[x] = other | one
+        for atom in sorted(one.keys() & other.keys()):
+            merges.append((one[atom], other[atom]))
+            odds_of.append(float(odds_below[x - finer.n_atoms]))
+    first = [held[-1][atom] for atom in range(tree.n_atoms)]
+    for x in range(tree.n_atoms, len(tree.left)):
+        first.append(first[tree.left[x]])
+        merges.append((first[tree.left[x]], first[tree.right[x]]))
+    return np.array(merges, dtype=np.int64), np.r_[odds_of, odds], atom_of.astype(np.int64)
 
 
 def relabel_consecutive(labels: Integers) -> Integers:
@@ -258,12 +269,5 @@ def relabel_consecutive(labels: Integers) -> Integers:
 
 
 def _labels(tree: Hierarchy, parted: Booleans) -> Integers:
-    of_atom = judge.part_of_atoms(tree.left, tree.right, np.r_[np.zeros(tree.n_atoms, dtype=bool), parted])
+    of_atom = part_of_atoms(tree.left, tree.right, np.r_[np.zeros(tree.n_atoms, dtype=bool), parted])
     return relabel_consecutive(of_atom[tree.atom_of])
-
-
-def _cut_into(tree: Hierarchy, odds: Floats, wanted: int) -> tuple[float, Booleans]:
-    gain = np.minimum(odds, judge.MOST_ODDS)
-    worth, leftwards = judge.best_cuts(tree.left, tree.right, gain, wanted)
-    parted: Booleans = judge.parted_into(tree.left, tree.right, leftwards, wanted)[tree.n_atoms :]
-    return float(worth[wanted]), parted

@@ -29,12 +29,11 @@ from fcac.clusters.evidence_sums import (
     seen_from_above,
     summed_up,
 )
+from fcac.clusters.mixtures import Moments
 from fcac.clusters.proposals import CORE, Hierarchy
 
 # Neighbours that distances are looked up for.
 NEAREST = 10
-# Means and spreads are compared along so many principal axes at most.
-_AXES = 20
 # Share of their weight that nodes at a plane through a smooth region have on the other side.
 _SMOOTH_SHARE = 0.3
 
@@ -46,7 +45,7 @@ COLUMNS = (
     "lopsided", "nodes", "smaller", "rows", "share", "dimension", "records", "in_all", "neighbours", "features",
     "untied",
     "gap_z", "dip_z", "prominence_z", "neck_z", "gauss_z",
-    "agree_1", "agree_2", "depth", "neck_up", "gap_up", "dip_up", "line_up", "way_up",
+    "agree_1", "agree_2", "agree_3", "depth", "neck_up", "gap_up", "dip_up", "line_up", "way_up",
     "gap_in", "dip_in", "line_in", "way_in", "gauss_in", "neck_in", "score", "score_in", "score_out", "tree",
     "mixture_gain", "mixture_apart", "mixture_share", "mixture_z", "step", "ties", "volume",
 )  # fmt: skip
@@ -70,15 +69,13 @@ class Nodes(NamedTuple):
     dimension: float
 
 
-def evidence(nodes: Nodes, hierarchies: list[Hierarchy]) -> list[Floats]:
-    """Return the evidence about every inner node of each hierarchy, of shape (n_atoms - 1, len(COLUMNS))."""
-    axes = _axes(nodes.points, nodes.mass)
-    centred = axes - np.average(axes, axis=0, weights=nodes.mass)
-    moments: list[tuple[Floats, Floats, Floats]] = []
-    for i, tree in enumerate(hierarchies):
-        # two hierarchies share their atoms
-        shared = i > 0 and tree.atom_of is hierarchies[i - 1].atom_of
-        moments.append(moments[-1] if shared else _moments(centred, nodes.mass, tree.atom_of))
+def evidence(nodes: Nodes, hierarchies: list[Hierarchy], axes: Floats, first: Moments) -> list[Floats]:
+    """Return the evidence about every inner node of each hierarchy, of shape (n_atoms - 1, len(COLUMNS)).
+
+    `first` are the moments of the first hierarchy's atoms along the axes, which others may share.
+    """
+    atoms = hierarchies[0].atom_of
+    moments = [first if tree.atom_of is atoms else Moments.of(axes, nodes.mass, tree.atom_of) for tree in hierarchies]
     found = [_of_one(nodes, axes, moments[i], tree, i) for i, tree in enumerate(hierarchies)]
     leaves = [leaf_order(tree.left, tree.right, tree.n_atoms) for tree in hierarchies]
     at = {name: j for j, name in enumerate(COLUMNS)}
@@ -86,7 +83,7 @@ def evidence(nodes: Nodes, hierarchies: list[Hierarchy]) -> list[Floats]:
         if tree.n_atoms < 2:
             continue
         others = [j for j in range(len(hierarchies)) if j != i]
-        for column, j in zip(("agree_1", "agree_2"), others, strict=False):
+        for column, j in zip(("agree_1", "agree_2", "agree_3"), others, strict=False):
             other = hierarchies[j]
             both = tree.atom_of * other.n_atoms + other.atom_of
             cross = np.bincount(both, minlength=tree.n_atoms * other.n_atoms).reshape(tree.n_atoms, -1)
@@ -96,22 +93,7 @@ def evidence(nodes: Nodes, hierarchies: list[Hierarchy]) -> list[Floats]:
     return found
 
 
-def _axes(points: Floats, mass: Floats) -> Floats:
-    """Points along their principal axes, if they have many features."""
-    if points.shape[1] <= _AXES:
-        return np.ascontiguousarray(points)
-    with one_blas_thread():
-        centred = points - np.average(points, axis=0, weights=mass)
-        if points.shape[1] <= 200:
-            axes = np.linalg.eigh((centred * mass[:, None]).T @ centred)[1][:, ::-1][:, :_AXES]
-        else:
-            axes = np.linalg.qr(np.cos(np.arange(points.shape[1] * _AXES, dtype=np.float64)).reshape(-1, _AXES))[0]
-            for _ in range(6):
-                axes = np.linalg.qr(centred.T @ (mass[:, None] * (centred @ axes)))[0]
-        return np.ascontiguousarray(centred @ axes)
-
-
-def _of_one(nodes: Nodes, axes: Floats, moments: tuple[Floats, Floats, Floats], tree: Hierarchy, number: int) -> Floats:
+def _of_one(nodes: Nodes, axes: Floats, moments: Moments, tree: Hierarchy, number: int) -> Floats:
     """Evidence about one hierarchy, but for what others say of it."""
     p = tree.n_atoms
     found = np.zeros((max(p - 1, 0), len(COLUMNS)))
@@ -268,21 +250,6 @@ def _of_one(nodes: Nodes, axes: Floats, moments: tuple[Floats, Floats, Floats], 
         put(name, np.where(above >= 0, values - values[np.maximum(above - p, 0)], 0.0))
     put("score_out", out - score)
     return found
-
-
-def _moments(points: Floats, mass: Floats, atom_of: Integers) -> tuple[Floats, Floats, Floats]:
-    """Mass, sum and sum of products of every atom."""
-    p, q = int(atom_of.max()) + 1, points.shape[1]
-    order = np.argsort(atom_of, kind="stable")
-    starts = np.r_[0, np.cumsum(np.bincount(atom_of, minlength=p))].tolist()
-    total, sums, products = np.zeros(p), np.zeros((p, q)), np.zeros((p, q, q))
-    mass, points = mass[order], points[order]
-    weighted = points * mass[:, None]
-    for i in range(p):
-        some = slice(starts[i], starts[i + 1])
-        total[i], sums[i] = mass[some].sum(), weighted[some].sum(axis=0)
-        np.matmul(weighted[some].T, points[some], out=products[i])
-    return total, sums, products
 
 
 def _with_inner(of_atoms: Floats, left: Integers, right: Integers) -> Floats:

@@ -40,13 +40,13 @@ _VOTERS = 5
 
 
 class Communities:
-    """Clusters of the nodes of all sites: communities of their neighbour graph, joined where no valley lies between.
+    """Clusters of the nodes of all sites: the partition that the judge holds for the best.
 
     The latest nodes of every site are kept; a site's new nodes replace its old ones, so nothing is counted twice and
-    dropping a site forgets it exactly. ``fit`` links each node to its nearest neighbours, finds communities in that
-    graph, and joins those between which the graph is as strong as inside them. The number of clusters need not be
-    given, and there is nothing to tune. The result depends on the present nodes only, not on the order in which they
-    came; only the numbers of clusters, which last over rounds, depend on it.
+    dropping a site forgets it exactly. ``fit`` links each node to its nearest neighbours, proposes hierarchies, and
+    takes the cut with the highest score; see :mod:`fcac.clusters.judge`. The number of clusters need not be given. The
+    result depends on the present nodes only, not on the order in which they came; only the numbers of clusters, which
+    last over rounds, depend on it.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """Proposed hierarchies: binary trees, ways in which nodes could fall into clusters. They propose; the judge decides.
 
-Three views of the same nodes, because no single one shows every kind of cluster:
+Four views of the same nodes, because no single one shows every kind of cluster:
 
 - *graph*: average linkage of Leiden communities of the neighbour graph, for clusters of any shape that are denser than
   what lies between them;
 - *tree*: Genie on the spanning tree of mutual reachability, for thin curves;
-- *centres*: Ward's linkage of the same communities, for round clusters that overlap.
+- *centres*: Ward's linkage of the same communities, for round clusters that touch;
+- *mixture*: a mixture of Gaussians, for clusters that overlap, joined where its components share most nodes.
 
 References
 ----------
@@ -27,6 +28,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from fcac._kernels import inner_kernel, kernel
 from fcac._typing import Floats, Integers
 from fcac.clusters.leiden import Search
+from fcac.clusters.mixtures import Moments, principal_axes, shares_of_nodes
 
 # Leaves of a hierarchy: enough for 50 clusters of three leaves; the work grows with their square.
 MOST_ATOMS = 160
@@ -71,15 +73,51 @@ class Hierarchy(NamedTuple):
 
 
 def proposed(
-    points: Floats, near: NDArray[Any], lengths: Floats, graph: sparse.csr_matrix, most: int = MOST_ATOMS
-) -> list[Hierarchy]:
-    """Return the three hierarchies of some nodes, of at most `most` atoms."""
+    points: Floats,
+    mass: Floats,
+    near: NDArray[Any],
+    lengths: Floats,
+    graph: sparse.csr_matrix,
+    most: int = MOST_ATOMS,
+    wanted: int | None = None,
+) -> tuple[list[Hierarchy], Floats, Moments]:
+    """Return the four hierarchies of some nodes, of at most `most` atoms, their axes, and the first one's moments.
+
+    A mixture of Gaussians is fitted with as many as are `wanted`, if that is known.
+    """
     atoms = _atoms(search := Search(graph), len(points), most)
     p = int(atoms.max()) + 1
     sizes = np.bincount(atoms, minlength=p).astype(np.float64)
     squared = _gaps(_means(points, atoms, sizes))
     by_graph = Hierarchy.of(atoms, _average_linkage(search.block_weights(atoms), squared, sizes))
-    return [by_graph, Hierarchy.of(atoms, _ward(squared, sizes)), _genie_hierarchy(points, near, lengths, most)]
+    by_centres = Hierarchy.of(atoms, _ward(squared, sizes))
+    by_tree = _genie_hierarchy(points, near, lengths, most)
+    axes = principal_axes(points, mass)
+    moments = Moments.of(axes, mass, atoms)
+    by_mixture = _mixture_hierarchy(axes, mass, moments, by_centres, wanted)
+    return [by_graph, by_centres, by_tree, by_mixture], axes, moments
+
+
+def _mixture_hierarchy(
+    axes: Floats, mass: Floats, moments: Moments, by_centres: Hierarchy, wanted: int | None
+) -> Hierarchy:
+    """Components of a mixture of Gaussians, joined by average linkage of the nodes they share."""
+    p = by_centres.n_atoms
+    if p < 2:
+        return Hierarchy(np.zeros(len(axes), dtype=np.int64), np.full(1, -1), np.full(1, -1))
+
+    def cut_into(number: int) -> Integers:
+        parted = np.arange(2 * p - 1) >= 2 * p - number
+        return np.unique(part_of_atoms(by_centres.left, by_centres.right, parted), return_inverse=True)[1]
+
+    share = shares_of_nodes(axes, mass, moments, by_centres.atom_of, cut_into, wanted)
+    component = np.unique(share.argmax(axis=1), return_inverse=True)[1].astype(np.int64)
+    k = int(component.max()) + 1
+    sizes = np.bincount(component, minlength=k).astype(np.float64)
+    held = np.zeros((k, k))
+    np.add.at(held, component, share[:, np.unique(share.argmax(axis=1))])
+    squared = _gaps(_means(axes, component, sizes))
+    return Hierarchy.of(component, _average_linkage(held + held.T, squared, sizes))
 
 
 def _atoms(search: Search, n: int, most: int) -> Integers:
@@ -147,6 +185,25 @@ def _average_linkage(weights: Any, squared: Any, sizes: Any) -> Any:
             tie[a, q] += tie[b, q]
             tie[q, a] = tie[a, q]
     return merges
+
+
+@kernel
+def part_of_atoms(left: Any, right: Any, parted: Any) -> Any:
+    """Tree node at which the way down from the root ends, for every atom."""
+    n = left.shape[0]
+    p = (n + 1) // 2
+    part = np.full(n, -1, dtype=np.int64)
+    open_ = np.zeros(n, dtype=np.bool_)
+    open_[n - 1] = True
+    for x in range(n - 1, -1, -1):
+        if open_[x]:
+            if x >= p and parted[x]:
+                open_[left[x]] = open_[right[x]] = True
+            else:
+                part[x] = x
+        if part[x] >= 0 and x >= p:
+            part[left[x]] = part[right[x]] = part[x]
+    return part[:p]
 
 
 @kernel

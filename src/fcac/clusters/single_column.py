@@ -30,9 +30,12 @@ _DIFFERS = 0.25
 _BY_CHANCE = 4.0
 
 
-def join_single_columns(tree: Tree, rows: Floats, mass: Floats, blocks: Sequence[Block]) -> Tree:
-    """Return a tree in which clusters that one column of levels alone tells apart are joined."""
-    labels = tree.labels()
+def join_single_columns(tree: Tree, point_of: Integers, rows: Floats, mass: Floats, blocks: Sequence[Block]) -> Tree:
+    """Return a tree in which clusters that one column of levels alone tells apart are joined.
+
+    `point_of` says which point of the tree each row is.
+    """
+    labels = tree.labels()[point_of]
     pairs = [(into, gone) for into, gone, _ in _joins(labels, rows, mass, blocks)]
     if not pairs:
         return tree

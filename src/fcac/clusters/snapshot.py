@@ -28,9 +28,9 @@ _BY_LEVELS = "columns hold levels only: clusters are latent classes, found by wh
 class Fitted:
     """The nodes as they were at one fit, and everything found from them.
 
-    Nodes at the same place, as several sites may send them, are one point of the graph with the records of all.
-    `scales` and `map` are given where they are known; with categories among the blocks, distances are measured through
-    a map. Means of columns say less where noise was added.
+    Nodes at the same place, as several sites may send them, or as a map leaves them that takes no notice of a category,
+    are one point of the graph with the records of all. `scales` and `map` are given where they are known; with
+    categories among the blocks, distances are measured through a map. Means of columns say less where noise was added.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Fitted:
         wanted: int | None = None,
         false_split_rate: float = FALSE_SPLIT_RATE,
     ) -> None:
-        self._asked = false_split_rate, wanted or 1
+        self._asked = false_split_rate, wanted
         # the columns, if clusters that one of them alone tells apart are to be joined
         self._columns = blocks if needs_map(blocks) and not noised else None
         self.sites = sites
@@ -61,11 +61,14 @@ class Fitted:
             self.map = column_map(self.nodes, self.counts, blocks)
         if self.map is not None:
             self.scaling = Scaling("columns", self.scales, _BY_COLUMN)
-        self.points = self.placed(self.nodes[self.first])
         self._wanted = wanted
         self._levels = None if noised or map is not None else levels_of(self.nodes[self.first], self._mass(), blocks)
         if self._levels is not None:
             self.scaling = Scaling("levels", self.scales, _BY_LEVELS)
+        elif self.map is not None:
+            here, at = _in_order(self.placed(self.nodes[self.first]))
+            self.first, self.point_of = self.first[here], at[self.point_of]
+        self.points = self.placed(self.nodes[self.first])
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         self._lists: NeighborLists | None = None
         self._tree: Tree | None = None
@@ -91,9 +94,9 @@ class Fitted:
     def _where(self, before: Fitted) -> Integers:
         """Where each point of the earlier fit is now; -1 if it is gone."""
         earlier, n = before.nodes[before.first], len(before.first)
-        _, which = distinct(np.concatenate([earlier, self.nodes[self.first]]))
+        _, which = distinct(np.concatenate([earlier, self.nodes]))
         now = np.full(int(which.max()) + 1, -1)
-        now[which[n:]] = np.arange(len(self.first))
+        now[which[n:]] = self.point_of
         return now[which[:n]]
 
     def lists(self) -> NeighborLists:
@@ -114,21 +117,21 @@ class Fitted:
             mass = self._mass()
             self._tree = tree_of(self.points, mass, self.lists(), *self._asked)
             if self._columns is not None:
-                self._tree = self._across_columns(self._tree, mass, self._columns)
+                self._tree = self._across_columns(self._tree, self._columns)
         return self._tree
 
-    def _across_columns(self, tree: Tree, mass: Floats, blocks: Sequence[Block]) -> Tree:
+    def _across_columns(self, tree: Tree, blocks: Sequence[Block]) -> Tree:
         """Judge again without columns of levels that cut across the groups: one alone would tell two clusters apart."""
-        rows, deaf_to = self.nodes[self.first], set[int]()
-        while cutting := cutting_columns(tree.labels(), rows, mass, blocks) - deaf_to:
+        rows, mass, deaf_to = self.nodes, self.counts, set[int]()
+        while cutting := cutting_columns(tree.labels()[self.point_of], rows, mass, blocks) - deaf_to:
             deaf_to |= cutting
             assert self.map is not None
-            points = rows @ without(self.map, deaf_to, blocks)
+            points = rows[self.first] @ without(self.map, deaf_to, blocks)
             if len(distinct(points)[0]) < len(points):
                 break  # rows that only these columns tell apart: there is no density between them
             lists = build_lists(Searcher(points), neighbours_for(len(points)))
-            tree = tree_of(points, mass, lists, *self._asked)
-        return join_single_columns(tree, rows, mass, blocks)
+            tree = tree_of(points, self._mass(), lists, *self._asked)
+        return join_single_columns(tree, self.point_of, rows, mass, blocks)
 
     def _mass(self) -> Floats:
         """Records at every point."""
@@ -196,3 +199,12 @@ class Fitted:
                 # a point alone has no spacing: it knows nothing but itself
                 self._reach = np.zeros(len(self.points))
         return self._reach
+
+
+def _in_order(points: Floats) -> tuple[Integers, Integers]:
+    """The first position of every distinct point, in order, and for each point which of these it equals."""
+    first, which = distinct(points)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[which]

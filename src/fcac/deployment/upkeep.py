@@ -62,7 +62,7 @@ def backup(folder: Path, out: Path) -> int:
                 source = path
                 if path.suffix == ".db":
                     source = copies / path.name
-                    _copy_database(path, source)
+                    copy_database(path, source)
                 archive.add(source, path.relative_to(folder), recursive=False)
         stream.flush()
         os.fsync(stream.fileno())
@@ -86,7 +86,7 @@ def _state_in(folder: Path) -> Path | None:
     return state
 
 
-def _copy_database(source: Path, copy: Path) -> None:
+def copy_database(source: Path, copy: Path) -> None:
     """Write a consistent copy of a SQLite file that may be in use."""
     with contextlib.closing(sqlite3.connect(source)) as database, contextlib.closing(sqlite3.connect(copy)) as target:
         database.backup(target)
