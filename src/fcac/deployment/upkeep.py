@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import ssl
 import stat
@@ -181,6 +182,12 @@ def _of_hub(root: Path) -> Iterator[Finding]:
 
     settings = FederationSettings.load(root)
     yield _dates("certificate", root / "server" / "server.crt")
+    host = certificates.split_address(settings.address)[0]
+    try:
+        socket.getaddrinfo(host, None)
+        yield Finding("name", "ok", f"{host} is known here")
+    except OSError:
+        yield Finding("name", "look", f"{host} is unknown here: sites must be able to look it up")
     yield from _private([root / "ca" / "ca.key", root / "server" / "server.key", root / STATE, root / "server"])
     closed = Hub(root / STATE, settings).store.closed
     yield Finding("store", "ok", f"{closed} rounds closed")
