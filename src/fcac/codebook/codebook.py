@@ -416,6 +416,8 @@ def reaching(means: Codebook, nodes: Floats, reach: Floats) -> Codebook:
 def _grouped(points: Floats, counts: Floats, wanted: int, min_nodes: int) -> Integers:
     """Group points around ``wanted`` means; groups of too few points dissolve into their neighbours."""
     group: Integers = np.zeros(len(points), dtype=np.int64)
+    # a map may leave many points at one place
+    wanted = min(wanted, len(np.unique(points, axis=0)))
     if wanted > 1:
         means = KMeans(wanted, n_init=1, max_iter=20, random_state=0).fit(points, sample_weight=counts)
         group = means.labels_.astype(np.int64)
