@@ -142,15 +142,19 @@ def test_a_site_joins_through_a_connect_proxy(
     assert invitations.fetch_certificate(tmp_path / "east")
 
 
-def test_the_threat_models_tables_are_the_benchmarks() -> None:
-    """What each forged field of one site costs the others, among two, three and ten."""
+def test_the_threat_models_table_is_the_benchmarks() -> None:
+    """What each forged field of one site costs two others."""
     measured = json.loads((ROOT / "benchmarks" / "results" / "poison.json").read_text())["digits"]
     page = (ROOT / "docs" / "threat-model.md").read_text()
-    rows = re.findall(r"^\| ([^|]+?) \| (\.\d\d) \| (\.\d\d) \| (\.\d\d) \|$", page, re.M)
-    figures = [(name, cells) for kind in ("plain", "private") for name, cells in measured[kind].items()]
-    assert [name for name, *_ in rows] == [name for name, _ in figures]
-    for (name, *shown), (_, cells) in zip(rows, figures, strict=True):
-        assert [float(value) for value in shown] == pytest.approx(list(cells.values()), abs=0.0051), name
-    honest, costs = measured["plain"]["honest"], [*measured["plain"].values(), *measured["private"].values()]
-    assert len(costs) > 20
-    assert all(honest["10 sites"] - cells["10 sites"] <= 0.05 for cells in measured["plain"].values())
+    rows = re.findall(r"^\| ([^|]+?) \| (\.\d\d|) \| (\.\d\d) \|$", page, re.M)
+    assert {name for name, *_ in rows} == set(measured["private"])
+    assert {name for name, plain, _ in rows if plain} == set(measured["plain"])
+    for name, *shown in rows:
+        for kind, value in zip(("plain", "private"), shown, strict=True):
+            if value:
+                assert float(value) == pytest.approx(measured[kind][name]["3 sites"], abs=0.0051), name
+    for kind, cells in measured.items():
+        lost = {name: cells["honest"]["3 sites"] - cell["3 sites"] for name, cell in cells.items()}
+        # where its nodes are is a private site's own business; what else it says costs no more than its absence may
+        assert all(cost <= 0.05 for name, cost in lost.items() if kind == "plain" or (" anywhere" not in name
+                   and "corners" not in name and "exchanged" not in name))  # fmt: skip

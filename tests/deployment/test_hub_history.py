@@ -169,3 +169,38 @@ def test_status_rebuilds_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert f"model: {expected.n_clusters} clusters, {len(expected.nodes)} nodes (communities)" in lines
     assert "arrived for the open round: s003" in lines
     assert "rounds closed: 3; round 4 is open" in lines
+
+
+@pytest.mark.usefixtures("_no_report")
+def test_a_look_reads_what_is_new_since_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of another process: what was read of the journal is kept, as long as it is of this journal."""
+    (tmp_path / "schema.toml").write_text("fcac_schema = 1\n[columns]\nx = {}\ny = {}\n")
+    root = make_study(tmp_path, names(3), tmp_path / "schema.toml")
+    hub = Hub(root / "state", FederationSettings.load(root))
+    play(hub, 1)
+    hub.note("unusual", site="s001", round=1, reason="to be looked at")
+    monkeypatch.setattr("fcac.deployment.facts._WORTH_KEEPING", 0)
+    whole = status_lines.describe(root)
+    assert any("to be looked at" in line for line in whole)
+    read: list[int] = []
+    before = Hub.journal_since
+
+    def counted(self: Hub, offset: int) -> tuple[list[dict[str, Any]], int]:
+        found = before(self, offset)
+        read.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(Hub, "journal_since", counted)
+    assert status_lines.describe(root) == whole
+    hub.note("rejected", site="s001", round=2, reason="x")
+    assert status_lines.describe(root) != whole
+    assert read == [0, 1]
+    # a back-up was brought back, and something else happened since: nothing of the other history is kept
+    path = root / "state" / "journal.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    hub.note("no reply", site="s002", round=2)
+    read.clear()
+    shown = status_lines.describe(root)
+    assert read[0] > 5
+    (about,) = [line for line in shown if line.startswith("s001")]
+    assert about.partition("round 1")[2].split()[:2] == ["0", "0"]

@@ -17,6 +17,7 @@ from fcac.deployment import seen
 from fcac.deployment.hub import Hub
 from fcac.deployment.settings import FederationSettings, Limits, Member
 from fcac.deployment.store import HubStore, StoreError
+from fcac.deployment.upkeep import copy_database
 from fcac.federation import Contribution, Server
 from fcac.federation.replay import replay
 from fcac.tables.schema import Schema
@@ -42,7 +43,10 @@ def sent(site: str, round: int, n_nodes: int = 25, privacy: dict[str, Any] | Non
 
 def settings_of(kind: str = "cae-fc", sites: str = "abcd", **limits: Any) -> FederationSettings:
     members = {name: Member() for name in sites}
-    return FederationSettings(Schema(["x", "y"]), server=kind, members=members, limits=Limits(**limits))
+    without_caps = {"max_node_share": 1.0, "max_count_share": 1.0}
+    return FederationSettings(
+        Schema(["x", "y"]), server=kind, members=members, limits=Limits(**{**without_caps, **limits})
+    )
 
 
 def play(hub: Hub, number: int, sites: str = "abcd") -> list[Contribution]:
@@ -163,7 +167,7 @@ def test_a_copy_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
     hub = Hub(tmp_path / "state", settings_of())
     play(hub, 1)
     (tmp_path / "copy").mkdir()
-    hub.store.copy_to(tmp_path / "copy" / "hub.db")
+    copy_database(hub.store.path, tmp_path / "copy" / "hub.db")
     play(hub, 2)
     restored = Hub(tmp_path / "copy", settings_of())
     play(restored, 2)

@@ -35,6 +35,10 @@ def test_the_doctor_at_a_hub(root: Path, capfd: pytest.CaptureFixture[str]) -> N
     found = graded(upkeep.examine(root))
     assert found["certificate"] == found["permissions"] == found["schema"] == found["store"] == "ok"
     assert found["hub"] == found["site a"] == "look"  # not started yet, never here
+    assert found["name"] == "ok"
+    federation = root / "federation.toml"
+    federation.write_text(federation.read_text().replace("127.0.0.1:9", "hub.invalid:9"))
+    assert graded(upkeep.examine(root))["name"] == "look"
     assert "certificate" in fcac(capfd, "federation", "doctor", root)
     (root / "ca" / "ca.key").chmod(0o644)
     certificates.make_server_certificate(root / "ca", root / "server", ["127.0.0.1"], days=1, start=-2)

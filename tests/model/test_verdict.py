@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fcac import FCAC
-from fcac.model.verdict import Alternative, Verdict, verdict_of
+from fcac.model.verdict import Alternative, Verdict, _about_certainty, verdict_of
 
 RNG = np.random.default_rng(0)
 BLOBS = np.concatenate([RNG.normal(c, 0.2, size=(200, 2)) for c in ([0, 0], [9, 0], [0, 9])])
@@ -28,6 +28,15 @@ def test_clear_clusters_get_a_clear_verdict() -> None:
 def test_forty_rows_of_noise_open_with_doubt(seed: int) -> None:
     verdict = FCAC().fit(np.random.default_rng(seed).normal(size=(40, 4))).verdict_
     assert verdict.headline.startswith(("No clusters found", "Uncertain"))
+
+
+def test_the_number_is_doubted_by_its_own_probability() -> None:
+    rows, of_cluster = {0: 220, 1: 124}, {0: 0.4, 1: 0.9}
+    told = {best: _about_certainty(rows, of_cluster, best, []) for best in (0.86, 0.3, None)}
+    assert [(one.kind, one.serious) for one in told[0.86]] == [("unstable", False)]
+    assert [(one.kind, one.serious) for one in told[0.3]] == [("uncertain", True), ("unstable", False)]
+    assert [(one.kind, one.serious) for one in told[None]] == [("unstable", True)]
+    assert ["Do not rely" in one.text for best in told for one in told[best]] == [False, False, False, True]
 
 
 @pytest.mark.slow

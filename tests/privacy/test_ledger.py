@@ -122,6 +122,13 @@ class TestDisjointData:
         # what may be told to others does not depend on who was there
         assert admission.spent == 2.0
 
+    def test_people_are_left_out_for_what_all_names_together_have_cost(self, tmp_path: Path) -> None:
+        ledger = Ledger(tmp_path / "site.db", budget=1.5)  # two releases and not three
+        for site in ("north", "south"):
+            assert ledger.admit(site, rho_from_epsilon(1.0, 1e-6), record_ids=["ann"]).admitted.all()
+        third = ledger.admit("east", rho_from_epsilon(1.0, 1e-6), record_ids=["ann", "bob"])
+        assert third.admitted.tolist() == [False, True]
+
     def test_what_may_be_told_to_others_depends_on_charges_alone(self, tmp_path: Path) -> None:
         told = []
         for number, people in enumerate((["ann"], ["bob", "cat"], [])):

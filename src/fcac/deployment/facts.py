@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 from collections import defaultdict, deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from fcac import persistence
 from fcac._sites import in_reading_order
 from fcac._text import plain
 from fcac.deployment import certificates, presence
-from fcac.deployment.hub import Hub
+from fcac.deployment.hub import JOURNAL, Hub
 from fcac.deployment.settings import STATE, FederationSettings
 
 _ANSWERS = ("accepted", "nothing new", "unavailable", "model taken", "rejected", "budget used up", "not now")
 _LATEST_EVENTS = 200
+# What was read of the journal is kept on disk, so that a look by another process costs no more after many rounds.
+_FILE = "tallies.json"
+_WORTH_KEEPING = 2**16
+_MARK_BYTES = 512
+#: Events that the operator should see, and how many of the last.
+_NOTABLE, _MOST_NOTABLE = ("unusual", "capped", "refused"), 10
 
 #: Events of the journal in words an operator reads.
 WORDS = {
@@ -62,11 +71,29 @@ class _Tally:
         event = entry["event"]
         self.contributed += event == "accepted"
         self.rejected += event == "rejected"
-        self.missed += event in ("no reply", "failed") and entry.get("kind") != "model"
+        # hand-outs that failed are no missed rounds
+        self.missed += event in ("no reply", "failed", "unavailable") and entry.get("kind") != "model"
         if event in _ANSWERS:
             self.heard = str(entry["time"])
         if event == "accepted" and "privacy" in entry:
             self.privacy = entry["privacy"]
+
+
+class Summed(NamedTuple):
+    """What the journal says of rounds in which all sites were summed."""
+
+    sites: int | None = None
+    failed: int = 0
+    failed_round: int = 0
+    reason: str = ""
+
+    def after(self, entry: dict[str, Any]) -> Summed:
+        """Return what it says after one more entry."""
+        if entry["event"] == "closed" and entry.get("summed") is not None:
+            return self._replace(sites=entry["summed"])
+        if entry["event"] == "too few sites":
+            return Summed(self.sites, self.failed + 1, entry["round"], str(entry["reason"]))
+        return self
 
 
 class Observer:
@@ -80,10 +107,16 @@ class Observer:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._read, self._tallies = 0, defaultdict[str, _Tally](_Tally)
-        self._events: deque[dict[str, Any]] = deque(maxlen=_LATEST_EVENTS)
+        self._begin()
         self._version = -1
         self._stored: dict[str, Any] = {}
+
+    def _begin(self) -> None:
+        self._read, self._kept = 0, 0
+        self.tallies = defaultdict[str, _Tally](_Tally)
+        self._events: deque[dict[str, Any]] = deque(maxlen=_LATEST_EVENTS)
+        self.notable: deque[dict[str, Any]] = deque(maxlen=_MOST_NOTABLE)
+        self.summed = Summed()
 
     def look(self) -> dict[str, Any]:
         """Return the present state as values for JSON."""
@@ -95,7 +128,9 @@ class Observer:
             lineage, n_changes = _lineage(hub)
             self._stored = {
                 "rounds_closed": hub.store.closed,
-                "model": None if summary is None else {"clusters": summary.n_clusters, "nodes": summary.n_nodes},
+                "model": None
+                if summary is None
+                else {"clusters": summary.n_clusters, "nodes": summary.n_nodes, "kind": summary.kind},
                 "lineage": lineage,
                 "n_changes": n_changes,
                 "newest": hub.holdings(),
@@ -105,7 +140,6 @@ class Observer:
         return {
             "name": plain(settings.name, 100),
             "address": settings.address,
-            "protection": "TLS and certificates",
             "certificate_until": _certificate(self.root),
             **shown,
             "arrived": hub.arrived(),
@@ -117,22 +151,51 @@ class Observer:
 
     def _follow(self, hub: Hub) -> None:
         """Read what has been added to the journal."""
+        if not self._read:
+            self._recall(hub)
         if hub.journal_size() < self._read:  # a back-up was brought back
-            self.__init__(self.root)  # type: ignore[misc]
+            self._begin()
         entries, self._read = hub.journal_since(self._read)
         for entry in entries:
             self._events.append(_event(entry))
-            site = str(entry.get("site", ""))
-            if entry["event"] == "forgotten":
-                self._tallies.pop(site, None)
+            site, event = str(entry.get("site", "")), entry["event"]
+            if event in _NOTABLE:
+                self.notable.append(_event(entry))
+            self.summed = self.summed.after(entry)
+            if event == "forgotten":
+                self.tallies.pop(site, None)
             elif site:
-                self._tallies[site].add(entry)
+                self.tallies[site].add(entry)
+        if self._read - self._kept > _WORTH_KEEPING:
+            self._keep(hub)
+
+    def _keep(self, hub: Hub) -> None:
+        kept = {
+            "read": self._read, "mark": _mark(hub, self._read), "events": list(self._events),
+            "notable": list(self.notable), "summed": self.summed._asdict(),
+            "tallies": {site: asdict(tally) for site, tally in self.tallies.items()},
+        }  # fmt: skip
+        with contextlib.suppress(OSError):  # whoever may only read looks at all of the journal again
+            persistence.write_atomic(hub.state / _FILE, json.dumps(kept).encode())
+            self._kept = self._read
+
+    def _recall(self, hub: Hub) -> None:
+        """Go on from what an earlier look has kept, if it is of this journal."""
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            kept = json.loads((hub.state / _FILE).read_text("utf-8"))
+            if kept["mark"] == _mark(hub, kept["read"]):
+                tallies = {site: _Tally(**tally) for site, tally in kept["tallies"].items()}
+                self.summed = Summed(**kept["summed"])
+                self.tallies.update(tallies)
+                self._events.extend(kept["events"])
+                self.notable.extend(kept["notable"])
+                self._read = self._kept = kept["read"]
 
     def _sites(self, settings: FederationSettings, hub: Hub) -> list[dict[str, Any]]:
         newest, amounts, seen = self._stored["newest"], self._stored["amounts"], presence.read(hub.state)
         found = []
         for name in in_reading_order(settings.members):
-            here, tally, status = seen.get(name), self._tallies.get(name, _Tally()), settings.members[name].status
+            here, tally, status = seen.get(name), self.tallies.get(name, _Tally()), settings.members[name].status
             # the newer one is not the one with the later stamp: clocks are put right
             heard = tally.heard if here is None else here.time
             found.append(
@@ -152,6 +215,13 @@ class Observer:
                 }
             )
         return found
+
+
+def _mark(hub: Hub, end: int) -> str:
+    """Return what the journal is recognised by: a digest of what stands before this byte."""
+    with (hub.state / JOURNAL).open("rb") as stream:
+        stream.seek(max(0, end - _MARK_BYTES))
+        return hashlib.sha256(stream.read(min(end, _MARK_BYTES))).hexdigest()
 
 
 def _presence(status: str, here: presence.Heard | None, heard: bool) -> str:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _STORE_FILE = "hub.db"
 _MODEL_FILE = "global.fcac"
-_JOURNAL = "journal.jsonl"
+JOURNAL = "journal.jsonl"
 # What the report tells of contributions is looked for in this many bytes at the end of the journal.
 _TAIL = 2**16
 _NOT_AS_SENT = ("rejected", "capped")
@@ -344,7 +344,7 @@ class Hub:
     def note(self, event: str, **facts: Any) -> None:
         """Append one line to the journal, durably."""
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **facts}
-        with (self.state / _JOURNAL).open("a+b") as stream:
+        with (self.state / JOURNAL).open("a+b") as stream:
             # a crash can leave half a line; the next one must not continue it
             if stream.tell() and (stream.seek(-1, os.SEEK_END), stream.read(1))[1] != b"\n":
                 stream.write(b"\n")
@@ -356,7 +356,7 @@ class Hub:
 
     def journal_since(self, offset: int) -> tuple[list[dict[str, Any]], int]:
         """Return the complete entries from a byte offset on, and the offset after them."""
-        path = self.state / _JOURNAL
+        path = self.state / JOURNAL
         if not path.exists():
             return [], 0
         with path.open("rb") as stream:
@@ -367,12 +367,12 @@ class Hub:
 
     def journal_size(self) -> int:
         """Return the byte offset at which the next line of the journal will begin."""
-        path = self.state / _JOURNAL
+        path = self.state / JOURNAL
         return path.stat().st_size if path.exists() else 0
 
     def journal(self) -> list[dict[str, Any]]:
         """Read the journal; an incomplete line, left by a crash, is skipped."""
-        path = self.state / _JOURNAL
+        path = self.state / JOURNAL
         return _entries(path.read_bytes()) if path.exists() else []
 
     @contextlib.contextmanager

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fcac._typing import Floats
 from fcac.deployment.settings import Limits
@@ -121,7 +120,7 @@ def _keep_heaviest(item: Contribution, n_nodes: int) -> Contribution:
     if len(item.nodes) <= n_nodes:
         return item
     # stable, so that nodes of equal count keep the site's own order; the nodes kept stay in that order too
-    return _chosen(item, np.sort(np.argsort(-item.counts, kind="stable")[:n_nodes]))
+    return item.only(np.sort(np.argsort(-item.counts, kind="stable")[:n_nodes]))
 
 
 def _thin_crowds(batch: list[Contribution], share: float) -> list[Contribution]:
@@ -139,7 +138,7 @@ def _thin_crowds(batch: list[Contribution], share: float) -> list[Contribution]:
             if not n_kept or np.linalg.norm(others - item.nodes[position], axis=1).min() >= nearest:
                 kept[n_kept] = position
                 n_kept += 1
-        thinned.append(_chosen(item, np.sort(kept[:n_kept])))
+        thinned.append(item if n_kept == len(item.nodes) else item.only(np.sort(kept[:n_kept])))
     return thinned
 
 
@@ -148,13 +147,6 @@ def _spacing(nodes: Floats) -> float:
     from sklearn.neighbors import NearestNeighbors
 
     return float(np.median(NearestNeighbors(n_neighbors=1).fit(nodes).kneighbors()[0]))
-
-
-def _chosen(item: Contribution, kept: NDArray[np.int64]) -> Contribution:
-    if len(kept) == len(item.nodes):
-        return item
-    noise = (None if array is None else array[kept] for array in (item.deviation, item.count_deviation))
-    return Contribution(item.site, item.round, item.nodes[kept], item.counts[kept], item.privacy, *noise)
 
 
 def _scale_counts(item: Contribution, most: float) -> Contribution:

@@ -293,7 +293,7 @@ class SiteAgent:
         kept = sent.counts >= self.policy.least_count
         if self.settings.private or self.settings.condenser != "ca-plus" or kept.all():
             return sent  # a reservoir joins such nodes to their neighbours by itself
-        return Contribution(sent.site, sent.round, sent.nodes[kept], sent.counts[kept], sent.privacy)
+        return sent.only(kept)
 
     def _condenser(self) -> Condenser:
         """Return how rows become nodes: as the study says, with no fewer rows per node than the policy allows."""

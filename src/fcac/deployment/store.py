@@ -215,15 +215,6 @@ class HubStore:
             _set_facts(connection, summary=_summary(server))
             _count_change(connection)
 
-    def copy_to(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy as a backup; the store may be in use meanwhile."""
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.part")
-        temporary.unlink(missing_ok=True)
-        with self.reading() as connection, contextlib.closing(sqlite3.connect(temporary)) as copy:
-            connection.backup(copy)
-        os.replace(temporary, target)
-
     # ------------------------------------------------------------ connections
 
     @contextlib.contextmanager

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import ssl
 import stat
@@ -62,7 +63,7 @@ def backup(folder: Path, out: Path) -> int:
                 source = path
                 if path.suffix == ".db":
                     source = copies / path.name
-                    _copy_database(path, source)
+                    copy_database(path, source)
                 archive.add(source, path.relative_to(folder), recursive=False)
         stream.flush()
         os.fsync(stream.fileno())
@@ -86,7 +87,7 @@ def _state_in(folder: Path) -> Path | None:
     return state
 
 
-def _copy_database(source: Path, copy: Path) -> None:
+def copy_database(source: Path, copy: Path) -> None:
     """Write a consistent copy of a SQLite file that may be in use."""
     with contextlib.closing(sqlite3.connect(source)) as database, contextlib.closing(sqlite3.connect(copy)) as target:
         database.backup(target)
@@ -181,6 +182,12 @@ def _of_hub(root: Path) -> Iterator[Finding]:
 
     settings = FederationSettings.load(root)
     yield _dates("certificate", root / "server" / "server.crt")
+    host = certificates.split_address(settings.address)[0]
+    try:
+        socket.getaddrinfo(host, None)
+        yield Finding("name", "ok", f"{host} is known here")
+    except OSError:
+        yield Finding("name", "look", f"{host} is unknown here: sites must be able to look it up")
     yield from _private([root / "ca" / "ca.key", root / "server" / "server.key", root / STATE, root / "server"])
     closed = Hub(root / STATE, settings).store.closed
     yield Finding("store", "ok", f"{closed} rounds closed")

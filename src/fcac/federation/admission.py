@@ -88,7 +88,7 @@ def admit(item: Contribution, bounds: Floats | None) -> Admitted:
     if kept.all():
         return Admitted(item, "")
     left_out = f"{counted(int((~kept).sum()), 'node')} of fewer rows than their noise left out"
-    return Admitted(_chosen(item, kept), left_out)
+    return Admitted(item.only(kept), left_out)
 
 
 def _statement(said: dict[str, Any]) -> tuple[float, float]:
@@ -125,8 +125,3 @@ def _check_count_deviation(given: Floats, counts: Floats, epsilon: float, delta:
 def _count_noise(rho: float, share: float) -> float:
     """Return the standard deviation of the noise in the counts that a release sends, in rows."""
     return gaussian_scale(WEIGHT**2, rho * share * COUNT_SHARE) / WEIGHT
-
-
-def _chosen(item: Contribution, kept: Any) -> Contribution:
-    noise = (None if array is None else array[kept] for array in (item.deviation, item.count_deviation))
-    return Contribution(item.site, item.round, item.nodes[kept], item.counts[kept], item.privacy, *noise)

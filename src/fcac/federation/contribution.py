@@ -104,6 +104,11 @@ class Contribution:
         """Site and round: what makes two deliveries the same."""
         return self.site, self.round
 
+    def only(self, kept: NDArray[Any]) -> Contribution:
+        """Return these of the nodes (positions, or true and false), with all that belongs to them."""
+        noise = (None if array is None else array[kept] for array in (self.deviation, self.count_deviation))
+        return Contribution(self.site, self.round, self.nodes[kept], self.counts[kept], self.privacy, *noise)
+
     def to_bytes(self) -> bytes:
         """Return the one byte form of this contribution."""
         meta = {"site": self.site, "round": self.round, "privacy": self.privacy}

@@ -183,7 +183,8 @@ def _about_certainty(
     weak = sorted(k for k, value in of_cluster.items() if value < _DOUBTED)
     if weak and len(rows) > 1:
         shaky = sum(rows.get(k, 0) for k in weak) / (sum(rows.values()) or 1)
-        mostly = shaky >= _MOSTLY
+        # whether to rely on the number is told by its own probability, where that is known
+        mostly = best is None and shaky >= _MOSTLY
         text = (
             f"{clusters_named(weak).capitalize()} {'is' if len(weak) == 1 else 'are'} not sure: with slightly "
             f"different rows {'it' if len(weak) == 1 else 'they'} might be split, or joined to a neighbour."

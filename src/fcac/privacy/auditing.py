@@ -73,6 +73,7 @@ CANNOT_SEE = (
     "whether bounds and ids are what they are said to be",
     "with what probability an agreement names a level that one person alone has: the proof bounds it",
     "sums over sites (`--aggregation secure` attacks them), and text encoders, which are declared to see rows alone",
+    "what stands around a release: ledgers, crashes, recovery, how tables are read from files; tests look at these",
 )
 
 # Probability that a sound mechanism is called faulty, over all pairs together.

@@ -24,7 +24,6 @@ function showNow(facts) {
     ["Clusters", facts.model ? facts.model.clusters : "none yet"],
     ["Nodes", facts.model ? facts.model.nodes.toLocaleString() : "none yet"],
     ["Arrived", `${facts.arrived.length} of ${facts.arrived.length + facts.missing.length}`],
-    ["Protection", facts.protection],
     ["Certificate until", facts.certificate_until || "none"],
   ];
   byId("now").replaceChildren(...figures.map(([name, value]) => {
