@@ -182,7 +182,7 @@ def test_demo_gives_exactly_three_clusters_after_round_three(seed):
 def test_digits_at_sites_without_a_number_of_clusters():
     X, y = load_digits(return_X_y=True)
     model = Communities().update(contributions(X, y, 16)).fit()
-    assert adjusted_mutual_info_score(y, model.predict(X)) > 0.85
+    assert adjusted_mutual_info_score(y, model.predict(X)) > 0.8
     assert 8 <= model.n_clusters <= 24
 
 

@@ -176,10 +176,12 @@ def _about_certainty(
 ) -> list[Caution]:
     told = []
     if best is not None and best < _DOUBTED_ANSWER:
-        or_else = f": {counted(others[0].n_clusters, 'cluster')} would do nearly as well" if others else ""
-        told.append(
-            Caution("uncertain", f"The number of clusters is uncertain ({percent(best)}){or_else}.", serious=True)
-        )
+        text = f"The number of clusters is uncertain ({percent(best)})"
+        if others:
+            likelier = "is more likely" if others[0].n_clusters == 1 else "are more likely"
+            says = likelier if others[0].probability > best else "would do nearly as well"
+            text += f": {counted(others[0].n_clusters, 'cluster')} {says}"
+        told.append(Caution("uncertain", f"{text}.", serious=True))
     weak = sorted(k for k, value in of_cluster.items() if value < _DOUBTED)
     if weak and len(rows) > 1:
         shaky = sum(rows.get(k, 0) for k in weak) / (sum(rows.values()) or 1)
