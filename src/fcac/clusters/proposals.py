@@ -111,11 +111,12 @@ def _mixture_hierarchy(
         return np.unique(part_of_atoms(by_centres.left, by_centres.right, parted), return_inverse=True)[1]
 
     share = shares_of_nodes(axes, mass, moments, by_centres.atom_of, cut_into, wanted)
-    component = np.unique(share.argmax(axis=1), return_inverse=True)[1].astype(np.int64)
-    k = int(component.max()) + 1
-    sizes = np.bincount(component, minlength=k).astype(np.float64)
-    held = np.zeros((k, k))
-    np.add.at(held, component, share[:, np.unique(share.argmax(axis=1))])
+    # components that no node is likeliest to be in are none
+    present, component = np.unique(share.argmax(axis=1), return_inverse=True)
+    component = component.astype(np.int64)
+    sizes = np.bincount(component).astype(np.float64)
+    held = np.zeros((len(present), len(present)))
+    np.add.at(held, component, share[:, present])
     squared = _gaps(_means(axes, component, sizes))
     return Hierarchy.of(component, _average_linkage(held + held.T, squared, sizes))
 
